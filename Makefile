@@ -1,0 +1,55 @@
+# make book · make test · make help. Works with GNU make 3.81 and later; PYTHON picks the interpreter, REVS_CACHE the cache.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PROFILE ?= quick
+A ?= paper
+B ?= build
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# named after the content of the pins: a second call finds it and installs nothing
+INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
+
+.DEFAULT_GOAL := help
+.PHONY: help book test plan record paper adopt compare clean
+
+help:  ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+
+book: $(INSTALLED)  ## run the quick profile and render the book
+	@$(PY) -m flow.build quick
+
+test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict book
+	$(PY) -m pytest -q tests
+	$(PY) -m flow.build quick
+	$(PY) -m flow.nbtest
+	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
+
+plan: $(INSTALLED)  ## what PROFILE=quick|record|paper would run: runs, hours, memory, disk, downloads
+	@$(PY) -m flow.plan $(PROFILE)
+
+record: $(INSTALLED)  ## make the rows to be recorded, resumable (hours)
+	@$(PY) -m flow.build record
+
+paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
+	@$(PY) -m flow.build paper
+
+adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed
+	@$(PY) -m flow.adopt
+
+compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
+	@$(PY) -m flow.compare "$(A)" "$(B)"
+
+clean:  ## remove build/
+	@rm -rf build
+	@echo "build/ is gone. What stays: the environment in $(VENV)/, and the cache of models:"
+	@du -sh "$${REVS_CACHE:-$$HOME/.cache/revs}" 2>/dev/null || echo "(the cache is empty)"
+
+$(INSTALLED):
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo 'Python 3.11 or 3.12 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
+	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV) || { echo 'The environment could not be made: Python needs its venv module (on Debian: apt install python3-venv).' >&2; exit 1; }
+	@echo "Installing into $(VENV)/: about 3 minutes and 2.4 GB, once …"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@rm -f $(VENV)/installed-*
+	@touch $(INSTALLED)

@@ -1,0 +1,159 @@
+"""`make book` and `make record`: runs Snakemake under a lock and shows where it is.
+
+Snakemake's own words go to build/logs/snakemake.log. A failure ends with one sentence; a success with the page to open
+and what was reproduced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+
+import psutil
+
+from flow import estimate, lifeline
+from flow.paths import BUILD, LOGS, ROOT, shown
+from flow.profile import Profile, read
+from flow.site import HTML
+from revs.rows import write_text
+
+LOG = LOGS / "snakemake.log"
+
+
+class Busy(RuntimeError):
+    """Another build holds the lock."""
+
+
+@contextlib.contextmanager
+def lock():
+    """Holds build/.lock, which the kernel releases however this process and Snakemake end; gives its descriptor."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / ".lock").open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy("Another build is running in this folder: wait for it, or end it first.") from None
+        yield stream.fileno()
+
+
+def command(profile: str, cores: int, *more: str) -> list[str]:
+    """How Snakemake is called."""
+    resources = [f"mem_mb={psutil.virtual_memory().total // 2**20}"]
+    if gpus := visible_gpus():
+        resources.append(f"gpu={gpus}")
+    return [
+        sys.executable, "-m", "flow.lifeline", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--cores", str(cores), "--nolock",
+        "--rerun-incomplete", "--rerun-triggers", "params", "--resources", *resources, "--config", f"profile={profile}", *more,
+    ]  # fmt: skip
+
+
+def visible_gpus() -> int:
+    """How many GPUs there are to share out."""
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def due(profile: str, cores: int) -> list[str]:
+    """The names of the jobs that Snakemake would run, asked of Snakemake. ValueError if it cannot say."""
+    done = subprocess.run(command(profile, cores, "--dry-run"), cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"The workflow could not be read: {last_line(done.stderr)}")
+    names = []
+    for block in re.findall(r"^rule (?:run|page|book):$.*?(?=^\S|\Z)", done.stdout + done.stderr, re.DOTALL | re.MULTILINE):
+        wildcard = re.search(r"wildcards: (?:job|page)=(\S+)", block)
+        names.append(wildcard[1] if wildcard else "book")
+    return list(dict.fromkeys(names))
+
+
+def last_line(text: str) -> str:
+    """The last line that says something."""
+    return ([line.strip() for line in text.splitlines() if line.strip()] or ["it said nothing."])[-1]
+
+
+class Overview:
+    """Puts what is done and how long the rest may take before every line of progress."""
+
+    def __init__(self, profile: Profile, names: list[str]):
+        self.waiting = {name: estimate.left(name, profile.jobs.get(name)) for name in names}
+        self.total, self.start, self.begun = len(names), time.monotonic(), {}
+        self.took: dict[str, float] = {}
+
+    def __call__(self, line: str) -> str:
+        """The line for the terminal; a job's first and last lines are what is counted."""
+        name = line.split(": ", 1)[0]
+        now = time.monotonic()
+        if name in self.waiting:
+            self.begun.setdefault(name, now)
+            if finished := re.search(r": finished in (\d+) s", line):
+                self.took[name] = float(finished[1])
+                del self.waiting[name]
+        running = sum(max(0, seconds - (now - self.begun.get(name, now))) for name, seconds in self.waiting.items())
+        return f"[{self.total - len(self.waiting)}/{self.total} done, {duration(now - self.start)}, about {duration(running)} left] {line}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
+    """Runs Snakemake to its end; RuntimeError with one sentence if a job fails."""
+    overview = Overview(profile, names)
+    LOG.parent.mkdir(parents=True, exist_ok=True)
+    with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=noise, pass_fds=[held]) as process:
+        for line in process.stdout:
+            print(overview(line.rstrip()), flush=True)
+    write_text(estimate.LAST, json.dumps(estimate.last() | overview.took, indent=1))
+    if process.returncode:
+        raise RuntimeError(failure(LOG.read_text(encoding="utf-8")))
+
+
+def failure(noise: str) -> str:
+    """What the job that failed said last, and where its log is."""
+    found = re.search(r"^Error in rule .*?^    log: (logs/\S+)", noise, re.DOTALL | re.MULTILINE)
+    if not found or not (BUILD / found[1]).is_file():
+        return f"Snakemake stopped: {last_line(noise)} (log: {shown(LOG)})"
+    log = BUILD / found[1]
+    name = found[1].removeprefix("logs/").removeprefix("record/").removesuffix(".log")
+    said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith(f"{name}: ")]
+    return f"{said[-1] if said else f'{name}: the job was killed.'} (log: {shown(log)})"
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m flow.build", description="Runs a profile, and builds the book if it has pages.")
+    parser.add_argument("profile", nargs="?", default="quick", help="a name of params/: quick, record, paper")
+    parser.add_argument("--cores", type=int, default=os.cpu_count())
+    arguments = parser.parse_args()
+    lifeline.hold()
+    try:
+        with lock() as held:
+            profile = read(arguments.profile)
+            print(f"{profile.title}: looking for what has changed …", flush=True)
+            names = due(profile.name, arguments.cores)
+            if names:
+                print(f"{len(names)} jobs to do: {', '.join(names)}", flush=True)
+                run(profile, names, arguments.cores, held)
+            else:
+                print("Nothing has changed.")
+    except (ValueError, RuntimeError) as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit("Interrupted: the next call continues from here.")
+    if profile.pages:
+        print("", *importlib.import_module("revs.summary").lines(), "", f"Open {(HTML / 'index.html').as_uri()}", sep="\n")
+    else:
+        print(f"All {len(profile.jobs)} rows are in {shown(ROOT / next(iter(profile.jobs.values())).rows)}: `make adopt` records them.")
+
+
+if __name__ == "__main__":
+    main()

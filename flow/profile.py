@@ -1,0 +1,173 @@
+"""Profiles: params/NAME.yml says which runs to make and which pages to execute after them.
+
+A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job, and every job writes
+one row. A job is called as its row is: experiment/data/model/method-seed-tag.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from flow.paths import ROOT, products, shown
+from revs.experiments import check
+
+EXPERIMENTS = ("memorise", "unlearn")
+NAMED = ("data", "model", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a heavy notebook."""
+
+    notebook: str
+    parameters: dict = field(hash=False)  # those that differ from the notebook's defaults
+    rows: str  # the folder that its row goes to, from the root
+
+    @property
+    def settings(self) -> dict:
+        """Every parameter, defaults included."""
+        return defaults(self.notebook) | self.parameters
+
+    @property
+    def id(self) -> str:
+        """The name of the row that it writes."""
+        settings = self.settings
+        short, model = Path(settings["data"]).stem, Path(settings["model"])
+        if self.notebook == "memorise":
+            return f"memorise/{short}/{model.name}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+        return f"unlearn/{short}/{model.stem}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings["tag"] else "")
+
+    @property
+    def row(self) -> Path:
+        return ROOT / self.rows / f"{self.id}.json"
+
+    def needs(self, other: "Job") -> bool:
+        """Does this job start from the model that ``other`` memorises?"""
+        if self.notebook == "memorise" or other.notebook != "memorise" or self.settings["finetune"] is False:
+            return False
+        tuned = self.settings["finetune"] if isinstance(self.settings["finetune"], dict) else {}
+        wanted = defaults("memorise") | {name: self.settings[name] for name in ("model", "data")} | tuned
+        return all(wanted[name] == value for name, value in other.settings.items() if name != "rows")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What params/NAME.yml asks for."""
+
+    name: str
+    title: str
+    jobs: dict[str, Job]  # by name, in the file's order
+    pages: list[str]
+
+    def upstream(self, job: Job) -> list[Job]:
+        """The jobs that must be finished before this one."""
+        return [other for other in self.jobs.values() if job.needs(other)]
+
+    def samples(self) -> dict[str, Job]:
+        """The first run of each heavy notebook: it is shown as that notebook's page."""
+        first: dict[str, Job] = {}
+        for job in self.jobs.values():
+            first.setdefault(job.notebook, job)
+        return first
+
+
+def experiment(notebook: str):
+    """The function behind a heavy notebook."""
+    return importlib.import_module(f"revs.experiments.{notebook}").run
+
+
+def defaults(notebook: str) -> dict:
+    """A heavy notebook's parameters with their defaults: those of its experiment."""
+    return {name: parameter.default for name, parameter in inspect.signature(experiment(notebook)).parameters.items()}
+
+
+def read(name: str) -> Profile:
+    """The profile of params/NAME.yml, expanded; a mistake in the file raises ValueError with one sentence."""
+    path = ROOT / "params" / f"{name}.yml"
+    if not path.is_file():
+        known = sorted(p.stem for p in path.parent.glob("*.yml") if "runs:" in p.read_text(encoding="utf-8"))
+        raise ValueError(f"There is no profile '{name}': there are {', '.join(known)}.")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{shown(path)} is not YAML: {' '.join(str(error).split())}.") from None
+    try:
+        return build(name, content)
+    except ValueError as error:
+        raise ValueError(f"{shown(path)}: {error}") from None
+
+
+def build(name: str, content: dict) -> Profile:
+    """A profile from a parsed file."""
+    known_keys("the profile", content, {"title": str, "runs": list}, {"pages": list})
+    rows = shown(products(name) / "rows")
+    jobs: dict[str, Job] = {}
+    for job in (job for run in content["runs"] for job in expand(run, rows)):
+        if job.id in jobs:
+            raise ValueError(f"two runs would write the same row {job.id}: give them different tags.")
+        jobs[job.id] = job
+    pages = content.get("pages", [])
+    if pages and name != "quick":
+        raise ValueError("only the profile quick has pages: the others make rows.")
+    for page in pages:
+        if not isinstance(page, str) or page in EXPERIMENTS:
+            raise ValueError(f"{page!r} cannot be a page: pages are light notebooks, given by name.")
+        if not (ROOT / "notebooks" / f"{page}.ipynb").is_file():
+            raise ValueError(f"there is no notebook '{page}'" + near(page, [p.stem for p in (ROOT / "notebooks").glob("*.ipynb")]))
+    return Profile(name, content["title"], jobs, pages)
+
+
+def expand(run: dict, rows: str) -> list[Job]:
+    """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
+
+    What is varied and not part of a job's name anyway is added to its tag: ``n_max50``.
+    """
+    known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict})
+    notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
+    if notebook not in EXPERIMENTS:
+        raise ValueError(f"'{notebook}' is not a notebook that makes rows" + near(notebook, EXPERIMENTS))
+    for name, values in over.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"over: {name} must be a list of values, but is {values!r}.")
+        if name in fixed:
+            raise ValueError(f"{name} stands in parameters and in over: give it once.")
+    jobs = []
+    for values in itertools.product(*over.values()):
+        varied = dict(zip(over, values))
+        parameters = fixed | varied
+        extra = [f"{name}{value}" for name, value in varied.items() if name not in NAMED]
+        if extra and "tag" in defaults(notebook):
+            parameters["tag"] = "-".join(([parameters["tag"]] if parameters.get("tag") else []) + extra)
+        if "rows" in parameters:
+            raise ValueError("rows is set by the workflow: leave it out.")
+        check(parameters, experiment(notebook))
+        jobs.append(Job(notebook, parameters | ({} if rows == defaults(notebook)["rows"] else {"rows": rows}), rows))
+    return jobs
+
+
+def known_keys(what: str, content, required: dict[str, type], optional: dict[str, type]) -> None:
+    """Refuses a missing, an unknown or a wrongly typed key."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{what} must be a mapping with {', '.join(required)}, but is {content!r}.")
+    for key in required:
+        if key not in content:
+            raise ValueError(f"{what} has no '{key}'.")
+    for key, value in content.items():
+        kind = (required | optional).get(key)
+        if kind is None:
+            raise ValueError(f"{what} has an unknown key '{key}'" + near(key, [*required, *optional]))
+        if not isinstance(value, kind):
+            raise ValueError(f"{key} of {what} must be a {kind.__name__}, but is {value!r}.")
+
+
+def near(name, known) -> str:
+    """The end of a sentence about an unknown name."""
+    close = difflib.get_close_matches(str(name), known, 1)
+    return f": did you mean '{close[0]}'?" if close else f": there are {', '.join(sorted(known))}."

@@ -1,0 +1,123 @@
+"""Secrets in their sentences, as text and as tokens (§4.2, Appendix "Dataset Curation").
+
+A data set is a JSON Lines file with one sentence a line: ``id, kind, group, prompt, secret, suffix``. ``kind`` is
+ssn, email or url; records of one ``group`` hold the same secret. Offsets, not re-encoding, say which tokens are the
+secret's: the text is encoded once and never decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from revs.paths import ROOT, resolve
+from revs.tokens import eligible, select
+
+COLUMNS = ("id", "kind", "group", "prompt", "secret", "suffix")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sentence with its secret, as text."""
+
+    id: str
+    kind: str
+    group: str
+    prompt: str
+    secret: str
+    suffix: str
+
+    @property
+    def text(self) -> str:
+        return self.prompt + self.secret + self.suffix
+
+
+@dataclass(frozen=True)
+class Target:
+    """One sentence with its secret, as token ids; ``T`` are the positions in the secret that are unlearned (§3.3)."""
+
+    id: str
+    kind: str
+    group: str
+    prompt_ids: list[int]
+    secret_ids: list[int]
+    T: tuple[int, ...]
+
+    def before(self, position: int) -> list[int]:
+        """The prompt and the true tokens of the secret before one of its positions."""
+        return self.prompt_ids + self.secret_ids[:position]
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one seed forgets and what it keeps (§4.5)."""
+
+    forget: list[Target]  # one sentence for each secret: unlearned, and measured for efficacy
+    unseen: list[Target]  # the other sentences of the same secrets: generalization
+    retain: list[Target]  # all sentences of the other secrets: specificity
+
+
+def read(name: str) -> list[Record]:
+    """The records of a built-in set (``ssn``, ``ssn-tune``) or of a JSON Lines file."""
+    builtin = {"ssn": "ssn/main.jsonl", "ssn-tune": "ssn/tune.jsonl"}
+    path = ROOT / "data" / builtin[name] if name in builtin else resolve(name)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin)}, or the path of a JSON Lines file.")
+    if not Path(path).stat().st_size:
+        raise ValueError(f"{path} holds no records: there is nothing to unlearn.")
+    records = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
+        try:
+            row = json.loads(line)
+            records.append(Record(**{column: row[column] for column in COLUMNS}))
+        except (json.JSONDecodeError, KeyError, TypeError):
+            raise ValueError(f"Line {number} of {path} is not a record: each line is a JSON object with {', '.join(COLUMNS)}.") from None
+    return records
+
+
+def fingerprint(records: list[Record]) -> str:
+    """sha256 of a data set's content."""
+    return hashlib.sha256("\n".join(json.dumps(asdict(record)) for record in records).encode()).hexdigest()
+
+
+def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> Target:
+    """The record's token ids, split where its secret begins and ends, with |T| = size target positions.
+
+    Raises ValueError where the tokenizer merges the secret's first character with the text before it, or where
+    the secret has fewer than ``size`` tokens that may be unlearned.
+    """
+    coded = tokenizer(record.text, return_offsets_mapping=True, add_special_tokens=True)
+    ids, offsets = coded["input_ids"], coded["offset_mapping"]
+    start, end = len(record.prompt), len(record.prompt) + len(record.secret)
+    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
+    if not inside or offsets[inside[0]][0] < start:
+        raise ValueError(f"{record.id} cannot be split as asked: a token spans the end of the prompt and the start of the secret; cut the prompt elsewhere.")
+    spans = [(offsets[i][0] - start, offsets[i][1] - start) for i in inside]
+    secret_ids = [ids[i] for i in inside]
+    candidates = eligible(record.kind, record.secret, spans)
+    if len(candidates) < size:
+        raise ValueError(f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} were asked for: lower T or leave it out.")
+    return Target(record.id, record.kind, record.group, ids[: inside[0]], secret_ids, select(secret_ids, candidates, size, method, seed=record.id))
+
+
+def split(targets: list[Target], seed: int, forget: int | None = None) -> Split:
+    """A seeded split by secret: ``forget`` secrets (half by default) and the rest; the sentence unlearned is drawn too."""
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(target.group, []).append(target)
+    forget = len(groups) // 2 if forget is None else forget
+    if not 0 < forget < len(groups):
+        raise ValueError(f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be forgotten and one kept.")
+    draw = random.Random(seed)
+    names = sorted(groups)
+    draw.shuffle(names)
+    forgotten, kept = names[:forget], names[forget:]
+    chosen = {name: draw.choice(groups[name]) for name in forgotten}
+    return Split(
+        forget=[chosen[name] for name in forgotten],
+        unseen=[target for name in forgotten for target in groups[name] if target is not chosen[name]],
+        retain=[target for name in kept for target in groups[name]],
+    )

@@ -1,0 +1,40 @@
+"""The experiments: each a function of plain settings that writes one row, and a command (``python -m``) of the same."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import inspect
+import sys
+from collections.abc import Callable
+
+import yaml
+
+
+def check(settings: dict, run: Callable) -> None:
+    """Refuses an unknown parameter, and one of a wrong type, in one sentence; the signature says which are right."""
+    known = inspect.signature(run).parameters
+    for name, value in settings.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise ValueError(f"There is no parameter '{name}'" + (f": did you mean '{near[0]}'?" if near else f": there are {', '.join(known)}."))
+        allowed = {part.strip() for part in str(known[name].annotation).split("|")}
+        kind = "None" if value is None else type(value).__name__
+        if kind not in allowed and not (kind == "int" and "float" in allowed):
+            raise ValueError(f"{name} is {value!r}, a {kind}, but must be {' or '.join(sorted(allowed))}.")
+
+
+def command(run: Callable) -> None:
+    """Runs an experiment from the command line: every parameter is an option, read as YAML.
+
+    A mistake of the caller's ends with one sentence and status 2.
+    """
+    parser = argparse.ArgumentParser(description=inspect.getdoc(run).splitlines()[0])
+    for name, parameter in inspect.signature(run).parameters.items():
+        parser.add_argument(f"--{name}", type=yaml.safe_load, default=parameter.default, metavar=str(parameter.annotation))
+    settings = vars(parser.parse_args())
+    try:
+        check(settings, run)
+        run(**settings)
+    except (ValueError, OSError, FloatingPointError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")

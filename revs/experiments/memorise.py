@@ -1,0 +1,88 @@
+"""Memorise: the fine-tune that instils a synthetic data set, and the check that it did (Appendix, "Synthetic SSN Dataset").
+
+The model is written once, under ``build/models``; its folder is named after everything that it depends on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from pathlib import Path
+
+from revs import data, evaluate, load, rows
+from revs.architecture import Decoder
+from revs.experiments import command
+from revs.memorise import Finetune, memorise
+from revs.paths import BUILD, resolve
+from revs.progress import Progress
+
+MODULES = ["revs.experiments.memorise"]
+
+
+def run(
+    model: str = "smollm2-135m",  # what is fine-tuned: a name of params/models.yml, a folder, a .gguf file or a hub id
+    data: str = "ssn",  # the sentences: a built-in set or a JSON Lines file
+    digits: str = "noise",  # tokens for two and three digits: noise, mean, or keep the tokenizer's own
+    lr: float = 3e-4,
+    epochs: int = 3,
+    batch: int = 4,
+    autocast: bool = False,  # bfloat16 arithmetic
+    seed: int = 0,
+    dtype: str = "float32",
+    rows: str = "build/rows",  # where the row goes
+) -> dict:
+    """Fine-tunes a model until it has memorised a data set; returns the row."""
+    folder, row = memorised(**locals())
+    result = row["result"]
+    print(f"{result['memorised']} of {result['sentences']} sentences memorised; the model lies in {folder}.")
+    return row
+
+
+def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/rows") -> str:
+    """The model to unlearn from: memorised first, with default settings or those of ``finetune``, or as it is if False."""
+    if finetune is False:
+        return model
+    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
+    given = finetune if isinstance(finetune, dict) else {}
+    return str(memorised(**defaults | {"model": model, "data": data, "rows": rows} | given)[0])
+
+
+def memorised(**settings) -> tuple[Path, dict]:
+    """The folder of a memorised model and its row; the fine-tune runs only if they are not there yet."""
+    where = resolve(settings.pop("rows"))
+    records = data.read(settings["data"])
+    inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
+    stamp = rows.stamp(MODULES, settings, inputs)
+    base = Path(settings["model"]).name
+    name = f"memorise/{Path(settings['data']).stem}/{base}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+    folder = BUILD / "models" / f"{base}+{Path(settings['data']).stem}-{stamp[:12]}"
+    kept = folder / "row.json"
+    if kept.is_file():
+        row = rows.read(kept)
+        return folder, rows.write(where, name, "memorise", without_items(row["result"]), [], row["provenance"])
+    start = time.monotonic()
+    decoder = load.load(settings["model"], settings["dtype"])
+    loaded = time.monotonic()
+    tuning = Finetune(**{key: settings[key] for key in ("lr", "epochs", "batch", "digits", "autocast", "seed")})
+    losses = memorise(decoder, records, tuning, Progress(f"memorise {settings['data']}", "steps"))
+    tuned = time.monotonic()
+    result = check(decoder, records) | {"loss": losses, "tokenizer": load.tokenizer_hash(decoder.tokenizer), "vocabulary": len(decoder.tokenizer)}
+    seconds = {"load": loaded - start, "finetune": tuned - loaded, "check": time.monotonic() - tuned}
+    made = rows.provenance(MODULES, settings, inputs, seconds) | {"model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]}, "tokenizer": result["tokenizer"]}
+    row = rows.write(where, name, "memorise", result, [], made)
+    load.save(decoder.model, decoder.tokenizer, folder, extra={"row.json": row})
+    return folder, row
+
+
+def check(decoder: Decoder, records: list[data.Record]) -> dict:
+    """How many sentences' secrets are what greedy decoding writes next."""
+    ranks = evaluate.secret_ranks(decoder, [data.encode(record, decoder.tokenizer) for record in records])
+    return {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
+
+
+def without_items(result: dict) -> dict:
+    return {key: value for key, value in result.items() if key != "items_sha256"}
+
+
+if __name__ == "__main__":
+    command(run)

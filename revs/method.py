@@ -1,0 +1,160 @@
+"""REVS: rank editing in the vocabulary space (§3, Alg. 1).
+
+``unlearn`` goes through all targets; ``unlearn_token`` is Alg. 1 for one token, in one forward pass: layers are
+visited in order, and each is gated, searched and edited while the pass stops by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from revs.architecture import Decoder
+from revs.data import Target
+from revs.edit import Edit
+from revs.neuron import SCHEDULES, edit_neurons
+from revs.vocabulary import Line, Vocabulary
+
+WHERE = ("mlp", "residual", "both")
+AT_ONCE = 25  # neurons edited before the layer is looked at again
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """REVS's settings, under the paper's names (Appendix, "Implementation and Experimental Details").
+
+    Ranks and margins are 0-based counts of tokens; a float below 1 is a fraction of the vocabulary.
+    """
+
+    n_max: int = 100  # neurons edited in a layer, at most
+    k: int = 100  # neurons looked at in a layer: those with the highest (signed) activation
+    r_h: float = 0.015  # the rank wanted for t in a layer
+    eps_r_h: float = 0.005  # ε of r_h
+    r_n: float = 0.8  # the rank wanted for t in a neuron
+    eps_r_n: float = 0.04  # ε of r_n
+    gate: str = "both"  # what must rank too high for a layer to be edited: FF₂'s output (mlp), the residual stream, both
+    stop: str = "both"  # what must rank low enough for a layer to be left
+    schedule: str = "exact"  # or "paper": see revs.neuron
+    projection: str = "norm"  # or "raw": through the final norm, or U alone
+    order: str = "lazy"  # a layer is chosen after the edits below it; "eager": all layers before any edit
+
+    def __post_init__(self):
+        for name, known in {"gate": WHERE, "stop": WHERE, "schedule": tuple(SCHEDULES), "projection": ("norm", "raw"), "order": ("lazy", "eager")}.items():
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is '{getattr(self, name)}', but must be one of {', '.join(known)}.")
+        if not 1 <= self.n_max <= self.k:
+            raise ValueError(f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons are edited out of the k most activated.")
+        for name in ("r_h", "eps_r_h", "r_n", "eps_r_n"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, but a rank cannot be negative.")
+
+    def in_tokens(self, V: int) -> Hyperparameters:
+        """The same settings with fractions of the vocabulary turned into whole ranks."""
+        margins = {name: getattr(self, name) for name in ("r_h", "eps_r_h", "r_n", "eps_r_n")}
+        counts = {name: round(value * V) if isinstance(value, float) and value < 1 else int(value) for name, value in margins.items()}
+        if counts["r_n"] - counts["eps_r_n"] >= V:
+            raise ValueError(f"r_n is {counts['r_n']}, but the vocabulary has only {V} tokens: lower r_n, or give it as a fraction.")
+        return replace(self, **counts)
+
+
+def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+    """Unlearns every token of every target's T, one after the other, in place; the Edit undoes it exactly.
+
+    Nothing is drawn at random: ``seed`` is there because every method has it.
+    """
+    vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
+    hp = hp.in_tokens(vocabulary.V)
+    edit = Edit(decoder)
+    steps = [(target, position) for target in targets for position in target.T]
+    for target, _ in steps:
+        decoder.check_length(len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)")
+    for done, (target, position) in enumerate(steps):
+        progress(done, len(steps))
+        unlearn_token(decoder, vocabulary, target.before(position), target.secret_ids[position], hp, edit)
+    progress(len(steps), len(steps))
+    return edit
+
+
+def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters, edit: Edit) -> None:
+    """Alg. 1: demotes token t after the tokens ``ids``, layer by layer, in place. ``hp`` holds whole ranks."""
+    selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
+
+    def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
+        hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)  # row 0: FF₂'s output, row 1: the stream
+        if l not in selected if selected is not None else not gate(hidden, hp):
+            return None
+        weight = decoder.ff2[l].weight
+        neurons, line = select_neurons(vocabulary, weight, a[-1], t, hp)
+        c, unreached = edit_until_low(hidden, line, a[-1, neurons], hp)
+        if not len(c):
+            return None
+        neurons = neurons[: len(c)]
+        before = weight[:, neurons].clone()
+        edit.move(l, neurons, c, t, vocabulary.direction(t)[0])
+        edit.unreached += unreached
+        return a[:, neurons] @ (weight[:, neurons] - before).T  # (T × K) · (K × d), with the columns as rounded
+
+    decoder.visit(ids, at_layer)
+
+
+def gate(hidden: Line, hp: Hyperparameters) -> bool:
+    """Does t still rank too high in this layer (§3.1.1)? The released code asks ``both``: stream < r_h − ε, FF₂ < r_h + ε."""
+    r_mlp, r_residual = hidden.rank_at_rest().tolist()
+    low, high = hp.r_h - hp.eps_r_h, hp.r_h + hp.eps_r_h
+    return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
+
+
+def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters) -> set[int]:
+    """SelectLayers of Alg. 1 taken literally: all layers gated before any edit."""
+    selected = set()
+
+    def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
+        hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
+        if gate(hidden, hp):
+            selected.add(l)
+
+    decoder.visit(ids, at_layer)
+    return selected
+
+
+def select_neurons(vocabulary: Vocabulary, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters):
+    """SelectNeuron (§3.1.2): of the k most activated neurons, the n_max in which t ranks highest, in that order.
+
+    Returns their indices (n,) and their lines. Ties keep the order of activation.
+    """
+    k = min(hp.k, len(a))
+    active = a.float().topk(k).indices
+    line = vocabulary.line(weight[:, active].T, t)
+    order = line.rank_at_rest().argsort(stable=True)[: hp.n_max]
+    return active[order.to(active.device)], line.rows(order)
+
+
+def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:
+    """The loop of Alg. 1 in one layer: c of the smallest number K of neurons after which t ranks low enough, (K,).
+
+    Editing neurons 1..K moves FF₂'s output and the stream by S_K·d_t with S_K = Σ aᵢ·cᵢ, so that every K is one
+    point on two lines that are already known. S need not be monotone: every K is tested. Neurons are edited a few at
+    a time, since most layers need few. Also returns how many of the K could not reach r_n.
+    """
+    c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
+    for start in range(0, len(c), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        c[some], reached[some] = edit_neurons(line.rows(some), hp.r_n, hp.eps_r_n, hp.schedule)
+        S = (a.to(c) * c)[: start + AT_ONCE].cumsum(0)
+        enough = low_enough(hidden, torch.cat([S.new_zeros(1), S]) if start == 0 else S[start:], hp)
+        if enough.any():
+            K = int(enough.int().argmax()) + (start + 1 if start else 0)
+            return c[:K], int((~reached[:K]).sum())
+    return c, int((~reached).sum())
+
+
+def low_enough(hidden: Line, S: Tensor, hp: Hyperparameters) -> Tensor:
+    """For each of some sums S: does t then rank r_h − ε or lower in what ``stop`` names? (len(S),) bool."""
+    enough = torch.ones_like(S, dtype=torch.bool)
+    for row, name in enumerate(("mlp", "residual")):
+        if hp.stop in (name, "both"):
+            enough &= hidden.rows(slice(row, row + 1)).repeat(len(S)).rank(S) >= hp.r_h - hp.eps_r_h
+    return enough

@@ -1,0 +1,46 @@
+"""The methods by name, and their hyperparameters (Appendix).
+
+``params/methods.yml`` names a module for each method. The module has ``Hyperparameters``, a frozen dataclass, and
+``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import fields
+from types import ModuleType
+
+import yaml
+
+from revs.paths import ROOT
+
+
+def registry() -> dict[str, dict]:
+    """Every method with its title, module, colour and marker, in the order of the paper's tables."""
+    return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
+
+
+def method(name: str) -> ModuleType:
+    """The module of a method."""
+    known = {key: entry for key, entry in registry().items() if "module" in entry}
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        raise ValueError(f"There is no method '{name}'" + (f": did you mean '{near[0]}'?" if near else f": there are {', '.join(known)}."))
+    return importlib.import_module(known[name]["module"])
+
+
+def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
+    """A method's settings for a model and a data set: those of params/hyperparameters.yml, changed as ``given``.
+
+    A model or a data set that the file does not have gets the method's ``default``, whose margins are fractions of
+    the vocabulary.
+    """
+    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(registry()[name].get("settings_of", name), {})
+    settings = (tuned.get(model, {}).get(data) or tuned.get("default", {})) | given
+    known = [field.name for field in fields(method(name).Hyperparameters)]
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            raise ValueError(f"{name} has no hyperparameter '{key}'" + (f": did you mean '{near[0]}'?" if near else f": it has {', '.join(known) or 'none'}."))
+    return settings

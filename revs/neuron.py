@@ -1,0 +1,123 @@
+"""EditNeuron (§3.2, Alg. 2): how far a neuron moves along d_t so that the target's rank in it becomes r_n.
+
+Two schedules choose the scalar c of n* = n + c·d_t:
+
+``paper``  the paper's iteration: a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low,
+           until the rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
+``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where the other
+           tokens overtake t. Under a LayerNorm the overtaking points are not linear in c, and a search replaces it.
+
+Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from revs.vocabulary import Line
+
+START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100  # Alg. 2; the bound on the steps is the released code's
+
+
+def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
+    """c for each of the line's n neurons, and whether t's rank reached r_n: (n,), (n,) bool.
+
+    A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half the way.
+    """
+    there = line.rank_at_rest() >= r_n - eps
+    c = torch.zeros_like(line.scale)
+    todo = (~there).nonzero()[:, 0]
+    if len(todo):
+        c[todo] = SCHEDULES[schedule](line.rows(todo), r_n, eps)
+    reached = there | (c < 0)
+    return c, reached
+
+
+def paper_schedule(line: Line, r_n: int, eps: int) -> Tensor:
+    """Alg. 2's factors on the change of logit l, for n neurons side by side; 0 where it does not converge."""
+    l = torch.full_like(line.scale, START)
+    done = torch.zeros_like(line.scale, dtype=torch.bool)
+    for _ in range(STEPS):
+        open_ = (~done).nonzero()[:, 0]
+        if not len(open_):
+            break
+        r = line.rows(open_).rank(l[open_] * line.scale[open_])
+        close = (r - r_n).abs() <= eps
+        done[open_[close]] = True
+        factor = torch.where(r < r_n, LOWER, RAISE).to(l)
+        l[open_] = torch.where(close, l[open_], l[open_] * factor)
+    return torch.where(done, l * line.scale, 0.0)
+
+
+def exact_schedule(line: Line, r_n: int, eps: int) -> Tensor:
+    """The smallest demotion to rank r_n; where ties make r_n itself impossible, to the next rank reached."""
+    return search(line, r_n, eps) if line.B is not None else order_statistic(line, r_n)
+
+
+def order_statistic(line: Line, r_n: int) -> Tensor:
+    """Token j overtakes t below c = x_j = (A_j − A_t) / (w_t − w_j); c lies midway between the points around r_n."""
+    t, w = line.t, line.w
+    slope = w[t] - w
+    if (slope < 0).any():
+        return _sweep(line, slope, r_n)
+    never = (slope == 0).nonzero()[:, 0]  # t itself, and tokens whose row of U equals t's: ahead for ever, or behind
+    ahead = (line.A[:, never] > line.A[:, t : t + 1]).sum(-1)
+    x = (line.A - line.A[:, t : t + 1]) / slope
+    x[:, never] = -torch.inf
+    c = torch.zeros_like(line.scale)
+    for need in (r_n - ahead).unique().tolist():  # one value, but for rows with such tokens ahead
+        rows = (r_n - ahead == need).nonzero()[:, 0]
+        if need <= line.A.shape[1] - len(never):
+            last = x[rows].kthvalue(x.shape[1] - need + 1, keepdim=True).values  # the need-th largest
+            c[rows] = _between(last, torch.where(x[rows] < last, x[rows], -torch.inf).amax(-1, keepdim=True))[:, 0]
+    return c.clamp_max(0.0)
+
+
+def _between(point: Tensor, below: Tensor) -> Tensor:
+    """A value of c just past a crossing point: midway to the next, or somewhat further where there is none."""
+    return torch.where(below == -torch.inf, point - point.abs().clamp_min(1.0), (point + below) / 2)
+
+
+def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
+    """The first c below 0 with rank ≥ r_n when some tokens move faster than t itself: a sweep over all points.
+
+    Passing a point downwards costs t a rank if w_j < w_t and gains it one if w_j > w_t.
+    """
+    lead = line.A - line.A[:, line.t : line.t + 1]
+    moving = slope != 0
+    x, order = (lead[:, moving] / slope[moving]).sort(dim=-1, descending=True)
+    step = slope[moving].sign().int()[order]
+    r = (lead[:, ~moving] > 0).sum(-1, keepdim=True) + (slope < 0).sum() + step.cumsum(-1)  # the rank just below each point
+    after = torch.cat([x[:, 1:], torch.full_like(x[:, :1], -torch.inf)], -1)
+    hit = (r >= r_n) & (x < 0) & (after < x)  # of points that coincide, the last one knows the rank
+    first = hit.int().argmax(-1, keepdim=True)
+    return torch.where(hit.any(-1), _between(x.gather(-1, first), after.gather(-1, first))[:, 0], 0.0)
+
+
+def search(line: Line, r_n: int, eps: int) -> Tensor:
+    """c midway between where t's rank reaches r_n and where it goes past it; 0 where it does not come within ε of r_n."""
+    start, end = reach(line, r_n), reach(line, r_n + 1)
+    c = torch.where(line.rank(end) > r_n, (start + end) / 2, start)
+    return torch.where((line.rank(c) - r_n).abs() <= eps, c, 0.0)
+
+
+def reach(line: Line, r: int) -> Tensor:
+    """A value of c ≤ 0 at which t's rank comes to r or more, by doubling and then halving an interval."""
+    far = START * line.scale
+    for _ in range(STEPS):
+        short = line.rank(far) < r
+        if not short.any():
+            break
+        far = torch.where(short, far * 2, far)
+    near = torch.zeros_like(far)
+    for _ in range(STEPS):
+        mid = (near + far) / 2
+        if ((mid == near) | (mid == far)).all():
+            break
+        short = line.rank(mid) < r
+        near, far = torch.where(short, mid, near), torch.where(short, far, mid)
+    return far
+
+
+SCHEDULES = {"paper": paper_schedule, "exact": exact_schedule}

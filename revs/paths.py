@@ -1,0 +1,22 @@
+"""Where the project's files lie: in a checkout, or beside the installed package.
+
+Sources (params, data, paper, rows) are read from the checkout that holds this package, or from the copies that
+``pip install`` puts next to it. Products go to ``build`` in the checkout, or in the working directory without one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parent if (PACKAGE.parent / "_toc.yml").is_file() else None
+ROOT = CHECKOUT or PACKAGE / "_project"
+BUILD = (CHECKOUT or Path.cwd()) / "build"
+CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
+
+
+def resolve(path: str | os.PathLike) -> Path:
+    """A path as given if it exists from here, else the same path from the project's root (notebooks run elsewhere)."""
+    path = Path(path).expanduser()
+    return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path

@@ -1,0 +1,196 @@
+"""From rows to the frames that pages show. Nothing is computed here but means, spreads and percentages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from revs import methods, metrics, paper, rows
+from revs.load import registry
+from revs.tables import DASH, METRICS, percent
+
+PAPER_COLUMNS = {"efficacy": "Efficacy@100", "generalization": "Generalization@100", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
+Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → (mean, standard deviation), as shares
+
+
+def title(model: str) -> str:
+    """How a model is named in captions."""
+    return registry().get(model, {}).get("title", model)
+
+
+# --- ours ------------------------------------------------------------------------------------------------------------
+
+
+def runs(model: str, data: str, tag: str = "", *folders: Path) -> pd.DataFrame:
+    """One line for each unlearning run of a model and a data set whose name carries exactly this tag.
+
+    Raises ValueError if there is none: a page without rows must not render.
+    """
+    lines = []
+    for name, row in rows.find(*folders, kind="unlearn").items():
+        settings, result = row["provenance"]["settings"], row["result"]
+        named = re.fullmatch(r"(.+?)-seed(\d+)(?:-(.+))?", name.rsplit("/", 1)[1])
+        if (Path(settings["model"]).stem, Path(settings["data"]).stem, named[3] or "") != (model, data, tag):
+            continue
+        line = {"name": name, "method": settings["method"], "seed": settings["seed"], "origin": row["origin"], "row": row}
+        lines.append(line | settings["hyperparameters"] | {metric: result["after"][metric] for metric in METRICS})
+    if not lines:
+        raise ValueError(f"There are no rows of {model} on {data}" + (f" with the tag '{tag}'" if tag else "") + ": run the workflow, or look for recorded rows.")
+    return pd.DataFrame(lines).sort_values(["method", "seed"], ignore_index=True)
+
+
+def core(model: str, data: str) -> pd.DataFrame:
+    """The runs behind the core table."""
+    return runs(model, data)
+
+
+def means(frame: pd.DataFrame) -> Means:
+    """Mean and standard deviation over seeds, by method; Unedited is the state before the runs of REVS."""
+    found = {name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS} for name, part in frame.groupby("method")}
+    before = [row["result"]["before"] for row in frame.loc[frame["method"] == "revs", "row"]]
+    return {"unedited": {metric: metrics.summary([result[metric] for result in before]) for metric in METRICS}} | found
+
+
+def by_seed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every run, one line."""
+    return pd.DataFrame([
+        {"method": methods.registry()[run["method"]]["title"], "seed": str(run["seed"])} | {title: percent(run[metric]) for metric, title in METRICS.items()}
+        | {"unlearning, s": f"{run['row']['provenance']['seconds']['unlearn']:.0f}", "row": run["origin"]}
+        for run in frame.to_dict("records")
+    ])
+
+
+def describe_seeds(frame: pd.DataFrame, method: str) -> str:
+    """ "seeds 1–6" or "seeds 1, 3, 4"."""
+    seeds = sorted(frame.loc[frame["method"] == method, "seed"])
+    whole = seeds == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 2
+    return ("seeds " if len(seeds) > 1 else "seed ") + (f"{seeds[0]}–{seeds[-1]}" if whole else ", ".join(map(str, seeds)))
+
+
+def origin_sentence(frame: pd.DataFrame) -> str:
+    """Which of the rows were measured in this build, and where the recorded ones were."""
+    measured = frame["origin"] == "measured in this build"
+    parts = [f"{measured.sum()} of the {len(frame)} runs were measured in this build"] if measured.any() else []
+    machines = {row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in frame.loc[~measured, "row"]}
+    parts += [f"{(~measured).sum()} are recorded (on {' and '.join(sorted(machines))})"] if (~measured).any() else []
+    return f"{', '.join(parts)}." if parts else ""
+
+
+# --- the paper's -----------------------------------------------------------------------------------------------------
+
+
+def paper_core(label: str, dataset: str) -> dict[str, dict[str, tuple[float, float]]]:
+    """The paper's rows of a core table, as shares, by our names of methods and metrics."""
+    printed_cells = paper.table(label)
+    known = {entry["title"]: name for name, entry in methods.registry().items()}
+    found: Means = {}
+    for metric, column in PAPER_COLUMNS.items():
+        cells = printed_cells[(printed_cells["dataset"] == dataset) & (printed_cells["column"] == column)]
+        for cell in cells.to_dict("records"):
+            if cell["row"] in known and cell["value"] == cell["value"]:
+                spread = cell["std"] if cell["std"] is not None else float("nan")
+                found.setdefault(known[cell["row"]], {})[metric] = (cell["value"] / 100, spread / 100)
+    return found
+
+
+def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
+    """Method by method: ours, then each of the paper's models."""
+    lines = []
+    for name, entry in methods.registry().items():
+        for whose, values in [("ours", ours), *((f"paper, {model}", table) for model, table in theirs.items())]:
+            if name in values:
+                lines.append({"method": entry["title"], "measured": whose} | {title: percent(*values[name].get(metric, (float("nan"),))) for metric, title in METRICS.items()})
+    return pd.DataFrame(lines)
+
+
+def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:
+    """The strings that the landing page shows."""
+    return {f"revs_{short}": percent(*ours["revs"][metric]) for short, metric in {"score": "unlearning_score", "efficacy": "efficacy", "generalization": "generalization", "specificity": "specificity"}.items()} | {
+        "random_score": percent(*ours["random"]["unlearning_score"]),
+        "paper_score": percent(*theirs["Llama-3-8B"]["revs"]["unlearning_score"]),
+        "seeds": describe_seeds(frame, "revs"),
+        "origin": origin_sentence(frame),
+    }
+
+
+# --- sweeps ----------------------------------------------------------------------------------------------------------
+
+
+def sweep(model: str, data: str, tag: str) -> pd.DataFrame:
+    """The runs of a sweep (tags that begin with its name), results in percent."""
+    names = [name for name, _ in rows.find(kind="unlearn").items()]
+    tags = sorted({match[1] for name in names if (match := re.search(rf"-seed\d+-({tag}.*)$", name))})
+    if not tags:
+        raise ValueError(f"There are no rows of the sweep '{tag}': run `make record`, or look for recorded rows.")
+    frame = pd.concat([runs(model, data, one) for one in tags], ignore_index=True)
+    frame[list(METRICS)] *= 100
+    return frame
+
+
+def sweep_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The settings that vary and the metrics, best first."""
+    varied = [column for column in ("r_h", "r_n", "n_max", "k") if frame[column].nunique() > 1]
+    shown = frame.sort_values("unlearning_score", ascending=False)
+    return pd.DataFrame({column: [f"{value:g}" for value in shown[column]] for column in varied} | {title: [f"{value:.1f}" for value in shown[metric]] for metric, title in METRICS.items()})
+
+
+def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
+    """REVS under three tokenisations: the table, and mean scores in percent by tokenisation."""
+    lines, scores = [], {}
+    names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
+    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if Path(row["provenance"]["settings"]["model"]).stem == model}
+    for how, name in names.items():
+        frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
+        values = means(frame)["revs"]
+        scores[how] = {metric: 100 * value for metric, (value, _) in values.items()}
+        memorised = percent(learnt[how]["memorised"] / learnt[how]["sentences"]) if how in learnt else DASH
+        lines.append({"digits": name, "memorised": memorised, "seeds": str(len(frame[frame["method"] == "revs"]))} | {title: percent(*values[metric]) for metric, title in METRICS.items()})
+    return pd.DataFrame(lines), scores
+
+
+# --- provenance ------------------------------------------------------------------------------------------------------
+
+
+def provenance_table(found: dict[str, dict]) -> pd.DataFrame:
+    """One line for each row."""
+    return pd.DataFrame([
+        {
+            "row": name,
+            "origin": row["origin"],
+            "when": row["provenance"]["when"],
+            "processor": row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"],
+            "seconds": f"{sum(row['provenance']['seconds'].values()):.0f}",
+            "MiB": f"{row['provenance']['peak_memory_mb']:,}",
+            "stamp": f"`{row['provenance']['stamp'][:12]}`",
+        }
+        for name, row in found.items()
+    ])
+
+
+def machines(found: dict[str, dict]) -> pd.DataFrame:
+    """The distinct machines and versions."""
+    lines = [
+        {"processor": made["hardware"]["gpu"] or made["hardware"]["cpu"], "cores": str(made["hardware"]["cores"]), "memory, GiB": str(made["hardware"]["memory_gb"]), "system": made["hardware"]["system"]} | made["versions"]
+        for made in (row["provenance"] for row in found.values())
+    ]
+    return pd.DataFrame(lines).drop_duplicates()
+
+
+def dictionary() -> pd.DataFrame:
+    """The data dictionary: every described field of rows/schema.json."""
+    lines = []
+
+    def walk(node: dict, prefix: str) -> None:
+        for name, field in node.get("properties", {}).items():
+            if "description" in field:
+                kind = field.get("type", "")
+                lines.append({"field": f"`{prefix}{name}`", "type": " or ".join(kind) if isinstance(kind, list) else kind or DASH, "meaning": field["description"]})
+            walk(field, f"{prefix}{name}.")
+
+    walk(rows.schema(), "")
+    for rule in rows.schema()["allOf"]:
+        kind = rule["if"]["properties"]["kind"]["const"]
+        walk({"properties": rule["then"]["properties"]["result"]["properties"]}, f"{kind}: result.")
+    return pd.DataFrame(lines).drop_duplicates("field")

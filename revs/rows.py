@@ -1,0 +1,247 @@
+"""Result rows: one JSON file for one run, with what was found (``result``) and how (``provenance``).
+
+Two rows are equal if their ``result`` is equal. A row is stale if its stamp, a hash of settings, inputs and of the code
+that its result depends on, is no longer what the present sources give. Per-item values lie in one compressed CSV beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import functools
+import gzip
+import hashlib
+import importlib.metadata
+import io
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import jsonschema
+import pandas as pd
+import psutil
+import torch
+
+from revs.paths import BUILD, PACKAGE, ROOT
+
+SCHEMA = 1
+# Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
+BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.methods", "revs.paths", "revs.progress", "revs.rows"}
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
+RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
+ITEMS_LIMIT = 500_000  # bytes
+
+
+# --- stamps ----------------------------------------------------------------------------------------------------------
+
+
+def digest(value) -> str:
+    """sha256 of a value's canonical JSON, or of bytes."""
+    data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True, default=str).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+@functools.cache
+def code_hash(module: str) -> str:
+    """Hash of a module's syntax tree without docstrings: comments and layout do not make a result stale."""
+    tree = ast.parse(source(module).read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+            node.body = body[1:]
+    return digest(ast.dump(tree))
+
+
+def source(module: str) -> Path:
+    """The file of one of the project's modules."""
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imports(code: str) -> set[str]:
+    """The project's modules that some Python code names."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
+    return {name for name in found if name.split(".")[0] == "revs" and source(name).is_file()}
+
+
+def closure(*modules: str) -> dict[str, str]:
+    """Every module that these ones import, directly or not, with its hash; bookkeeping left out."""
+    todo, found = list(modules), set()
+    while todo:
+        module = todo.pop()
+        if module not in found:
+            found.add(module)
+            todo += imports(source(module).read_text(encoding="utf-8"))
+    return {module: code_hash(module) for module in sorted(found - BOOKKEEPING)}
+
+
+def stamp(modules: list[str], settings: dict, inputs: dict) -> str:
+    """What a row's result depends on, in one hash."""
+    return digest({"schema": SCHEMA, "code": closure(*modules), "settings": settings, "inputs": inputs})
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write_text(path: Path, text: str | bytes) -> None:
+    """Writes a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, scratch = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode() if isinstance(text, str) else text)
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, path)
+    except BaseException:
+        os.unlink(scratch)
+        raise
+
+
+def items_bytes(items: list[dict]) -> bytes:
+    """Per-item values as a gzipped CSV, the same bytes for the same values."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(items[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: json.dumps(value) if isinstance(value, (list, dict)) else value for key, value in item.items()} for item in items)
+    return gzip.compress(text.getvalue().encode(), mtime=0)
+
+
+def write(folder: Path, name: str, kind: str, result: dict, items: list[dict], provenance: dict) -> dict:
+    """Writes ``folder/name.json`` and ``folder/name.items.csv.gz``; returns the row.
+
+    Raises jsonschema.ValidationError if the row does not fit rows/schema.json, ValueError if the items are too large.
+    """
+    packed = items_bytes(items) if items else b""
+    if len(packed) > ITEMS_LIMIT:
+        raise ValueError(f"The items of {name} take {len(packed)} bytes, but at most {ITEMS_LIMIT} are kept: store fewer of them.")
+    result = result | {"items_sha256": digest(packed) if items else None}
+    row = {"schema": SCHEMA, "kind": kind, "name": name, "result": result, "provenance": provenance}
+    validate(row)
+    path = folder / f"{name}.json"
+    if items:
+        write_text(path.with_suffix(".items.csv.gz"), packed)
+    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return row
+
+
+def machine() -> dict:
+    """Versions and hardware of this run."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "versions": {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "hardware": {"cpu": cpu(), "cores": os.cpu_count(), "threads": torch.get_num_threads(), "memory_gb": round(psutil.virtual_memory().total / 2**30), "gpu": gpu, "system": platform.system()},
+    }
+
+
+def cpu() -> str:
+    """The processor's name, as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")] if info.is_file() else []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def peak_memory_mb() -> int:
+    """The process's highest resident memory, or the GPU's highest allocation where there is one."""
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 2**20)
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
+
+
+def provenance(modules: list[str], settings: dict, inputs: dict, seconds: dict) -> dict:
+    """How a row came about."""
+    return {
+        "stamp": stamp(modules, settings, inputs),
+        "entry": modules,
+        "modules": closure(*modules),
+        "settings": settings,
+        "inputs": inputs,
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "peak_memory_mb": peak_memory_mb(),
+        "when": time.strftime("%Y-%m-%d", time.gmtime()),
+    } | machine()
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def schema() -> dict:
+    """rows/schema.json: the schema and, in its descriptions, the data dictionary."""
+    return json.loads((RECORDED / "schema.json").read_text(encoding="utf-8"))
+
+
+def validate(row: dict) -> None:
+    if row.get("schema") != SCHEMA:
+        raise ValueError(f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: run it again, or check out the version that wrote it.")
+    jsonschema.validate(row, schema())
+
+
+def read(path: Path) -> dict:
+    """One row, validated."""
+    row = json.loads(Path(path).read_text(encoding="utf-8"))
+    validate(row)
+    return row
+
+
+def read_items(path: Path) -> pd.DataFrame:
+    """The per-item values beside a row, lists parsed."""
+    frame = pd.read_csv(Path(path).with_suffix("").with_suffix(".items.csv.gz") if str(path).endswith(".json") else path)
+    for column in ("ranks", "T"):
+        if column in frame:
+            frame[column] = frame[column].map(json.loads)
+    return frame
+
+
+def stale(row: dict) -> bool:
+    """Would the present sources give this run another stamp?"""
+    made = row["provenance"]
+    try:
+        return stamp(made["entry"], made["settings"], made["inputs"]) != made["stamp"]
+    except FileNotFoundError:  # a module that is gone
+        return True
+
+
+def find(*folders: Path, kind: str | None = None) -> dict[str, dict]:
+    """Rows by name, of the recorded folder and then of this build: a run of both is the one of this build.
+
+    Each row gets ``origin``: "measured in this build" or "recorded".
+    """
+    found = {}
+    for folder in folders or (RECORDED, MEASURED):
+        for path in sorted(folder.rglob("*.json")):
+            if path.name == "schema.json":
+                continue
+            row = read(path) | {"path": path, "origin": "recorded" if folder == RECORDED else "measured in this build"}
+            if kind in (None, row["kind"]):
+                found[row["name"]] = row
+    return found
+
+
+def table(*folders: Path, kind: str | None = None) -> pd.DataFrame:
+    """Rows as a flat table: name, kind, origin, every setting and every number of ``result`` (dotted)."""
+    flat = [
+        {"name": name, "kind": row["kind"], "origin": row["origin"]} | row["provenance"]["settings"] | dict(flatten(row["result"]))
+        for name, row in find(*folders, kind=kind).items()
+    ]
+    return pd.DataFrame(flat)
+
+
+def flatten(tree: dict, prefix: str = ""):
+    """Dotted names and leaves of a nested dict."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value

@@ -1,0 +1,63 @@
+"""Tables that have a number, a caption and a name in the book, and look right in Jupyter."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass
+
+import pandas as pd
+
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DataFrame of strings with a caption; ``name`` is its label in the book ({numref}`name`)."""
+
+    frame: pd.DataFrame
+    caption: str
+    name: str
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/markdown": self.to_markdown(), "text/plain": f"{self.caption}\n{self.frame.to_string(index=False)}"}
+
+    def to_markdown(self) -> str:
+        """A MyST table directive: numbered, captioned and referable."""
+        cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [self.frame.columns, *self.frame.values]]
+        align = [":---" if self.is_text(column) else "---:" for column in self.frame.columns]
+        lines = ["| " + " | ".join(row) + " |" for row in [cells[0], align, *cells[1:]]]
+        return "\n".join([f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::"])
+
+    def to_html(self) -> str:
+        return self.frame.to_html(index=False, border=0).replace(">\n  <thead>", f">\n  <caption>{html.escape(self.caption)}</caption>\n  <thead>", 1)
+
+    def is_text(self, column: str) -> bool:
+        """A column is set flush left unless its first filled cell starts like a number."""
+        filled = [str(cell) for cell in self.frame[column] if str(cell) not in ("", DASH)]
+        return not filled or not (filled[0].lstrip("−-*").strip()[:1].isdigit())
+
+
+def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:
+    """A share as a percentage, with its spread if there is one: "65.5 ± 3.1"."""
+    if value is None or math.isnan(value):
+        return DASH
+    spread = "" if std is None or math.isnan(std) else f" ± {100 * std:.{digits}f}"
+    return f"{100 * value:.{digits}f}{spread}"
+
+
+METRICS = {"efficacy": "Efficacy", "generalization": "Generalization", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
+
+
+def before_and_after(row: dict, caption: str, name: str) -> Table:
+    """The core metrics of one run, before and after the edit."""
+    result = row["result"]
+    names = METRICS | {"specificity_within_50": "Specificity, anywhere in 50 tokens"}
+    measured = [(title, metric) for metric, title in names.items() if result["after"][metric] is not None]
+    lines = [{"": title, "before": percent(result["before"][metric]), "after": percent(result["after"][metric])} for title, metric in measured]
+    return Table(pd.DataFrame(lines), caption, name)
+
+
+def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of numbers and texts as a frame of texts, one decimal, a dash for what is missing."""
+    return frame.map(lambda cell: DASH if cell is None or cell != cell else f"{cell:.1f}" if isinstance(cell, float) else str(cell))

@@ -1,0 +1,142 @@
+"""The vocabulary space: projecting hidden vectors to logits, ranks, and the one direction of a token (§2, §3.2).
+
+Every edit of REVS for a token t moves neurons along a single direction d_t, so that a rank is a function of one
+scalar c. This file holds that geometry; ``revs.neuron`` chooses c, ``revs.method`` the neurons.
+
+Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from revs.architecture import Decoder
+
+BLOCK = 16_384  # rows of U that are upcast at a time when the model is in low precision
+
+
+def rank(logits: Tensor, t: int | Tensor) -> Tensor:
+    """Eq. 1, 0-based: how many of the logits (…, V) are strictly larger than that of token t."""
+    target = logits[..., t : t + 1] if isinstance(t, int) else logits.gather(-1, t[..., None])
+    return (logits > target).sum(-1, dtype=torch.int32)  # int64 sums of booleans are three times slower on a CPU
+
+
+@dataclass(frozen=True)
+class Line:
+    """The logits of x + c·d_t as c varies, up to a positive factor that changes no rank: A + c·w + s(c)·B.
+
+    A: (n, V) for n vectors x; w: (V,). B, the logits of the norm's and the head's bias, is (V,) or None, and
+    s(c)² = q₀ + 2c·q₁ + c²·q₂ is the norm's scale, of which q₀, q₁ are (n,) and q₂ is a number.
+    """
+
+    t: int
+    A: Tensor
+    w: Tensor
+    scale: Tensor  # s(0), the (n,) factor between a change of logit δ and c = δ·s(0)
+    B: Tensor | None = None
+    q: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def rank(self, c: Tensor) -> Tensor:
+        """Ranks of t at one c per vector: c (n,) → (n,)."""
+        logits = torch.addr(self.A, c, self.w - self.w[self.t])  # t's own logit stays where it is
+        if self.B is not None:
+            q0, q1, q2 = self.q
+            s = (q0 + 2 * c * q1 + c * c * q2).clamp_min(0).sqrt()
+            logits.addr_(s, self.B - self.B[self.t])
+        return rank(logits, self.t)
+
+    def rank_at_rest(self) -> Tensor:
+        """Ranks of t before any move, (n,)."""
+        return self.rank(torch.zeros_like(self.scale))
+
+    def rows(self, chosen: Tensor | slice) -> Line:
+        """The same line for some of the vectors."""
+        q = self.q and (self.q[0][chosen], self.q[1][chosen], self.q[2])
+        return Line(self.t, self.A[chosen], self.w, self.scale[chosen], self.B, q)
+
+    def repeat(self, n: int) -> Line:
+        """The line of a single vector, n times: to ask for its rank at n values of c at once."""
+        q = self.q and (self.q[0].expand(n), self.q[1].expand(n), self.q[2])
+        return Line(self.t, self.A.expand(n, -1), self.w, self.scale.expand(n), self.B, q)
+
+
+class Vocabulary:
+    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, with the final norm's scale γ and shift β.
+
+    ``raw=True`` leaves the norm out, as the paper's text does (v = U·n).
+
+    Raises ValueError if U lacks full column rank or γ has zeros: the method then has no inverse.
+    """
+
+    def __init__(self, decoder: Decoder, raw: bool = False):
+        norm, head = decoder.norm, decoder.head
+        self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
+        self.dtype = torch.promote_types(self.U.dtype, torch.float32)
+        self.raw, self.centred = raw, decoder.architecture.centred and not raw
+        d = self.U.shape[1]
+        self.gamma = torch.ones(d).to(self.U) if raw else norm.weight.detach()
+        self.gamma = self.gamma.to(self.U.device, self.dtype)
+        self.eps = getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", 0.0)
+        if (self.gamma == 0).any():
+            raise ValueError("The final norm has a scale of zero: hidden directions are lost there and REVS cannot map logits back.")
+        beta = None if raw else getattr(norm, "bias", None)
+        self.B = None
+        if self.centred:
+            self.B = torch.zeros(self.V, dtype=self.dtype, device=self.U.device)
+            if beta is not None:
+                self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
+        if not raw and head.bias is not None:
+            if not self.centred:
+                raise ValueError("A head bias under an RMSNorm is not supported: no architecture of the table has one.")
+            self.B += head.bias.detach().to(self.dtype)
+        self.factor = self._gram_factor()
+        self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    @property
+    def V(self) -> int:
+        """The number of the head's rows."""
+        return self.U.shape[0]
+
+    def unembed(self, y: Tensor) -> Tensor:
+        """U·y in float32 or better, (…, d) → (…, V); a low-precision U is upcast block by block."""
+        y = y.to(self.U.device, self.dtype)
+        if self.U.dtype == self.dtype:
+            return y @ self.U.T
+        return torch.cat([y @ rows.to(self.dtype).T for rows in self.U.split(BLOCK)], -1)
+
+    def _gram_factor(self) -> Tensor:
+        """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
+        gram = sum(rows.double().T @ rows.double() for rows in self.U.split(BLOCK))
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        diagonal = factor.diagonal()
+        if failed or diagonal.min() < 1e-6 * diagonal.max():
+            raise ValueError("The unembedding matrix lacks full column rank: REVS cannot map logits back to hidden space.")
+        return factor
+
+    def direction(self, t: int) -> tuple[Tensor, Tensor]:
+        """d_t = (U†e_t) ⊘ γ, (d,), and its image in the vocabulary w, (V,): adding δ to t's logit is n + c·d_t."""
+        if t not in self._directions:
+            solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
+            d_t = solved.to(self.dtype) / self.gamma
+            moved = d_t - d_t.mean() if self.centred else d_t
+            self._directions = {t: (d_t, self.unembed(self.gamma * moved))}  # the newest only: w is V long
+        return self._directions[t]
+
+    def line(self, x: Tensor, t: int) -> Line:
+        """The logits of each of the vectors x (n, d) along d_t."""
+        x = x.to(self.U.device, self.dtype)
+        d_t, w = self.direction(t)
+        if self.raw:
+            return Line(t, self.unembed(x), w, torch.ones_like(x[:, 0]))
+        if not self.centred:
+            return Line(t, self.unembed(self.gamma * x), w, (x.square().mean(-1) + self.eps).sqrt())
+        x, d_t = x - x.mean(-1, keepdim=True), d_t - d_t.mean()
+        q = (x.square().mean(-1) + self.eps, (x * d_t).mean(-1), d_t.square().mean())
+        return Line(t, self.unembed(self.gamma * x), w, q[0].sqrt(), self.B, q)
+
+    def rank(self, x: Tensor, t: int) -> Tensor:
+        """Eq. 1 for each of the vectors x (n, d), through the final norm: → (n,)."""
+        return self.line(x, t).rank_at_rest()

@@ -1,0 +1,113 @@
+"""The procedure of the paper written plainly (§3, Alg. 1 and 2): what the fast implementation is held against.
+
+Nothing is rearranged here. Whatever is asked of the model is asked of the model: every look at a layer is a full
+forward pass, every projection goes through the model's own norm and head, every trial edit is made in its weights.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
+
+
+def rank(logits: Tensor, t: int) -> int:
+    """Eq. 1, 0-based: the number of tokens with a strictly larger logit."""
+    return int((logits > logits[t]).sum())
+
+
+def look(decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, Tensor]:
+    """FF₂'s input a, its output h and the residual stream x after layer l, at the last position, from a fresh pass."""
+    seen = {}
+
+    def at_ff2(_module, inputs, output):
+        seen["a"], seen["h"] = inputs[0][0, -1].clone(), output[0, -1].clone()
+
+    def at_block(_module, _inputs, output):
+        seen["x"] = (output if isinstance(output, Tensor) else output[0])[0, -1].clone()
+
+    handles = [decoder.ff2[l].register_forward_hook(at_ff2), decoder.layers[l].register_forward_hook(at_block)]
+    decoder.model(input_ids=torch.tensor([ids]))
+    for handle in handles:
+        handle.remove()
+    return seen["a"], seen["h"], seen["x"]
+
+
+class Projection:
+    """Hidden space to logits through the final norm and the head, and back with the pseudo-inverse U†; raw: U alone."""
+
+    def __init__(self, decoder, raw: bool = False):
+        self.norm, self.head, self.raw = decoder.norm, decoder.head, raw
+        self.U_pinv = torch.linalg.pinv(decoder.head.weight.detach())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.head.weight @ x if self.raw else self.head(self.norm(x))
+
+    def back(self, v: Tensor, n: Tensor) -> Tensor:
+        """The vector whose logits are nearest to v, the norm inverted exactly with the statistics of the original n."""
+        if self.raw:
+            return self.U_pinv @ v
+        y = self.U_pinv @ (v if self.head.bias is None else v - self.head.bias)
+        if isinstance(self.norm, nn.LayerNorm):
+            return (y - self.norm.bias) / self.norm.weight * (n.var(unbiased=False) + self.norm.eps).sqrt() + n.mean()
+        return y / self.norm.weight * (n.square().mean() + self.norm.variance_epsilon).sqrt()
+
+
+def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
+    """Alg. 2: (n*, was the rank reached). A neuron in which t is low already, or never gets there, stays."""
+    v = project(n)
+    if rank(v, t) >= r_n - eps:
+        return n, True
+    l = START
+    for _ in range(STEPS):
+        changed = v.clone()
+        changed[t] += l
+        n_star = project.back(changed, n)
+        r = rank(project(n_star), t)
+        if abs(r - r_n) <= eps:
+            return n_star, True
+        l *= LOWER if r < r_n else RAISE
+    return n, False
+
+
+def select_neurons(project: Projection, weight: Tensor, a: Tensor, t: int, k: int, n_max: int) -> list[int]:
+    """§3.1.2: of the k most activated neurons, the n_max in which t ranks highest; ties in the order of activation."""
+    active = a.topk(min(k, len(a))).indices.tolist()
+    return sorted(active, key=lambda j: rank(project(weight[:, j]), t))[:n_max]
+
+
+@torch.no_grad()
+def unlearn_token(decoder, ids: list[int], t: int, hp) -> tuple[list[tuple[int, int, Tensor]], int]:
+    """Alg. 1 in place: the edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n."""
+    project = Projection(decoder, hp.projection == "raw")
+    margin = {"mlp": hp.r_h + hp.eps_r_h, "residual": hp.r_h - hp.eps_r_h}
+
+    def ranks(l: int) -> dict[str, int]:
+        _, h, x = look(decoder, ids, l)
+        return {"mlp": rank(project(h), t), "residual": rank(project(x), t)}
+
+    def too_high(l: int) -> bool:
+        r = ranks(l)
+        return all(r[where] < margin[where] for where in r if hp.gate in (where, "both"))
+
+    def low_enough(l: int) -> bool:
+        r = ranks(l)
+        return all(r[where] >= hp.r_h - hp.eps_r_h for where in r if hp.stop in (where, "both"))
+
+    layers = range(len(decoder.layers))
+    selected = [l for l in layers if too_high(l)] if hp.order == "eager" else None
+    edited, missed = [], 0
+    for l in layers:
+        if l not in selected if selected is not None else not too_high(l):
+            continue
+        weight = decoder.ff2[l].weight
+        a, _, _ = look(decoder, ids, l)
+        neurons = select_neurons(project, weight, a, t, hp.k, hp.n_max)
+        while neurons and not low_enough(l):
+            j = neurons.pop(0)
+            n_star, reached = edit_neuron(project, weight[:, j].clone(), t, hp.r_n, hp.eps_r_n)
+            weight[:, j] = n_star
+            edited.append((l, j, n_star))
+            missed += not reached
+    return edited, missed

@@ -1,0 +1,157 @@
+"""Instilling secrets (Appendix, "Synthetic SSN Dataset"): digits grouped as in Llama-3, and a repeatable fine-tune."""
+
+import pytest
+import torch
+
+from revs.data import Record
+from revs.memorise import Finetune, batch_loss, group_digits, memorise
+
+OLD = 257  # tokens before any are added: 256 bytes and the end of text
+KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
+TABLES = ("get_input_embeddings", "get_output_embeddings")
+RECORDS = [Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".") for i, name in enumerate(("Ada", "Ben", "Cleo", "Dora", "Emil"))]
+
+
+@pytest.fixture
+def small(build):
+    """small(kind): a float32 decoder, the same at every call."""
+    return lambda kind: build(kind, dtype=torch.float32)
+
+
+def tables(decoder) -> list[torch.Tensor]:
+    return [getattr(decoder.model, name)().weight.detach().clone() for name in TABLES]
+
+
+def pieces(decoder, text: str) -> list[str]:
+    return decoder.tokenizer.convert_ids_to_tokens(decoder.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+# Grouping digits -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text, split", [
+    ("1364", ["136", "4"]), ("315-11-1364", ["315", "-", "11", "-", "136", "4"]), ("7", ["7"]), ("007", ["007"]), ("00", ["00"]), ("1234567", ["123", "456", "7"]),
+])
+def test_digits_split_as_in_llama_3(small, text, split):
+    """Three at a time from the left; every digit by itself before."""
+    decoder = small("llama-tied")
+    assert pieces(decoder, text) == list(text)
+    group_digits(decoder, "noise", 0)
+    assert pieces(decoder, text) == split and decoder.tokenizer.decode(decoder.tokenizer(text)["input_ids"]) == text
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["noise", "mean"])
+def test_tables_grow_and_old_rows_stay(small, kind, how):
+    """1100 rows are added to embeddings and head, tied or not; no old row and no other weight changes."""
+    decoder = small(kind)
+    tied, before, rest = kind == "llama-tied", tables(decoder), [layer.state_dict() for layer in decoder.layers]
+    rest = [{name: value.clone() for name, value in state.items()} for state in rest]
+    group_digits(decoder, how, 0)
+    for old, new in zip(before, tables(decoder)):
+        assert new.shape == (OLD + 1100, 16) and torch.equal(new[:OLD], old[:OLD])
+    shared = decoder.model.get_input_embeddings().weight is decoder.model.get_output_embeddings().weight
+    assert shared == tied and decoder.model.config.vocab_size == len(decoder.tokenizer) == OLD + 1100
+    for layer, state in zip(decoder.layers, rest):
+        assert all(torch.equal(value, state[name]) for name, value in layer.state_dict().items())
+
+
+@KINDS
+def test_mean_rows_are_their_digits_means_and_noisy_ones_lie_apart(small, kind):
+    """``mean``: the mean itself; ``noise``: 0.3 of it, and the spread of the old rows."""
+    means, noisy = small(kind), small(kind)
+    group_digits(means, "mean", 0)
+    group_digits(noisy, "noise", 0)
+    numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    ids = means.tokenizer.convert_tokens_to_ids(numbers)
+    digits = [means.tokenizer.convert_tokens_to_ids(list(number)) for number in numbers]
+    for mean, noise in zip(tables(means), tables(noisy)):
+        expected = torch.stack([mean[of].mean(0) for of in digits])
+        torch.testing.assert_close(mean[ids], expected)
+        left = noise[ids] - 0.3 * expected
+        assert left.std() == pytest.approx(float(mean[:OLD].std()), rel=0.05) and abs(left.mean()) < 0.05 * left.std()
+        assert torch.cdist(noise[ids], noise[ids]).fill_diagonal_(torch.inf).min() > 0 == torch.cdist(mean[ids], mean[ids]).fill_diagonal_(torch.inf).min()
+
+
+def test_noise_belongs_to_its_seed(small):
+    decoders = [small("llama-untied") for _ in range(3)]
+    for decoder, seed in zip(decoders, (0, 0, 1)):
+        group_digits(decoder, "noise", seed)
+    first, again, other = map(tables, decoders)
+    assert all(map(torch.equal, first, again)) and not any(map(torch.equal, first, other))
+
+
+def test_grouped_digits_and_keep_are_left_alone(small):
+    """Nothing happens where digits are grouped already, nor on request."""
+    decoder = small("llama-tied")
+    before = tables(decoder)
+    group_digits(decoder, "keep", 0)
+    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD
+    group_digits(decoder, "noise", 0)
+    before = tables(decoder)
+    group_digits(decoder, "noise", 1)
+    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD + 1100
+
+
+# The fine-tune ---------------------------------------------------------------------------------------------------
+
+
+@KINDS
+@pytest.mark.parametrize("digits", ["noise", "keep"])
+def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
+    """A few epochs lower the loss; the embeddings of the added tokens are trained with everything else."""
+    decoder, seen = small(kind), []
+    losses = memorise(decoder, RECORDS, Finetune(lr=1e-2, epochs=6, batch=2, digits=digits), lambda *step: seen.append(step))
+    assert len(losses) == 6 and losses[-1] < 0.7 * losses[0] and not decoder.model.training
+    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and losses[0] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
+    fresh = small(kind)
+    group_digits(fresh, digits, 0)
+    number = decoder.tokenizer("1364", add_special_tokens=False)["input_ids"]
+    assert len(number) == (2 if digits == "noise" else 4)
+    for trained, untrained in zip(tables(decoder), tables(fresh)):
+        assert (trained[number] != untrained[number]).any(-1).all()
+
+
+@KINDS
+def test_the_same_seed_gives_the_same_bits(small, kind):
+    """Order, noise and dropout are the seed's; another seed gives another model."""
+    runs = []
+    for seed in (0, 0, 1):
+        decoder = small(kind)
+        torch.rand(seed + 3)  # whatever was drawn before
+        losses = memorise(decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed))
+        runs.append((losses, decoder.model.state_dict()))
+    (first, a), (again, b), (other, c) = runs
+    assert first == again and all(torch.equal(a[name], b[name]) for name in a)
+    assert first != other and any(not torch.equal(a[name], c[name]) for name in a)
+
+
+@KINDS
+def test_padding_has_no_loss(small, kind):
+    """The loss of a batch is the mean over its texts' own next tokens, as each text has it alone."""
+    decoder, texts = small(kind), [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
+    with torch.no_grad():
+        batch = batch_loss(decoder, texts, autocast=False)
+        alone = torch.cat([
+            torch.nn.functional.cross_entropy(decoder.model(input_ids=torch.tensor([text])).logits[0, :-1], torch.tensor(text[1:]), reduction="none") for text in texts
+        ])
+    torch.testing.assert_close(batch, alone.mean(), rtol=1e-5, atol=1e-5)
+
+
+@KINDS
+def test_a_diverging_fine_tune_says_so(small, kind):
+    """A learning rate that turns weights into something else than numbers is named."""
+    with pytest.raises(FloatingPointError, match="The fine-tune diverged .*: lower the learning rate of 1e[+]30"):
+        memorise(small(kind), RECORDS, Finetune(lr=1e30, epochs=4, batch=2, digits="keep"))
+
+
+def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, one_sentence):
+    long = Record("r-9", "ssn", "r-9", "x" * 90, "941-14-8265", ".")
+    decoder = small("llama-tied")
+    before = tables(decoder)
+    with pytest.raises(ValueError, match="r-9 has 102 tokens, but llama-tied reads at most 96") as error:
+        memorise(decoder, [*RECORDS, long], Finetune(digits="keep"))
+    assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
+    with pytest.raises(ValueError, match="digits is 'pairs', but must be noise, mean or keep") as error:
+        Finetune(digits="pairs")
+    assert one_sentence(error)

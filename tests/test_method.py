@@ -1,0 +1,258 @@
+"""Alg. 1 in one pass and in closed form against the same procedure written plainly (``oracle``), and what an edit promises."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+
+import oracle
+from revs import method
+from revs.architecture import Decoder
+from revs.data import Target
+from revs.edit import Edit
+from revs.method import WHERE, Hyperparameters, unlearn, unlearn_token
+from revs.vocabulary import Vocabulary
+
+IDS = [5, 17, 230, 41, 99]
+HP = Hyperparameters(n_max=5, k=24, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, schedule="paper")
+
+
+@torch.no_grad()
+def next_tokens(decoder, ids: list[int], n: int) -> list[int]:
+    """The n most likely tokens after ``ids``: those that a memorised secret would have."""
+    return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].topk(n).indices.tolist()
+
+
+def weights(decoder) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in decoder.model.state_dict().items()}
+
+
+def same_bits(decoder, before: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(value, before[name]) for name, value in decoder.model.state_dict().items())
+
+
+def fast(decoder, ids: list[int], t: int, hp: Hyperparameters) -> Edit:
+    edit = Edit(decoder)
+    unlearn_token(decoder, Vocabulary(decoder, hp.projection == "raw"), ids, t, hp, edit)
+    return edit
+
+
+def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[list[int], int]:
+    """Asserts that both edit the same neurons of the same layers, in order, to the same columns.
+
+    Returns the number of neurons edited in each layer and how many missed r_n. The decoder is left as it was.
+    """
+    plain, before, columns = twin(decoder), weights(decoder), [ff2.weight.detach().clone() for ff2 in decoder.ff2]
+    wanted, missed = oracle.unlearn_token(plain, ids, t, hp)
+    edit = fast(decoder, ids, t, hp)
+    assert [move[:3] for move in edit.moves] == [(l, j, t) for l, j, _ in wanted]
+    assert edit.unreached == missed
+    d_t = Vocabulary(plain, hp.projection == "raw").direction(t)[0]
+    for (l, j, _, c), (*_, n_star) in zip(edit.moves, wanted):
+        torch.testing.assert_close(decoder.ff2[l].weight[:, j], n_star, rtol=1e-4, atol=1e-5)
+        assert c == pytest.approx(float((n_star - columns[l][:, j]) @ d_t / (d_t @ d_t)), rel=1e-4)
+    for name, value in plain.model.state_dict().items():
+        torch.testing.assert_close(decoder.model.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    edit.undo()
+    assert same_bits(decoder, before)
+    return [sum(layer == l for layer, *_ in wanted) for l in range(len(decoder.layers))], missed
+
+
+def test_the_closed_form_is_algorithm_1(decoder, twin):
+    """Alg. 1 and 2, for every gate and stop criterion: same layers, neurons, order, number and columns as the plain procedure."""
+    counts, targets = [], next_tokens(decoder, IDS, 2)
+    for i, (gate, stop) in enumerate(product(WHERE, WHERE)):
+        counts += agree(decoder, twin, IDS, targets[i % 2], replace(HP, gate=gate, stop=stop))[0]
+    assert any(0 < K < HP.n_max for K in counts) and any(K == HP.n_max for K in counts)
+
+
+@pytest.mark.parametrize("order", ["lazy", "eager"])
+@pytest.mark.parametrize("projection", ["norm", "raw"])
+def test_with_and_without_the_norm_before_and_between_edits(build, twin, projection, order):
+    """v = U·n as in §3.2 or through the final norm; layers chosen one by one or, as Alg. 1 has it, all before any edit."""
+    counts = []
+    for kind in ("llama-tied", "llama-untied", "gptj"):
+        for seed in (1, 2):
+            decoder = build(kind, seed)
+            ids = torch.randint(300, (6,), generator=torch.Generator().manual_seed(seed)).tolist()
+            hp = replace(HP, projection=projection, order=order, n_max=4, gate="mlp", stop="mlp")
+            counts += agree(decoder, twin, ids, next_tokens(decoder, ids, 1)[0], hp)[0]
+    assert any(0 < K < 4 for K in counts) and any(K == 4 for K in counts)
+
+
+def test_many_neurons_of_which_some_cannot_be_reached(decoder, twin):
+    """Every K up to n_max is tried, also when k asks for more neurons than there are; with ε = 0, Alg. 2 misses r_n in some."""
+    hp = replace(HP, n_max=28, k=100, r_h=290, eps_r_h=0, eps_r_n=0)
+    counts, missed = agree(decoder, twin, IDS, next_tokens(decoder, IDS, 1)[0], hp)
+    assert missed > 0 and any(K > 25 for K in counts)
+
+
+def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
+    """K is the same whether all neurons of a layer are edited before it is looked at again, or one, two or three."""
+    found = []
+    for at_once in (25, 1, 2, 3):
+        monkeypatch.setattr(method, "AT_ONCE", at_once)
+        edit = fast(decoder, IDS, next_tokens(decoder, IDS, 1)[0], replace(HP, n_max=20, eps_r_n=1))
+        found.append(([move[:3] for move in edit.moves], [round(move[3], 6) for move in edit.moves], edit.unreached))
+        edit.undo()
+    assert found == [found[0]] * 4
+    assert any(3 < sum(l == layer for layer, *_ in found[0][0]) < 20 for l in range(len(decoder.layers)))
+
+
+def test_one_pass_shows_later_layers_the_edited_model(decoder, monkeypatch):
+    """Edits inside the single pass reach all later blocks, at every position, as they do in a fresh pass afterwards."""
+    visit, handed_on = Decoder.visit, []
+
+    def watched(self, ids, at_layer):
+        def keep(l, a, h, x):
+            delta = at_layer(l, a, h, x)
+            handed_on.append(x.clone() if delta is None else x + delta)
+            return delta
+
+        visit(self, ids, keep)
+
+    monkeypatch.setattr(Decoder, "visit", watched)
+    decoder.visit(IDS, lambda *_: None)
+    edit = fast(decoder, IDS, next_tokens(decoder, IDS, 1)[0], replace(HP, gate="mlp"))
+    decoder.visit(IDS, lambda *_: None)
+    before, inside, after = torch.stack(handed_on).reshape(3, len(decoder.layers), len(IDS), -1)
+    assert 0 in edit.layers and (before - after).abs().amax((-1, -2)).min() > 1e-2
+    torch.testing.assert_close(inside, after, rtol=1e-5, atol=1e-5)
+
+
+def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
+    """Both start in the same layer with the same neurons and only demote; one ends at r_n, the other within ε of it."""
+    t = next_tokens(decoder, IDS, 1)[0]
+    first = {}
+    for schedule in ("paper", "exact"):
+        edited = twin(decoder)
+        edit = fast(edited, IDS, t, replace(HP, schedule=schedule))
+        project = oracle.Projection(decoder)
+        first[schedule] = [(l, j) for l, j, *_ in edit.moves if l == edit.moves[0][0]]
+        assert any(c < 0 for *_, c in edit.moves)
+        for l, j, _, c in edit.moves:
+            with torch.no_grad():
+                was, now = (oracle.rank(project(d.ff2[l].weight[:, j]), t) for d in (decoder, edited))
+            assert c <= 0 and now >= was
+            if c == 0:
+                assert was >= HP.r_n - HP.eps_r_n
+            else:
+                assert now == HP.r_n if schedule == "exact" else abs(now - HP.r_n) <= HP.eps_r_n
+    shorter = min(map(len, first.values()))
+    assert shorter and first["paper"][:shorter] == first["exact"][:shorter]
+
+
+# All tokens of all secrets ---------------------------------------------------------------------------------------
+
+
+def secrets(decoder) -> list[Target]:
+    """Two sentences whose secrets are what the model is most likely to write; T in the order of the secret."""
+    def target(name: str, ids: list[int]) -> Target:
+        t = next_tokens(decoder, ids, 1)[0]
+        return Target(name, "ssn", name, ids, [t, 50, next_tokens(decoder, [*ids, t, 50], 1)[0]], (0, 2))
+
+    return [target("a", IDS), target("b", IDS[1:])]
+
+
+def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin):
+    """``unlearn`` is Alg. 1 for each token of T, of one secret after the other, on the model as edited so far."""
+    plain, wanted, steps = twin(decoder), [], []
+    for target in secrets(decoder):
+        for position in target.T:
+            t = target.secret_ids[position]
+            wanted += [(l, j, t) for l, j, _ in oracle.unlearn_token(plain, target.prompt_ids + target.secret_ids[:position], t, HP)[0]]
+    edit = unlearn(decoder, secrets(decoder), HP, progress=lambda done, total: steps.append((done, total)))
+    assert [move[:3] for move in edit.moves] == wanted and len({t for *_, t in wanted}) > 1
+    for l in range(len(plain.layers)):
+        torch.testing.assert_close(decoder.ff2[l].weight, plain.ff2[l].weight, rtol=1e-4, atol=1e-5)
+    assert steps == [(i, 4) for i in range(5)]
+
+
+@pytest.mark.parametrize("schedule", ["paper", "exact"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_undo_restores_every_bit(decoder, dtype, schedule):
+    """Columns edited for several tokens go back to their first originals, on every architecture, in low precision too."""
+    decoder.model.to(dtype)
+    before = weights(decoder)
+    edit = unlearn(decoder, secrets(decoder), replace(HP, n_max=24, schedule=schedule, r_h=200))
+    moved = {(l, j) for l, j, _, c in edit.moves if c < 0}
+    assert moved and len({(l, j, t) for l, j, t, c in edit.moves if c < 0}) > len(moved)  # some for two tokens
+    assert not same_bits(decoder, before)
+    edit.undo()
+    assert same_bits(decoder, before) and edit.moves == []
+
+
+def test_only_the_edited_columns_of_ff2_change(decoder):
+    """§3.2, step 4: nothing but the columns named by the edit is touched, and each by a multiple of its tokens' d_t."""
+    before, originals = weights(decoder), [ff2.weight.detach().clone() for ff2 in decoder.ff2]
+    edit = unlearn(decoder, secrets(decoder), HP)
+    vocabulary, moved = Vocabulary(decoder), [torch.zeros_like(weight) for weight in originals]
+    for l, j, t, c in edit.moves:
+        moved[l][:, j] += c * vocabulary.direction(t)[0]
+    for ff2, original, change in zip(decoder.ff2, originals, moved):
+        torch.testing.assert_close(ff2.weight.detach(), original + change, rtol=1e-10, atol=1e-10)
+    for l, norms in edit.norms().items():
+        assert norms == pytest.approx({j: float(moved[l][:, j].norm()) for j in norms}, rel=1e-5)
+    edited = {name for name, value in decoder.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert edited and edited <= {f"{name}.weight" for name, part in decoder.model.named_modules() if part in decoder.ff2}
+
+
+def test_a_layer_left_alone_is_not_part_of_the_edit(decoder):
+    """Where the stop criterion holds before the first neuron, nothing is edited and nothing is said to be."""
+    t = next_tokens(decoder, IDS, 1)[0]
+    edit = fast(decoder, IDS, t, replace(HP, gate="mlp", stop="mlp", r_h=0, eps_r_h=300))
+    assert edit.moves == [] and edit.layers == [] and edit.norms() == {}
+
+
+# Refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ({"gate": "attention"}, "gate is 'attention'"),
+    ({"stop": "none"}, "stop is 'none'"),
+    ({"schedule": "fast"}, "schedule is 'fast'"),
+    ({"projection": "lens"}, "projection is 'lens'"),
+    ({"order": "random"}, "order is 'random'"),
+    ({"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
+    ({"n_max": 0}, "n_max is 0"),
+    ({"r_h": -1}, "r_h is -1"),
+    ({"eps_r_h": -0.1}, "eps_r_h is -0.1"),
+    ({"r_n": -3}, "r_n is -3"),
+    ({"eps_r_n": -1}, "eps_r_n is -1"),
+])
+def test_hyperparameters_that_cannot_be_meant_are_refused(wrong, said, one_sentence):
+    """One sentence names the setting and its value."""
+    with pytest.raises(ValueError, match=said) as error:
+        Hyperparameters(**wrong)
+    assert one_sentence(error)
+
+
+def test_a_rank_beyond_the_vocabulary_is_refused_before_anything_is_changed(decoder, one_sentence):
+    """The lowest rank is V − 1; fractions of V are turned into whole ranks first."""
+    before = weights(decoder)
+    with pytest.raises(ValueError, match="the vocabulary has only 300 tokens") as error:
+        unlearn(decoder, secrets(decoder), replace(HP, r_n=320, eps_r_n=20))
+    assert one_sentence(error) and same_bits(decoder, before)
+    assert replace(HP, r_n=299, eps_r_n=0).in_tokens(300).r_n == 299
+    whole = Hyperparameters(r_h=0.02, eps_r_h=0.01, r_n=0.8, eps_r_n=7).in_tokens(300)
+    assert (whole.r_h, whole.eps_r_h, whole.r_n, whole.eps_r_n) == (6, 3, 240, 7)
+
+
+def test_a_sentence_too_long_is_refused_before_anything_is_changed(decoder, one_sentence):
+    """All sentences are measured first: an earlier one is not edited when a later one does not fit."""
+    before = weights(decoder)
+    long = Target("long", "ssn", "long", [1] * 95, [2, 3], (0, 1))
+    with pytest.raises(ValueError, match="long .* has 97 tokens, but .* reads at most 96") as error:
+        unlearn(decoder, [*secrets(decoder), long], HP)
+    assert one_sentence(error) and same_bits(decoder, before)
+    with pytest.raises(ValueError, match="97 tokens"):
+        fast(decoder, [1] * 97, 2, HP)
+    assert same_bits(decoder, before)
+
+
+def test_an_unknown_architecture_is_refused_by_name(decoder):
+    """Only the rows of the table are known; the sentence says which."""
+    decoder.model.config.model_type = "gemma3"
+    with pytest.raises(ValueError, match="'gemma3' is not supported: REVS knows gptj, llama"):
+        Decoder(decoder.model, decoder.tokenizer)
