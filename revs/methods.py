@@ -13,7 +13,10 @@ from types import ModuleType
 
 import yaml
 
+from revs import load, paper
 from revs.paths import ROOT
+
+PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
 def registry() -> dict[str, dict]:
@@ -31,16 +34,18 @@ def method(name: str) -> ModuleType:
 
 
 def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
-    """A method's settings for a model and a data set: those of params/hyperparameters.yml, changed as ``given``.
+    """A method's settings for a model and a data set, changed as ``given``.
 
-    A model or a data set that the file does not have gets the method's ``default``, whose margins are fractions of
-    the vocabulary.
+    For the paper's models they are the Appendix's. For others they are those of params/hyperparameters.yml; a model or
+    a data set that is not there gets the method's ``default``, whose margins are fractions of the vocabulary.
     """
-    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(registry()[name].get("settings_of", name), {})
-    settings = (tuned.get(model, {}).get(data) or tuned.get("default", {})) | given
     known = [field.name for field in fields(method(name).Hyperparameters)]
     for key in given:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
             raise ValueError(f"{name} has no hyperparameter '{key}'" + (f": did you mean '{near[0]}'?" if near else f": it has {', '.join(known) or 'none'}."))
-    return settings
+    owner = registry()[name].get("settings_of", name)
+    if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA:
+        return paper.hyperparameters(registry()[owner]["title"], printed, PAPER_DATA[data]) | given
+    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))[owner]
+    return (tuned.get(model, {}).get(data) or tuned["default"]) | given

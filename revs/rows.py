@@ -30,7 +30,7 @@ from revs.paths import BUILD, PACKAGE, ROOT
 
 SCHEMA = 1
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
-BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.methods", "revs.paths", "revs.progress", "revs.rows"}
+BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.methods", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS_LIMIT = 500_000  # bytes
@@ -221,7 +221,7 @@ def find(*folders: Path, kind: str | None = None) -> dict[str, dict]:
     found = {}
     for folder in folders or (RECORDED, MEASURED):
         for path in sorted(folder.rglob("*.json")):
-            if path.name == "schema.json":
+            if path.name in ("schema.json", "timing.json"):
                 continue
             row = read(path) | {"path": path, "origin": "recorded" if folder == RECORDED else "measured in this build"}
             if kind in (None, row["kind"]):

@@ -116,12 +116,19 @@ def sentence(decoder, name: str, prompt: list[int], skip: int = 0) -> Target:
     return Target(name, "ssn", name[0], prompt, greedy(decoder, prompt, 4 + skip)[skip:], (1, 3))
 
 
+def astray(decoder, name: str, prompt: list[int]) -> Target:
+    """A sentence whose secret the model would write but for one token outside of T."""
+    start = greedy(decoder, prompt, 2)
+    wrong = (greedy(decoder, prompt + start, 1)[0] + 1) % 300
+    return Target(name, "ssn", name[0], prompt, [*start, wrong, *greedy(decoder, [*prompt, *start, wrong], 1)], (1, 3))
+
+
 def some_split(decoder) -> Split:
-    """Prompts of lengths 2 to 9: memorised secrets, two sentences of a forgotten one, one that comes 20 tokens later."""
+    """Prompts of lengths 2 to 9: memorised secrets, another sentence of one, one that comes 20 tokens later, one astray."""
     forget = [sentence(decoder, "a1", [5, 17, 230]), sentence(decoder, "b1", [41, 99, 3, 7, 11, 200, 150])]
     unseen = [replace(forget[0], id="a2", prompt_ids=[9, 9, 17, 230, 60])]
     retain = [sentence(decoder, "c1", [250, 3]), sentence(decoder, "d1", list(range(40, 49)), skip=20)]
-    return Split(forget, unseen, retain + [Target("e1", "ssn", "e", [70, 71, 72, 73], [8, 8], (0, 1))])
+    return Split(forget, unseen, [*retain, astray(decoder, "e1", [70, 71, 72, 73])])
 
 
 def test_ranks_of_secrets_are_those_of_one_pass_for_each_token(decoder):
@@ -142,14 +149,15 @@ def test_continuations_are_greedy_whatever_the_batch(decoder):
 def test_effectiveness_of_an_unlearned_model(decoder):
     """Efficacy, generalization and specificity before and after REVS, from ranks counted by hand with k = 40."""
     split = some_split(decoder)
-    before, _ = effectiveness(decoder, split, k=40)
+    before, items = effectiveness(decoder, split, k=40)
+    assert [(item["efficacy"], item["exact"]) for item in items if item["id"] in ("c1", "e1")] == [(0, True), (0, False)]
     assert before["efficacy"] == 0 and before["specificity"] == 1 / 3 and before["unlearning_score"] == 0
     unlearn(decoder, split.forget, Hyperparameters(n_max=20, k=40, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12))
     split = replace(split, retain=[*split.retain, sentence(decoder, "f1", [60, 61, 62])])  # written by the unlearned model
     result, items = effectiveness(decoder, split, k=40, generate=True)
 
     found = {t.id: by_hand(decoder, t) for t in split.forget + split.unseen + split.retain}
-    hardest = {name: max(min(r[i] / 40, 1) for i in (1, 3)) for name, r in found.items() if len(r) == 4}
+    hardest = {name: max(min(r[i] / 40, 1) for i in (1, 3)) for name, r in found.items()}
     exact = [found[t.id] == [0] * len(t.secret_ids) for t in split.retain]
     within = [any(text[i : i + len(t.secret_ids)] == t.secret_ids for i in range(50)) for t in split.retain for text in [greedy(decoder, t.prompt_ids, 50)]]
     assert result["efficacy"] == pytest.approx((hardest["a1"] + hardest["b1"]) / 2) and result["efficacy"] > 0

@@ -1,0 +1,62 @@
+"""The rendered book: whole, self-contained, and with the numbers of the rows. Needs `make book` before it."""
+
+import html
+import re
+
+import pytest
+import yaml
+
+from revs import results, summary
+from revs.paths import BUILD, ROOT
+from revs.tables import percent
+
+HTML = BUILD / "_build" / "html"
+PAGES = re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text())
+
+
+def page(name):
+    return (HTML / f"{name}.html").read_text(encoding="utf-8")
+
+
+def text(name):
+    return html.unescape(re.sub(r"<[^>]+>", "", page(name)))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_asks_for_nothing_from_elsewhere(name):
+    loaded = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=\"((?:https?:)?//[^\"]+)\"", page(name))
+    assert [address for address in loaded if "schema.org" not in address] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole(name):
+    """No error output, no unresolved reference, no raw directive."""
+    content = page(name)
+    for sign in ("Traceback (most recent call last)", "Refused:", "output stderr", ":::{", "{glue:", "{numref}"):
+        assert sign not in re.sub(r"<(pre|code)\b.*?</\1>", "", content, flags=re.DOTALL), sign
+
+
+def test_the_landing_page_shows_what_the_rows_say():
+    means = results.means(results.core("smollm2-135m", "ssn"))
+    for value in (means["revs"]["unlearning_score"], means["revs"]["specificity"], means["random"]["unlearning_score"]):
+        assert percent(*value) in text("book/index")
+
+
+def test_the_core_page_has_a_numbered_table_and_both_sides():
+    content = text("notebooks/core")
+    assert re.search(r"Table \d+\s*#?\s*Unlearning effectiveness on SSN", content)
+    assert "paper, Llama-3-8B" in content and "89.6 ± 2.0" in content
+
+
+def test_no_path_of_the_machine_is_shown():
+    for name in PAGES:
+        assert str(ROOT) not in page(name), name
+
+
+def test_five_lines_say_what_was_reproduced():
+    assert len(summary.lines()) == 5
+
+
+def test_the_toc_is_rendered_completely():
+    assert yaml.safe_load((ROOT / "_toc.yml").read_text())["format"] == "jb-book"
+    assert all((HTML / f"{name}.html").is_file() for name in PAGES) and len(PAGES) > 10

@@ -1,0 +1,90 @@
+"""Source notebooks: no outputs, no logic, one parameters cell that says the same as the experiment behind it."""
+
+import ast
+import importlib
+import inspect
+import re
+
+import nbformat
+import pytest
+import yaml
+
+from revs.notebook import Refused, assigned, refuse_unknown, run
+from revs.paths import ROOT
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+HEAVY = ("memorise", "unlearn")
+
+
+def cells(path, kind="code"):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
+
+
+def parameters(path):
+    (found,) = [cell for cell in cells(path) if "parameters" in cell.metadata.get("tags", [])]
+    return found.source
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_a_source(path):
+    for cell in cells(path):
+        assert not cell.outputs and cell.execution_count is None
+        if not {"exercise", "solution"} & set(cell.metadata.get("tags", [])):
+            assert not [node for node in ast.walk(ast.parse(cell.source)) if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    for line in parameters(path).splitlines():
+        assert re.fullmatch(r"\w+ = .+  # .+", line), f"a parameter needs a default and a comment: {line}"
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_parameters_are_those_of_the_experiment(name):
+    """Same names, same order, same defaults: a notebook cannot drift from `python -m`."""
+    experiment = importlib.import_module(f"revs.experiments.{name}")
+    scope = {}
+    exec(parameters(ROOT / "notebooks" / f"{name}.ipynb"), scope)
+    defaults = {key: parameter.default for key, parameter in inspect.signature(experiment.run).parameters.items()}
+    assert {key: scope[key] for key in assigned(parameters(ROOT / "notebooks" / f"{name}.ipynb"))} == defaults
+
+
+def test_every_notebook_is_in_the_book_and_in_the_profile():
+    toc = (ROOT / "_toc.yml").read_text()
+    pages = yaml.safe_load((ROOT / "params" / "quick.yml").read_text())["pages"]
+    assert {path.stem for path in NOTEBOOKS} == set(re.findall(r"notebooks/(\w+)", toc)) == set(pages) | set(HEAVY)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_measured_number_is_typed_into_the_prose(path):
+    """A decimal or a percentage in a notebook's text would be a number without a row; code, formulas and exercises aside."""
+    for cell in cells(path, "markdown"):
+        text = re.sub(r"```\{(exercise|solution)\}.*?```", "", cell.source, flags=re.DOTALL)
+        text = re.sub(r"`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)", "", text)
+        assert not (set(re.findall(r"\d+\.\d+|\d+ ?%", text)) - {"0.3"}), cell.source  # 0.3: the factor of the embeddings, a setting
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_known():
+    with pytest.raises(Refused, match="did you mean 'seed'"):
+        refuse_unknown(["import x", "seed = 1  # a\nmodel = 'm'  # b", "# Parameters\nsed = 2\n"])
+    refuse_unknown(["import x", "seed = 1  # a", "# Parameters\nseed = 2\n"])
+
+
+@pytest.mark.parametrize(
+    "change, sentence",
+    [
+        ({"seed": "two"}, "seed is 'two', a str, but must be int"),
+        ({"method": "rev"}, "did you mean 'revs'"),
+        ({"model": "./no/such/folder"}, "There is no model at './no/such/folder'"),
+        ({"data": "nothing.jsonl"}, "There is no data set 'nothing.jsonl'"),
+        ({"n_max": 0}, "n_max is 0"),
+        ({"hyperparameters": {"n_mux": 3}}, "did you mean 'n_max'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(change, sentence, tmp_path):
+    """Each is found before a model is loaded, and shown as one line."""
+    from revs.experiments import unlearn
+
+    scope = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items()}
+    scope |= {"finetune": False, "rows": str(tmp_path), "In": []} | change
+    with pytest.raises(Refused) as refused:
+        run(unlearn, scope)
+    assert sentence in str(refused.value)
+    assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
+    assert not list(tmp_path.iterdir())
