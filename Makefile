@@ -41,7 +41,7 @@ compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, b
 	@$(PY) -m flow.compare "$(A)" "$(B)"
 
 clean:  ## remove build/
-	@rm -rf build
+	@rm -rf build .snakemake
 	@echo "build/ is gone. What stays: the environment in $(VENV)/, and the cache of models:"
 	@du -sh "$${REVS_CACHE:-$$HOME/.cache/revs}" 2>/dev/null || echo "(the cache is empty)"
 

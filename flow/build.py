@@ -55,6 +55,10 @@ def command(profile: str, cores: int, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
+# Snakemake keeps its own records in build/ too: there they are removed together with what they are about
+PLACE = {"cwd": BUILD, "env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
+
+
 def visible_gpus() -> int:
     """How many GPUs there are to share out."""
     import torch
@@ -64,11 +68,11 @@ def visible_gpus() -> int:
 
 def due(profile: str, cores: int) -> list[str]:
     """The names of the jobs that Snakemake would run, asked of Snakemake. ValueError if it cannot say."""
-    done = subprocess.run(command(profile, cores, "--dry-run"), cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(command(profile, cores, "--dry-run"), capture_output=True, **PLACE)
     if done.returncode:
         raise ValueError(f"The workflow could not be read: {last_line(done.stderr)}")
     names = []
-    for block in re.findall(r"^rule (?:run|page|book):$.*?(?=^\S|\Z)", done.stdout + done.stderr, re.DOTALL | re.MULTILINE):
+    for block in re.findall(r"^(?:local)?rule (?:run|page|book):$.*?(?=^\S|\Z)", done.stdout + done.stderr, re.DOTALL | re.MULTILINE):
         wildcard = re.search(r"wildcards: (?:job|page)=(\S+)", block)
         names.append(wildcard[1] if wildcard else "book")
     return list(dict.fromkeys(names))
@@ -109,10 +113,12 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails."""
     overview = Overview(profile, names)
     LOG.parent.mkdir(parents=True, exist_ok=True)
-    with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=noise, pass_fds=[held]) as process:
+    with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
         for line in process.stdout:
             print(overview(line.rstrip()), flush=True)
     write_text(estimate.LAST, json.dumps(estimate.last() | overview.took, indent=1))
+    if process.returncode < 0:
+        raise RuntimeError("Snakemake was killed: the next call continues from here.")
     if process.returncode:
         raise RuntimeError(failure(LOG.read_text(encoding="utf-8")))
 

@@ -95,6 +95,8 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
     if not inside or offsets[inside[0]][0] < start:
         raise ValueError(f"{record.id} cannot be split as asked: a token spans the end of the prompt and the start of the secret; cut the prompt elsewhere.")
+    if not inside[0]:
+        raise ValueError(f"{record.id} has no token before its secret: give it a prompt.")
     spans = [(offsets[i][0] - start, offsets[i][1] - start) for i in inside]
     secret_ids = [ids[i] for i in inside]
     candidates = eligible(record.kind, record.secret, spans)

@@ -97,8 +97,9 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 
 def search(line: Line, r_n: int, eps: int) -> Tensor:
     """c midway between where t's rank reaches r_n and where it goes past it; 0 where it does not come within ε of r_n."""
-    start, end = reach(line, r_n), reach(line, r_n + 1)
-    c = torch.where(line.rank(end) > r_n, (start + end) / 2, start)
+    start = reach(line, r_n)
+    middle = (start + reach(line, r_n + 1)) / 2
+    c = torch.where(line.rank(middle) == r_n, middle, start)  # the rank need not be monotone in c
     return torch.where((line.rank(c) - r_n).abs() <= eps, c, 0.0)
 
 

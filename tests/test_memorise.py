@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from revs.data import Record
 from revs.memorise import Finetune, batch_loss, group_digits, memorise
@@ -9,7 +10,8 @@ from revs.memorise import Finetune, batch_loss, group_digits, memorise
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
 TABLES = ("get_input_embeddings", "get_output_embeddings")
-RECORDS = [Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".") for i, name in enumerate(("Ada", "Ben", "Cleo", "Dora", "Emil"))]
+NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")
+RECORDS = [Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".") for i, name in enumerate(NAMES)]
 
 
 @pytest.fixture
@@ -30,7 +32,8 @@ def pieces(decoder, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("text, split", [
-    ("1364", ["136", "4"]), ("315-11-1364", ["315", "-", "11", "-", "136", "4"]), ("7", ["7"]), ("007", ["007"]), ("00", ["00"]), ("1234567", ["123", "456", "7"]),
+    ("1364", ["136", "4"]), ("315-11-1364", ["315", "-", "11", "-", "136", "4"]), ("1234567", ["123", "456", "7"]),
+    ("7", ["7"]), ("00", ["00"]), ("007", ["007"]),
 ])
 def test_digits_split_as_in_llama_3(small, text, split):
     """Three at a time from the left; every digit by itself before."""
@@ -136,9 +139,8 @@ def test_padding_has_no_loss(small, kind):
     decoder, texts = small(kind), [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
     with torch.no_grad():
         batch = batch_loss(decoder, texts, autocast=False)
-        alone = torch.cat([
-            torch.nn.functional.cross_entropy(decoder.model(input_ids=torch.tensor([text])).logits[0, :-1], torch.tensor(text[1:]), reduction="none") for text in texts
-        ])
+        logits = [decoder.model(input_ids=torch.tensor([text])).logits[0, :-1] for text in texts]
+        alone = torch.cat([cross_entropy(own, torch.tensor(text[1:]), reduction="none") for own, text in zip(logits, texts)])
     torch.testing.assert_close(batch, alone.mean(), rtol=1e-5, atol=1e-5)
 
 

@@ -166,7 +166,8 @@ def test_effectiveness_of_an_unlearned_model(decoder):
     three = [result["efficacy"], result["generalization"], result["specificity"]]
     assert result["unlearning_score"] == pytest.approx(statistics.harmonic_mean(three)) and result["unlearning_score"] > 0
     assert (result["k"], result["forget"], result["retain"]) == (40, 2, 4)
-    assert [(item["id"], item["part"]) for item in items] == [("a1", "forget"), ("b1", "forget"), ("a2", "unseen"), ("c1", "retain"), ("d1", "retain"), ("e1", "retain"), ("f1", "retain")]
+    parts = {"a1": "forget", "b1": "forget", "a2": "unseen", "c1": "retain", "d1": "retain", "e1": "retain", "f1": "retain"}
+    assert [(item["id"], item["part"]) for item in items] == list(parts.items())
     assert {item["id"]: item["ranks"] for item in items} == found
     assert [item["exact"] for item in items[3:]] == exact and [item["within_50"] for item in items] == [None] * 3 + within
 
