@@ -125,7 +125,7 @@ def render() -> None:
                 shown_at = time.monotonic()
     if process.returncode:
         trouble = [line for line in said if re.search(r"\b(WARNING|ERROR|Error)\b", line)] or said[-1:]
-        raise ValueError(f"The book could not be built: {trouble[0].replace(f'{SITE}/', '')} ({len(trouble)} such lines in {shown(log)})")
+        raise ValueError(f"The book could not be built: {trouble[0].replace(f'{SITE}/', '')} ({len(trouble)} in all: {shown(log)})")
     shutil.rmtree(HTML, ignore_errors=True)
     HTML.parent.mkdir(parents=True, exist_ok=True)
     (WORK / "_build" / "html").rename(HTML)

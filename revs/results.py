@@ -136,6 +136,20 @@ def sweep_table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({column: [f"{value:g}" for value in shown[column]] for column in varied} | {title: [f"{value:.1f}" for value in shown[metric]] for metric, title in METRICS.items()})
 
 
+def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
+    """One option changed at a time, beside the setting of the core results on the same split; and the paper's schedule ÷ ours."""
+    usual = methods.hyperparameters("revs", model, data, {})
+    grid = sweep(model, data, "margins")
+    base = grid[(grid["r_h"] == usual["r_h"]) & (grid["r_n"] == usual["r_n"]) & (grid["n_max"] == usual["n_max"])]
+    frame = pd.concat([base, sweep(model, data, "variants")], ignore_index=True)
+    frame["option"] = ["as in the core results", *(", ".join(f"{key} = {value}" for key, value in row["provenance"]["settings"]["hyperparameters"].items() if usual.get(key) != value) for row in frame["row"][1:])]
+    edits = pd.DataFrame([row["result"]["edit"] | {"seconds": row["provenance"]["seconds"]["unlearn"]} for row in frame["row"]])
+    table = pd.DataFrame({"option": frame["option"]} | {title: [f"{value:.1f}" for value in frame[metric]] for metric, title in METRICS.items()}
+                         | {"columns": [f"{value:,}" for value in edits["columns"]], "norm": [f"{value:.1f}" for value in edits["norm"]], "seconds": [f"{value:.0f}" for value in edits["seconds"]]})  # fmt: skip
+    paper_schedule = edits[frame["option"] == "schedule = paper"].iloc[0]
+    return table, {key: paper_schedule[key] / edits.iloc[0][key] for key in ("columns", "norm", "seconds")}
+
+
 def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
     """REVS under three tokenisations: the table, and mean scores in percent by tokenisation."""
     lines, scores = [], {}

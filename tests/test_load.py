@@ -1,0 +1,89 @@
+"""Models come from a folder, a GGUF file, a hub id or a name; what cannot be used is refused before weights are read."""
+
+import json
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from revs import load
+from revs.load import explain, identify, registry, save, tokenizer_hash
+
+
+@pytest.fixture
+def tiny():
+    """A tiny Llama and a tokenizer for it."""
+    torch.manual_seed(0)
+    backend = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    config = LlamaConfig(vocab_size=20, hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)
+    return LlamaForCausalLM(config), PreTrainedTokenizerFast(tokenizer_object=backend)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_saved_folder_loads_to_the_same_model(tiny, tmp_path, dtype):
+    model, tokenizer = tiny
+    save(model, tokenizer, tmp_path / "m")
+    decoder = load.load(str(tmp_path / "m"), dtype)
+    assert decoder.head.weight is decoder.model.get_input_embeddings().weight  # tied on disk, tied in memory
+    assert torch.equal(decoder.head.weight, model.lm_head.weight.to(getattr(torch, dtype)))
+    assert tokenizer_hash(decoder.tokenizer) == tokenizer_hash(tokenizer)
+    assert decoder.revision == identify(str(tmp_path / "m")) and len(decoder.revision) == 64
+
+
+def test_other_weights_are_another_revision(tiny, tmp_path):
+    model, tokenizer = tiny
+    save(model, tokenizer, tmp_path / "m")
+    before = identify(str(tmp_path / "m"))
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
+    save(model, tokenizer, tmp_path / "m")
+    assert identify(str(tmp_path / "m")) != before
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing half-written is left beside it
+
+
+def test_an_unsupported_architecture_is_refused_from_its_configuration(tmp_path):
+    """There are no weights in this folder: the refusal comes first."""
+    GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="architecture 'gpt2' .* is not supported: REVS knows gptj, llama"):
+        load.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("spec", ["./no/such/folder", "/no/such", "smollm3", "a/b/c"])
+def test_a_missing_model_is_named(spec):
+    with pytest.raises(FileNotFoundError, match=f"There is no model at '{spec}'"):
+        load.load(spec)
+
+
+def test_a_folder_without_weights_is_one_sentence(tiny, tmp_path):
+    model, tokenizer = tiny
+    save(model, tokenizer, tmp_path / "m")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    with pytest.raises(OSError) as error:
+        load.load(str(tmp_path / "m"))
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="dtype is 'int7'"):
+        load.load("smollm2-135m", "int7")
+
+
+def test_gated_weights_say_what_to_do_and_never_show_the_token(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    said = explain("llama-3-8b", registry()["llama-3-8b"], OSError("401 Client Error: gated repo, token hf_secret"))
+    assert "HF_TOKEN" in said and "licence" in said and "hf_secret" not in said
+
+
+def test_hub_models_are_pinned():
+    for entry in registry().values():
+        assert len(entry.get("revision", entry.get("sha256"))) in (40, 64)
+
+
+def test_a_tokenizer_s_hash_is_of_its_content(tiny):
+    _, tokenizer = tiny
+    before = tokenizer_hash(tokenizer)
+    tokenizer.add_tokens(["c"])
+    assert tokenizer_hash(tokenizer) != before
+    assert json.loads(tokenizer.backend_tokenizer.to_str())["added_tokens"]
