@@ -42,7 +42,7 @@ class Job:
         short, model = Path(settings["data"]).stem, Path(settings["model"])
         if self.notebook == "memorise":
             return f"memorise/{short}/{model.name}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        return f"unlearn/{short}/{model.stem}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings["tag"] else "")
+        return f"unlearn/{short}/{model.name.removesuffix('.gguf')}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings["tag"] else "")
 
     @property
     def row(self) -> Path:

@@ -32,7 +32,7 @@ def runs(model: str, data: str, tag: str = "", *folders: Path) -> pd.DataFrame:
     for name, row in rows.find(*folders, kind="unlearn").items():
         settings, result = row["provenance"]["settings"], row["result"]
         named = re.fullmatch(r"(.+?)-seed(\d+)(?:-(.+))?", name.rsplit("/", 1)[1])
-        if (Path(settings["model"]).stem, Path(settings["data"]).stem, named[3] or "") != (model, data, tag):
+        if (row["provenance"]["model"]["name"], Path(settings["data"]).stem, named[3] or "") != (model, data, tag):
             continue
         line = {"name": name, "method": settings["method"], "seed": settings["seed"], "origin": row["origin"], "row": row}
         lines.append(line | settings["hyperparameters"] | {metric: result["after"][metric] for metric in METRICS})
@@ -154,7 +154,7 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
     """REVS under three tokenisations: the table, and mean scores in percent by tokenisation."""
     lines, scores = [], {}
     names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
-    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if Path(row["provenance"]["settings"]["model"]).stem == model}
+    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model}
     for how, name in names.items():
         frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
         values = means(frame)["revs"]

@@ -29,7 +29,7 @@ def run(
     T: int = 2,  # target tokens of a secret
     tokens: str = "rarest",  # how they are chosen: rarest, frequent, first, random
     score_k: int = 100,  # k of Score@k
-    generate: bool = False,  # also look for retained secrets in 50 greedy tokens
+    generate: bool = True,  # also look for retained secrets in 50 greedy tokens
     hyperparameters: dict | None = None,  # instead of those of params/hyperparameters.yml
     n_max: int | None = None,  # REVS's own, one by one
     k: int | None = None,
@@ -53,7 +53,7 @@ def once(**settings) -> dict:
     where, tag = resolve(settings.pop("rows")), settings.pop("tag")
     revs_own = {name: settings.pop(name) for name in ("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n")}
     given = (settings["hyperparameters"] or {}) | {name: value for name, value in revs_own.items() if value is not None}
-    base, short = Path(settings["model"]).stem, Path(settings["data"]).stem
+    base, short = Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem
     settings["hyperparameters"] = methods.hyperparameters(settings["method"], base, short, given)
     method = methods.method(settings["method"])
     hp = method.Hyperparameters(**settings["hyperparameters"])
