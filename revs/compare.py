@@ -21,14 +21,16 @@ def side_by_side(a: str, b: str) -> pd.DataFrame:
     """One line for each data set, method and metric, one column for each side and model: "65.5 ± 3.1 (6)", in per cent.
 
     The number in brackets is that of the seeds. Data sets that only one side has are left out, if there is a common
-    one. ``a`` and ``b`` are each ``paper``, ``record``, ``build`` or a folder;
+    one; so are tagged runs (sweeps and variants) that only one side has. ``a`` and ``b`` are each ``paper``, ``record``, ``build`` or a folder;
     ValueError if one of them holds no results.
     """
     sides = {name: side(name) for name in (a, b)}
     shown = [(name, model) for name, found in sides.items() for model in dict.fromkeys(cell[0] for cell in found)]
     order = [entry["title"] for entry in methods.registry().values()]
     common = set.intersection(*({cell[1] for cell in found} for found in sides.values()))
+    in_both = set.intersection(*({cell[1:] for cell in found} for found in sides.values()))
     lines = {cell[1:] for found in sides.values() for cell in found if cell[1] in common or not common}
+    lines = {line for line in lines if line in in_both or "," not in line[1]}
 
     def place(line: tuple[str, str, str]) -> tuple:
         data, method, metric = line
