@@ -437,3 +437,21 @@ def test_adopt_refuses_stale_invalid_and_incomplete_rows(tmp_path):
     assert [line.split(":")[0] for line in said["refused"]] == ["invalid", "old", "stale", "without-items"]
     assert "it is stale" in said["refused"][2] and "does not fit the schema" in said["refused"][0]
     assert not list(target.rglob("*.json"))
+
+
+def test_an_experiment_runs_from_the_command_line_with_its_own_defaults(monkeypatch):
+    """Only what is given is read as YAML: a default that is a text stays one."""
+    from revs.experiments import command
+
+    seen = {}
+
+    def run(seed: "int" = 1, tag: "str" = "", forget: "int | None" = None) -> dict:
+        """Nothing but a record of its settings."""
+        seen.update(seed=seed, tag=tag, forget=forget)
+
+    monkeypatch.setattr(sys, "argv", ["run", "--seed", "2"])
+    command(run)
+    assert seen == {"seed": 2, "tag": "", "forget": None}
+    monkeypatch.setattr(sys, "argv", ["run", "--seed", "two"])
+    with pytest.raises(SystemExit, match="seed is 'two', a str, but must be int"):
+        command(run)

@@ -31,8 +31,8 @@ def command(run: Callable) -> None:
     """
     parser = argparse.ArgumentParser(description=inspect.getdoc(run).splitlines()[0])
     for name, parameter in inspect.signature(run).parameters.items():
-        parser.add_argument(f"--{name}", type=yaml.safe_load, default=parameter.default, metavar=str(parameter.annotation))
-    settings = vars(parser.parse_args())
+        parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS, metavar=str(parameter.annotation), help=f"default: {parameter.default!r}")
+    settings = vars(parser.parse_args())  # only what was given: the rest are the function's own defaults
     try:
         check(settings, run)
         run(**settings)
