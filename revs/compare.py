@@ -69,7 +69,7 @@ def folders(name: str) -> list[Path]:
 def from_rows(*where: Path) -> dict[Cell, tuple[float, float, int]]:
     """The cells of measured rows; a tag marks runs with other settings, which are not mixed with the rest.
 
-    Unedited is the state before the runs of REVS.
+    Unedited is the state before the untagged runs of REVS.
     """
     seeds: dict[Cell, list[float]] = {}
     titles = {name: entry["title"] for name, entry in methods.registry().items()}
@@ -77,7 +77,7 @@ def from_rows(*where: Path) -> dict[Cell, tuple[float, float, int]]:
         settings = row["provenance"]["settings"]
         tag = re.fullmatch(r".+?-seed\d+(?:-(.+))?", name.rsplit("/", 1)[1])[1]
         states = [(titles[settings["method"]], row["result"]["after"])]
-        if settings["method"] == "revs":
+        if settings["method"] == "revs" and not tag:
             states.append((titles["unedited"], row["result"]["before"]))
         for title, result in states:
             for metric in METRICS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
@@ -46,11 +48,11 @@ def title(method: str) -> str:
 
 
 def dots(ax: Axes, labels: list[str], series: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
-    """Mean and standard deviation of some metrics, one row a metric, for each (method, "ours" or "paper")."""
+    """Mean and standard deviation of some metrics, given as shares and drawn in per cent, one row a metric, for each (method, whose)."""
     for shift, ((method, whose), values) in enumerate(series.items()):
         y = [row + 0.13 * (shift - (len(series) - 1) / 2) for row in range(len(labels))]
-        means, spreads = zip(*values)
-        ax.errorbar(means, y, xerr=[spread if spread == spread else 0 for spread in spreads], linestyle="none", label=f"{title(method)}, {whose}", **look(method, whose != "ours"))
+        means, spreads = zip(*[(100 * mean, 0 if math.isnan(spread) else 100 * spread) for mean, spread in values])
+        ax.errorbar(means, y, xerr=spreads, linestyle="none", label=f"{title(method)}, {whose}", **look(method, whose != "ours"))
     ax.set_yticks(range(len(labels)), labels)
     ax.invert_yaxis()
     ax.set_xlim(-4, 104)
