@@ -159,6 +159,7 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
         frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
         values = means(frame)["revs"]
         scores[how] = {metric: 100 * value for metric, (value, _) in values.items()}
+        scores[how]["before"] = 100 * means(frame)["unedited"]["specificity"][0]
         memorised = percent(learnt[how]["memorised"] / learnt[how]["sentences"]) if how in learnt else DASH
         lines.append({"digits": name, "memorised": memorised, "seeds": str(len(frame[frame["method"] == "revs"]))} | {title: percent(*values[metric]) for metric, title in METRICS.items()})
     return pd.DataFrame(lines), scores
