@@ -151,17 +151,24 @@ def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
 
 
 def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
-    """REVS under three tokenisations: the table, and mean scores in percent by tokenisation."""
+    """REVS under three tokenisations: the table, and by tokenisation what was memorised and the mean scores, in per cent.
+
+    A tokenisation under which too little was memorised has no runs, and dashes in their place.
+    """
     lines, scores = [], {}
     names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
     learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model}
     for how, name in names.items():
-        frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
-        values = means(frame)["revs"]
-        scores[how] = {metric: 100 * value for metric, (value, _) in values.items()}
-        scores[how]["before"] = 100 * means(frame)["unedited"]["specificity"][0]
-        memorised = percent(learnt[how]["memorised"] / learnt[how]["sentences"]) if how in learnt else DASH
-        lines.append({"digits": name, "memorised": memorised, "seeds": str(len(frame[frame["method"] == "revs"]))} | {title: percent(*values[metric]) for metric, title in METRICS.items()})
+        memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
+        scores[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}
+        try:
+            frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
+        except ValueError:
+            lines.append(line | {"seeds": DASH} | {title: DASH for title in METRICS.values()})
+            continue
+        values = means(frame)
+        scores[how] |= {metric: 100 * value for metric, (value, _) in values["revs"].items()} | {"before": 100 * values["unedited"]["specificity"][0]}
+        lines.append(line | {"seeds": describe_seeds(frame, "revs").split(" ", 1)[1]} | {title: percent(*values["revs"][metric]) for metric, title in METRICS.items()})
     return pd.DataFrame(lines), scores
 
 
