@@ -137,7 +137,10 @@ def sweep_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
-    """One option changed at a time, beside the setting of the core results on the same split; and the paper's schedule ÷ ours."""
+    """One option changed at a time, beside the setting of the core results on the same split.
+
+    The numbers with it are the paper's schedule ÷ ours, and the efficacy, in per cent, of the two readings of the paper's text.
+    """
     usual = methods.hyperparameters("revs", model, data, {})
     grid = sweep(model, data, "margins")
     base = grid[(grid["r_h"] == usual["r_h"]) & (grid["r_n"] == usual["r_n"]) & (grid["n_max"] == usual["n_max"])]
@@ -147,7 +150,8 @@ def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
     table = pd.DataFrame({"option": frame["option"]} | {title: [f"{value:.1f}" for value in frame[metric]] for metric, title in METRICS.items()}
                          | {"columns": [f"{value:,}" for value in edits["columns"]], "norm": [f"{value:.1f}" for value in edits["norm"]], "seconds": [f"{value:.0f}" for value in edits["seconds"]]})  # fmt: skip
     paper_schedule = edits[frame["option"] == "schedule = paper"].iloc[0]
-    return table, {key: paper_schedule[key] / edits.iloc[0][key] for key in ("columns", "norm", "seconds")}
+    efficacy = dict(zip(frame["option"], frame["efficacy"]))
+    return table, {key: paper_schedule[key] / edits.iloc[0][key] for key in ("columns", "norm", "seconds")} | {"text": efficacy["gate = mlp, stop = mlp"], "raw": efficacy["projection = raw"]}
 
 
 def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
