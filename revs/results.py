@@ -180,13 +180,14 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
 
 
 def provenance_table(found: dict[str, dict]) -> pd.DataFrame:
-    """One line for each row."""
+    """One line for each row; machines are numbered as in ``machines``."""
+    known = [*dict.fromkeys(map(machine, found.values()))]
     return pd.DataFrame([
         {
             "row": name,
             "origin": row["origin"],
             "when": row["provenance"]["when"],
-            "processor": row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"],
+            "machine": str(1 + known.index(machine(row))),
             "seconds": f"{sum(row['provenance']['seconds'].values()):.0f}",
             "MiB": f"{row['provenance']['peak_memory_mb']:,}",
             "stamp": f"`{row['provenance']['stamp'][:12]}`",
@@ -195,13 +196,17 @@ def provenance_table(found: dict[str, dict]) -> pd.DataFrame:
     ])
 
 
+def machine(row: dict) -> tuple[tuple[str, str], ...]:
+    """The machine and the versions that a row was measured with."""
+    made = row["provenance"]
+    hardware = {"processor": made["hardware"]["gpu"] or made["hardware"]["cpu"], "cores": str(made["hardware"]["cores"]), "memory, GiB": str(made["hardware"]["memory_gb"]), "system": made["hardware"]["system"]}
+    return tuple((hardware | made["versions"]).items())
+
+
 def machines(found: dict[str, dict]) -> pd.DataFrame:
-    """The distinct machines and versions."""
-    lines = [
-        {"processor": made["hardware"]["gpu"] or made["hardware"]["cpu"], "cores": str(made["hardware"]["cores"]), "memory, GiB": str(made["hardware"]["memory_gb"]), "system": made["hardware"]["system"]} | made["versions"]
-        for made in (row["provenance"] for row in found.values())
-    ]
-    return pd.DataFrame(lines).drop_duplicates()
+    """The distinct machines and versions, numbered."""
+    known = dict.fromkeys(map(machine, found.values()))
+    return pd.DataFrame([{"machine": str(number)} | dict(one) for number, one in enumerate(known, 1)])
 
 
 def dictionary() -> pd.DataFrame:
