@@ -72,10 +72,10 @@ def describe_seeds(frame: pd.DataFrame, method: str) -> str:
 def origin_sentence(frame: pd.DataFrame) -> str:
     """Which of the rows were measured in this build, and where the recorded ones were."""
     measured = frame["origin"] == "measured in this build"
-    parts = [f"runs measured in this build: {measured.sum()}"] if measured.any() else []
+    parts = [f"{measured.sum()} measured in this build"] if measured.any() else []
     machines = {row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in frame.loc[~measured, "row"]}
-    parts += [f"recorded: {(~measured).sum()} (on {' and '.join(sorted(machines))})"] if (~measured).any() else []
-    return "; ".join(parts)
+    parts += [f"{(~measured).sum()} recorded on {' and '.join(sorted(machines))}"] if (~measured).any() else []
+    return "of the runs behind it, " + " and ".join(parts)
 
 
 # --- the paper's -----------------------------------------------------------------------------------------------------
