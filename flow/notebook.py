@@ -8,7 +8,6 @@ kernel killed for want of memory, ends with one sentence and a status other than
 from __future__ import annotations
 
 import argparse
-import ast
 import logging
 import os
 import sys
@@ -23,7 +22,8 @@ from papermill.exceptions import PapermillExecutionError
 
 from flow import lifeline
 from flow.paths import ROOT, shown
-from flow.profile import near
+from revs.nearest import hint
+from revs.notebook import assigned
 
 OWN = ("Refused", "ValueError", "OSError", "FileNotFoundError", "PermissionError", "FloatingPointError")  # whose messages are sentences
 
@@ -53,10 +53,7 @@ class Lines:
 
 def known(notebook) -> list[str]:
     """The parameters of a notebook: the names assigned in its cell tagged ``parameters``."""
-    cells = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    nodes = [node for cell in cells for node in ast.parse(cell.source).body]
-    targets = [target for node in nodes for target in getattr(node, "targets", [getattr(node, "target", None)])]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    return [name for cell in notebook.cells if "parameters" in cell.metadata.get("tags", []) for name in assigned(cell.source)]
 
 
 def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
@@ -71,7 +68,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
     legal = known(notebook)
     for parameter in parameters:
         if parameter not in legal:
-            raise ValueError(f"{shown(source)} has no parameter '{parameter}'" + near(parameter, legal))
+            raise ValueError(f"{shown(source)} has no parameter '{parameter}'" + hint(parameter, sorted(legal)))
     target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)

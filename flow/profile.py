@@ -6,7 +6,6 @@ one row. A job is called as its row is: experiment/data/model/method-seed-tag.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 import itertools
@@ -17,6 +16,7 @@ import yaml
 
 from flow.paths import ROOT, products, shown
 from revs.experiments import check
+from revs.nearest import hint
 
 EXPERIMENTS = ("memorise", "unlearn")
 NAMED = ("data", "model", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
@@ -120,7 +120,7 @@ def build(name: str, content: dict) -> Profile:
         if not isinstance(page, str) or page in EXPERIMENTS:
             raise ValueError(f"{page!r} cannot be a page: pages are light notebooks, given by name.")
         if not (ROOT / "notebooks" / f"{page}.ipynb").is_file():
-            raise ValueError(f"there is no notebook '{page}'" + near(page, [p.stem for p in (ROOT / "notebooks").glob("*.ipynb")]))
+            raise ValueError(f"there is no notebook '{page}'" + hint(page, sorted([p.stem for p in (ROOT / "notebooks").glob("*.ipynb")])))
     return Profile(name, content["title"], jobs, pages)
 
 
@@ -132,7 +132,7 @@ def expand(run: dict, rows: str) -> list[Job]:
     known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict})
     notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
     if notebook not in EXPERIMENTS:
-        raise ValueError(f"'{notebook}' is not a notebook that makes rows" + near(notebook, EXPERIMENTS))
+        raise ValueError(f"'{notebook}' is not a notebook that makes rows" + hint(notebook, sorted(EXPERIMENTS)))
     for name, values in over.items():
         if not isinstance(values, list) or not values:
             raise ValueError(f"over: {name} must be a list of values, but is {values!r}.")
@@ -162,12 +162,6 @@ def known_keys(what: str, content, required: dict[str, type], optional: dict[str
     for key, value in content.items():
         kind = (required | optional).get(key)
         if kind is None:
-            raise ValueError(f"{what} has an unknown key '{key}'" + near(key, [*required, *optional]))
+            raise ValueError(f"{what} has an unknown key '{key}'" + hint(key, sorted([*required, *optional])))
         if not isinstance(value, kind):
             raise ValueError(f"{key} of {what} must be a {kind.__name__}, but is {value!r}.")
-
-
-def near(name, known) -> str:
-    """The end of a sentence about an unknown name."""
-    close = difflib.get_close_matches(str(name), known, 1)
-    return f": did you mean '{close[0]}'?" if close else f": there are {', '.join(sorted(known))}."

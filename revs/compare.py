@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from pathlib import Path
 
 import pandas as pd
 
 from revs import methods, metrics, paper, rows
 from revs.paths import BUILD, resolve
-from revs.results import PAPER_COLUMNS
+from revs.results import PAPER_COLUMNS, tag_of
 from revs.tables import DASH, METRICS
 
 PAPER_TABLES = ("tab:core_results_llama", "tab:core_results_gptj")
@@ -75,7 +74,7 @@ def from_rows(*where: Path) -> dict[Cell, tuple[float, float, int]]:
     titles = {name: entry["title"] for name, entry in methods.registry().items()}
     for name, row in rows.find(*where, kind="unlearn").items():
         settings = row["provenance"]["settings"]
-        tag = re.fullmatch(r".+?-seed\d+(?:-(.+))?", name.rsplit("/", 1)[1])[1]
+        tag = tag_of(name)
         states = [(titles[settings["method"]], row["result"]["after"])]
         if settings["method"] == "revs" and not tag:
             states.append((titles["unedited"], row["result"]["before"]))

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import fields
 from types import ModuleType
@@ -14,6 +13,7 @@ from types import ModuleType
 import yaml
 
 from revs import load, paper
+from revs.nearest import hint
 from revs.paths import ROOT
 
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
@@ -28,8 +28,7 @@ def method(name: str) -> ModuleType:
     """The module of a method."""
     known = {key: entry for key, entry in registry().items() if "module" in entry}
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        raise ValueError(f"There is no method '{name}'" + (f": did you mean '{near[0]}'?" if near else f": there are {', '.join(known)}."))
+        raise ValueError(f"There is no method '{name}'" + hint(name, known))
     return importlib.import_module(known[name]["module"])
 
 
@@ -42,8 +41,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     known = [field.name for field in fields(method(name).Hyperparameters)]
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            raise ValueError(f"{name} has no hyperparameter '{key}'" + (f": did you mean '{near[0]}'?" if near else f": it has {', '.join(known) or 'none'}."))
+            raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, known, "it has"))
     owner = registry()[name].get("settings_of", name)
     if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA:
         return paper.hyperparameters(registry()[owner]["title"], printed, PAPER_DATA[data]) | given

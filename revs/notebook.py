@@ -7,12 +7,12 @@ a whole traceback for a mistake that one sentence explains.
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 from pathlib import Path
 from types import ModuleType
 
 from revs.experiments import check
+from revs.nearest import hint
 from revs.paths import resolve
 
 MISTAKES = (ValueError, OSError, FloatingPointError)  # their messages are written for the caller
@@ -39,8 +39,7 @@ def refuse_unknown(cells: list[str]) -> None:
             known = assigned(cells[number - 1])
             for name in assigned(cell):
                 if name not in known:
-                    near = difflib.get_close_matches(name, known, 1)
-                    raise Refused(f"There is no parameter '{name}'" + (f": did you mean '{near[0]}'?" if near else f": there are {', '.join(known)}."))
+                    raise Refused(f"There is no parameter '{name}'" + hint(name, known))
 
 
 def run(experiment: ModuleType, namespace: dict) -> dict:

@@ -23,27 +23,32 @@ def title(model: str) -> str:
 # --- ours ------------------------------------------------------------------------------------------------------------
 
 
-def runs(model: str, data: str, tag: str = "", *folders: Path) -> pd.DataFrame:
-    """One line for each unlearning run of a model and a data set whose name carries exactly this tag.
+def measured(model: str, data: str) -> pd.DataFrame:
+    """One line for each unlearning run of a model and a data set, with the tag that its name carries."""
+    lines = []
+    for name, row in rows.find(kind="unlearn").items():
+        settings, result = row["provenance"]["settings"], row["result"]
+        if (row["provenance"]["model"]["name"], Path(settings["data"]).stem) == (model, data):
+            line = {"name": name, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "row": row}
+            lines.append(line | settings["hyperparameters"] | {metric: result["after"][metric] for metric in METRICS})
+    return pd.DataFrame(lines, columns=None if lines else ["tag"])
+
+
+def tag_of(name: str) -> str:
+    """The tag in a row's name, method-seedN-tag; empty for the usual settings."""
+    return re.fullmatch(r".+?-seed\d+(?:-(.+))?", name.rsplit("/", 1)[1])[1] or ""
+
+
+def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
+    """The runs whose name carries exactly this tag.
 
     Raises ValueError if there is none: a page without rows must not render.
     """
-    lines = []
-    for name, row in rows.find(*folders, kind="unlearn").items():
-        settings, result = row["provenance"]["settings"], row["result"]
-        named = re.fullmatch(r"(.+?)-seed(\d+)(?:-(.+))?", name.rsplit("/", 1)[1])
-        if (row["provenance"]["model"]["name"], Path(settings["data"]).stem, named[3] or "") != (model, data, tag):
-            continue
-        line = {"name": name, "method": settings["method"], "seed": settings["seed"], "origin": row["origin"], "row": row}
-        lines.append(line | settings["hyperparameters"] | {metric: result["after"][metric] for metric in METRICS})
-    if not lines:
+    frame = measured(model, data)
+    frame = frame[frame["tag"] == tag]
+    if frame.empty:
         raise ValueError(f"There are no rows of {model} on {data}" + (f" with the tag '{tag}'" if tag else "") + ": run the workflow, or look for recorded rows.")
-    return pd.DataFrame(lines).sort_values(["method", "seed"], ignore_index=True)
-
-
-def core(model: str, data: str) -> pd.DataFrame:
-    """The runs behind the core table."""
-    return runs(model, data)
+    return frame.sort_values(["method", "seed"], ignore_index=True)
 
 
 def means(frame: pd.DataFrame) -> Means:
@@ -120,11 +125,10 @@ def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict
 
 def sweep(model: str, data: str, tag: str) -> pd.DataFrame:
     """The runs of a sweep (tags that begin with its name), results in percent."""
-    names = [name for name, _ in rows.find(kind="unlearn").items()]
-    tags = sorted({match[1] for name in names if (match := re.search(rf"-seed\d+-({tag}.*)$", name))})
-    if not tags:
+    frame = measured(model, data)
+    frame = frame[frame["tag"].str.startswith(tag)].sort_values(["tag", "method", "seed"], ignore_index=True)
+    if frame.empty:
         raise ValueError(f"There are no rows of the sweep '{tag}': run `make record`, or look for recorded rows.")
-    frame = pd.concat([runs(model, data, one) for one in tags], ignore_index=True)
     frame[list(METRICS)] *= 100
     return frame
 

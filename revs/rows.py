@@ -30,7 +30,7 @@ from revs.paths import BUILD, PACKAGE, ROOT
 
 SCHEMA = 1
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
-BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.methods", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
+BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.methods", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS_LIMIT = 500_000  # bytes
@@ -227,21 +227,3 @@ def find(*folders: Path, kind: str | None = None) -> dict[str, dict]:
             if kind in (None, row["kind"]):
                 found[row["name"]] = row
     return found
-
-
-def table(*folders: Path, kind: str | None = None) -> pd.DataFrame:
-    """Rows as a flat table: name, kind, origin, every setting and every number of ``result`` (dotted)."""
-    flat = [
-        {"name": name, "kind": row["kind"], "origin": row["origin"]} | row["provenance"]["settings"] | dict(flatten(row["result"]))
-        for name, row in find(*folders, kind=kind).items()
-    ]
-    return pd.DataFrame(flat)
-
-
-def flatten(tree: dict, prefix: str = ""):
-    """Dotted names and leaves of a nested dict."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

@@ -8,7 +8,7 @@ from revs.tables import percent
 
 def lines(model: str = "smollm2-135m", data: str = "ssn") -> list[str]:
     """What was reproduced, in five lines."""
-    runs = results.core(model, data)
+    runs = results.runs(model, data)
     ours, paper = results.means(runs), results.paper_core("tab:core_results_llama", data.upper())
     found = rows.find()
     stale = sum(rows.stale(row) for row in found.values())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import sys
 from collections.abc import Callable
 
 import yaml
+
+from revs.nearest import hint
 
 
 def check(settings: dict, run: Callable) -> None:
@@ -16,8 +17,7 @@ def check(settings: dict, run: Callable) -> None:
     known = inspect.signature(run).parameters
     for name, value in settings.items():
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            raise ValueError(f"There is no parameter '{name}'" + (f": did you mean '{near[0]}'?" if near else f": there are {', '.join(known)}."))
+            raise ValueError(f"There is no parameter '{name}'" + hint(name, known))
         allowed = {part.strip() for part in str(known[name].annotation).split("|")}
         kind = "None" if value is None else type(value).__name__
         if kind not in allowed and not (kind == "int" and "float" in allowed):

@@ -37,7 +37,7 @@ def test_a_page_is_whole(name):
 
 
 def test_the_landing_page_shows_what_the_rows_say():
-    means = results.means(results.core("smollm2-135m", "ssn"))
+    means = results.means(results.runs("smollm2-135m", "ssn"))
     for value in (means["revs"]["unlearning_score"], means["revs"]["specificity"], means["random"]["unlearning_score"]):
         assert percent(*value) in text("book/index")
 
