@@ -6,7 +6,7 @@ To add a family, add a row here and a line to the conformance tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -81,6 +81,14 @@ class Decoder:
     def check_length(self, n: int, what: str) -> None:
         if n > self.context:
             raise ValueError(f"{what} has {n} tokens, but {self.name} reads at most {self.context}: shorten the prompt.")
+
+    def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
+        """Texts of different lengths as one batch of ids and its attention mask, both (B × T), on the model's device."""
+        width, pad = max(map(len, texts)), self.tokenizer.pad_token_id or 0
+        gaps = [width - len(text) for text in texts]
+        ids = [[pad] * gap + text if left else text + [pad] * gap for text, gap in zip(texts, gaps)]
+        mask = [[0] * gap + [1] * len(text) if left else [1] * len(text) + [0] * gap for text, gap in zip(texts, gaps)]
+        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     @torch.no_grad()
     def visit(self, ids: list[int], at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None]) -> None:

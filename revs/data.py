@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -61,9 +62,9 @@ class Split:
 
 
 def read(name: str) -> list[Record]:
-    """The records of a built-in set (``ssn``, ``ssn-tune``) or of a JSON Lines file."""
-    builtin = {"ssn": "ssn/main.jsonl", "ssn-tune": "ssn/tune.jsonl"}
-    path = ROOT / "data" / builtin[name] if name in builtin else resolve(name)
+    """The records of a built-in set (``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl) or of a JSON Lines file."""
+    builtin = {path.parent.name + suffix: path for stem, suffix in (("main", ""), ("tune", "-tune")) for path in sorted((ROOT / "data").glob(f"*/{stem}.jsonl"))}
+    path = builtin.get(name) or resolve(name)
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin)}, or the path of a JSON Lines file.")
     if not Path(path).stat().st_size:
@@ -105,8 +106,16 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     return Target(record.id, record.kind, record.group, ids[: inside[0]], secret_ids, select(secret_ids, candidates, size, method, seed=record.id))
 
 
-def split(targets: list[Target], seed: int, forget: int | None = None) -> Split:
-    """A seeded split by secret: ``forget`` secrets (half by default) and the rest; the sentence unlearned is drawn too."""
+def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
+    """What every method unlearns: (the prompt with the true tokens before it, token t), for each t of each target's T."""
+    return [(target.before(position), target.secret_ids[position]) for target in targets for position in target.T]
+
+
+def split(targets: list[Target], seed: int, forget: int | None = None, sentences: int | None = None) -> Split:
+    """A seeded split by secret: ``forget`` secrets (half by default) and the rest; the sentence unlearned is drawn too.
+
+    ``sentences`` of a secret, at most, are measured besides the unlearned one (all by default).
+    """
     groups: dict[str, list[Target]] = {}
     for target in targets:
         groups.setdefault(target.group, []).append(target)
@@ -120,6 +129,6 @@ def split(targets: list[Target], seed: int, forget: int | None = None) -> Split:
     chosen = {name: draw.choice(groups[name]) for name in forgotten}
     return Split(
         forget=[chosen[name] for name in forgotten],
-        unseen=[target for name in forgotten for target in groups[name] if target is not chosen[name]],
-        retain=[target for name in kept for target in groups[name]],
+        unseen=[target for name in forgotten for target in [t for t in groups[name] if t is not chosen[name]][:sentences]],
+        retain=[target for name in kept for target in groups[name][:sentences]],
     )

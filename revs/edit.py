@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
@@ -9,15 +11,16 @@ from revs.architecture import Decoder
 
 
 class Edit:
-    """The moves of FF₂ columns made on one decoder, in order: (layer, neuron, token, c).
+    """What was changed on one decoder: FF₂ columns, by moves (layer, neuron, token, c), and whole weights by name.
 
-    Undoing restores the first original of each column, bit by bit, on every architecture.
+    Undoing restores the first original of each, bit by bit, on every architecture.
     """
 
     def __init__(self, decoder: Decoder):
         self.decoder = decoder
         self.moves: list[tuple[int, int, int, float]] = []
-        self.originals: dict[int, dict[int, Tensor]] = {}
+        self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
+        self.whole: dict[str, Tensor] = {}  # name of a weight → weight
         self.unreached = 0  # neurons in which the wanted rank could not be reached
 
     @torch.no_grad()
@@ -39,32 +42,45 @@ class Edit:
                 kept[n] = columns[:, i].clone()
         return columns
 
+    def keep_whole(self, names: Iterable[str]) -> None:
+        """Keeps whole weights for undo, by their names in the model: for methods that follow gradients."""
+        for name in names:
+            if name not in self.whole:
+                self.whole[name] = self.decoder.model.get_parameter(name).detach().clone()
+
     @property
     def layers(self) -> list[int]:
-        return sorted(self.originals)
+        """The layers in which something was kept."""
+        prefix = self.decoder.architecture.layers + "."
+        return sorted({*self.originals, *(int(name.removeprefix(prefix).split(".")[0]) for name in self.whole if name.startswith(prefix))})
 
     @torch.no_grad()
     def norms(self) -> dict[int, dict[int, float]]:
-        """‖n* − n‖₂ of every edited column, by layer and neuron."""
-        weight = {l: self.decoder.ff2[l].weight for l in self.layers}
+        """‖n* − n‖₂ of every FF₂ column that was moved by itself, by layer and neuron."""
+        weight = {l: self.decoder.ff2[l].weight for l in self.originals}
         return {l: {n: float((weight[l][:, n] - column).float().norm()) for n, column in kept.items()} for l, kept in self.originals.items()}
 
+    @torch.no_grad()
     def summary(self) -> dict:
-        """The size of the edit: layers and columns touched, moves made, and the Frobenius norm of the change."""
+        """The size of the edit: layers, FF₂ columns and single weights touched, moves made, and the Frobenius norm of the change."""
         norms = [norm for moved in self.norms().values() for norm in moved.values()]
-        return {
-            "layers": self.layers,
-            "columns": len(norms),
-            "moves": len(self.moves),
-            "unreached": self.unreached,
-            "norm": sum(norm * norm for norm in norms) ** 0.5,
-        }
+        columns, weights, squares = len(norms), sum(len(column) for kept in self.originals.values() for column in kept.values()), sum(norm * norm for norm in norms)
+        in_columns = {id(ff2.weight) for ff2 in self.decoder.ff2}
+        for name, original in self.whole.items():
+            weight = self.decoder.model.get_parameter(name)
+            changed = weight != original
+            columns += int(changed.any(0).sum()) if id(weight) in in_columns else 0
+            weights += int(changed.sum())
+            squares += float((weight - original).double().square().sum())
+        return {"layers": self.layers, "columns": columns, "weights": weights, "moves": len(self.moves), "unreached": self.unreached, "norm": squares**0.5}
 
     @torch.no_grad()
     def undo(self) -> None:
-        """Puts every original column back."""
+        """Puts every original back."""
         for layer, kept in self.originals.items():
             weight = self.decoder.ff2[layer].weight
             for n, column in kept.items():
                 weight[:, n] = column
-        self.moves, self.originals, self.unreached = [], {}, 0
+        for name, original in self.whole.items():
+            self.decoder.model.get_parameter(name).copy_(original)
+        self.moves, self.originals, self.whole, self.unreached = [], {}, {}, 0

@@ -33,28 +33,24 @@ def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[
         texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
         for target, text in zip(batch, texts):
             decoder.check_length(len(text), target.id)
-        width = max(map(len, texts))
-        ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=decoder.device)
-        mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts], device=decoder.device)
+        ids, mask = decoder.pad(texts)
         hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-        for row, target in zip(hidden, batch):
-            places = row[len(target.prompt_ids) - 1 : len(target.prompt_ids) + len(target.secret_ids) - 1]
-            logits = decoder.head(places.to(decoder.head.weight.device)).float()
-            found[target.id] = rank(logits, torch.tensor(target.secret_ids, device=logits.device)).tolist()
+        places = [row[len(target.prompt_ids) - 1 : len(text)] for row, target, text in zip(hidden, batch, texts)]
+        logits = decoder.head(torch.cat(places).to(decoder.head.weight.device)).float()
+        wanted = torch.tensor([t for target in batch for t in target.secret_ids], device=logits.device)
+        ranks = rank(logits, wanted).split([len(target.secret_ids) for target in batch])
+        found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
     return found
 
 
 @torch.no_grad()
 def continuations(decoder: Decoder, targets: Sequence[Target], tokens: int = 50) -> dict[str, list[int]]:
     """What the model writes after each prompt by greedy decoding: {id: token ids}."""
-    pad = decoder.tokenizer.pad_token_id if decoder.tokenizer.pad_token_id is not None else 0
     found = {}
     for batch in batches(targets):
-        width = max(len(target.prompt_ids) for target in batch)
-        ids = torch.tensor([[pad] * (width - len(target.prompt_ids)) + target.prompt_ids for target in batch], device=decoder.device)
-        mask = torch.tensor([[0] * (width - len(target.prompt_ids)) + [1] * len(target.prompt_ids) for target in batch], device=decoder.device)
-        written = decoder.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False, pad_token_id=pad)
-        found |= {target.id: row[width:].tolist() for target, row in zip(batch, written)}
+        ids, mask = decoder.pad([target.prompt_ids for target in batch], left=True)
+        written = decoder.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=tokens, do_sample=False, pad_token_id=decoder.tokenizer.pad_token_id or 0)
+        found |= {target.id: row[ids.shape[1] :].tolist() for target, row in zip(batch, written)}
     return found
 
 
@@ -63,26 +59,26 @@ def contains(written: list[int], secret: list[int]) -> bool:
     return any(written[i : i + len(secret)] == secret for i in range(len(written) - len(secret) + 1))
 
 
-def effectiveness(decoder: Decoder, split: Split, k: int = 100, generate: bool = False) -> tuple[dict, list[dict]]:
+def effectiveness(split: Split, ranks: dict[str, list[int]], k: int = 100, written: dict[str, list[int]] | None = None) -> tuple[dict, list[dict]]:
     """Efficacy, Generalization, Specificity and Unlearning Score of one split, and one row for each sentence.
 
-    ``generate`` adds the released code's specificity: the secret anywhere in 50 greedy tokens.
+    ``ranks`` are those of ``secret_ranks``. ``written``, the ``continuations`` of the retained sentences that are no
+    longer reproduced exactly, adds the released code's specificity: the secret anywhere in 50 greedy tokens.
     """
     parts = {"forget": split.forget, "unseen": split.unseen, "retain": split.retain}
-    ranks = secret_ranks(decoder, [target for targets in parts.values() for target in targets])
-    written = continuations(decoder, split.retain) if generate else {}
     items = []
     for part, targets in parts.items():
         for target in targets:
             r = ranks[target.id]
+            exact = not any(r)
             items.append({
                 "id": target.id,
                 "part": part,
                 "ranks": r,
                 "T": list(target.T),
                 "efficacy": efficacy([r[i] for i in target.T], k),
-                "exact": not any(r),
-                "within_50": contains(written[target.id], target.secret_ids) if target.id in written else None,
+                "exact": exact,
+                "within_50": None if written is None or part != "retain" else exact or contains(written[target.id], target.secret_ids),
             })
     of = {part: [item for item in items if item["part"] == part] for part in parts}
     result = {
@@ -90,7 +86,7 @@ def effectiveness(decoder: Decoder, split: Split, k: int = 100, generate: bool =
         "efficacy": mean([item["efficacy"] for item in of["forget"]]),
         "generalization": mean([item["efficacy"] for item in of["unseen"]]) if split.unseen else None,
         "specificity": mean([item["exact"] for item in of["retain"]]),
-        "specificity_within_50": mean([item["within_50"] for item in of["retain"]]) if generate else None,
+        "specificity_within_50": None if written is None else mean([item["within_50"] for item in of["retain"]]),
         "forget": len(split.forget),
         "retain": len(split.retain),
     }

@@ -97,8 +97,6 @@ def memorise(decoder: Decoder, records: list[Record], settings: Finetune, progre
 
 def batch_loss(decoder: Decoder, texts: list[list[int]], autocast: bool) -> Tensor:
     """Next-token cross-entropy of some texts, right-padded; the padding has no loss."""
-    width = max(map(len, texts))
-    ids = torch.tensor([text + [0] * (width - len(text)) for text in texts], device=decoder.device)
-    mask = torch.tensor([[1] * len(text) + [0] * (width - len(text)) for text in texts], device=decoder.device)
+    ids, mask = decoder.pad(texts)
     with torch.autocast(decoder.device.type, torch.bfloat16, enabled=autocast):
         return decoder.model(input_ids=ids, attention_mask=mask, labels=ids.masked_fill(mask == 0, -100)).loss

@@ -13,12 +13,14 @@ import torch
 from torch import Tensor
 
 from revs.architecture import Decoder
-from revs.data import Target
+from revs.attribution import attributions
+from revs.data import Target, pairs
 from revs.edit import Edit
 from revs.neuron import SCHEDULES, edit_neurons
 from revs.vocabulary import Line, Vocabulary
 
 WHERE = ("mlp", "residual", "both")
+NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
 AT_ONCE = 25  # neurons edited before the layer is looked at again
 
 
@@ -40,9 +42,10 @@ class Hyperparameters:
     schedule: str = "exact"  # or "paper": see revs.neuron
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     order: str = "lazy"  # a layer is chosen after the edits below it; "eager": all layers before any edit
+    neurons: str = "hybrid"  # by activation and rank; or by one of them alone, by gradient, or at random
 
     def __post_init__(self):
-        for name, known in {"gate": WHERE, "stop": WHERE, "schedule": tuple(SCHEDULES), "projection": ("norm", "raw"), "order": ("lazy", "eager")}.items():
+        for name, known in {"gate": WHERE, "stop": WHERE, "schedule": tuple(SCHEDULES), "projection": ("norm", "raw"), "order": ("lazy", "eager"), "neurons": NEURONS}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} is '{getattr(self, name)}', but must be one of {', '.join(known)}.")
         if not 1 <= self.n_max <= self.k:
@@ -63,31 +66,33 @@ class Hyperparameters:
 def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
     """Unlearns every token of every target's T, one after the other, in place; the Edit undoes it exactly.
 
-    Nothing is drawn at random: ``seed`` is there because every method has it.
+    ``seed`` draws nothing unless neurons are chosen at random.
     """
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
     hp = hp.in_tokens(vocabulary.V)
     edit = Edit(decoder)
-    steps = [(target, position) for target in targets for position in target.T]
-    for target, _ in steps:
+    draw = torch.Generator().manual_seed(seed)
+    for target in targets:
         decoder.check_length(len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)")
-    for done, (target, position) in enumerate(steps):
+    steps = pairs(targets)
+    for done, (ids, t) in enumerate(steps):
         progress(done, len(steps))
-        unlearn_token(decoder, vocabulary, target.before(position), target.secret_ids[position], hp, edit)
+        unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
     progress(len(steps), len(steps))
     return edit
 
 
-def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters, edit: Edit) -> None:
+def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters, edit: Edit, draw: torch.Generator | None = None) -> None:
     """Alg. 1: demotes token t after the tokens ``ids``, layer by layer, in place. ``hp`` holds whole ranks."""
     selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
+    attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
         hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)  # row 0: FF₂'s output, row 1: the stream
         if l not in selected if selected is not None else not gate(hidden, hp):
             return None
         weight = decoder.ff2[l].weight
-        neurons, line = select_neurons(vocabulary, weight, a[-1], t, hp)
+        neurons, line = select_neurons(vocabulary, weight, a[-1], t, hp, attributed and attributed[l], draw)
         c, unreached = edit_until_low(hidden, line, a[-1, neurons], hp)
         if not len(c):
             return None
@@ -120,16 +125,26 @@ def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     return selected
 
 
-def select_neurons(vocabulary: Vocabulary, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters):
+def select_neurons(vocabulary: Vocabulary, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None):
     """SelectNeuron (§3.1.2): of the k most activated neurons, the n_max in which t ranks highest, in that order.
 
-    Returns their indices (n,) and their lines. Ties keep the order of activation.
+    Returns their indices (n,) and their lines. Ties keep the order of activation. ``hp.neurons`` names the paper's
+    alternatives (Appendix, "Alternative Neuron Selection Strategies"): n_max neurons by one criterion alone.
     """
-    k = min(hp.k, len(a))
-    active = a.float().topk(k).indices
-    line = vocabulary.line(weight[:, active].T, t)
-    order = line.rank_at_rest().argsort(stable=True)[: hp.n_max]
-    return active[order.to(active.device)], line.rows(order)
+    ff = len(a)
+    n = min(hp.n_max, ff)
+    candidates = {
+        "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
+        "rank": lambda: torch.arange(ff, device=a.device),
+        "activations": lambda: a.float().topk(n).indices,
+        "gradient": lambda: attributed.topk(n).indices,
+        "random": lambda: torch.randperm(ff, generator=draw)[:n].to(a.device),
+    }[hp.neurons]()
+    line = vocabulary.line(weight[:, candidates].T, t)
+    if hp.neurons not in ("hybrid", "rank"):
+        return candidates, line
+    order = line.rank_at_rest().argsort(stable=True)[:n]
+    return candidates[order.to(candidates.device)], line.rows(order)
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:

@@ -45,5 +45,6 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     owner = registry()[name].get("settings_of", name)
     if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA:
         return paper.hyperparameters(registry()[owner]["title"], printed, PAPER_DATA[data]) | given
-    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))[owner]
-    return (tuned.get(model, {}).get(data) or tuned["default"]) | given
+    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(owner, {})
+    found = tuned.get(model, {}).get(data) or tuned.get("default", {})
+    return {key: value for key, value in found.items() if key in known} | given

@@ -15,7 +15,7 @@ from revs.experiments import check
 from revs.nearest import hint
 from revs.paths import resolve
 
-MISTAKES = (ValueError, OSError, FloatingPointError)  # their messages are written for the caller
+MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)  # their messages are written for the caller
 
 
 class Refused(Exception):

@@ -36,5 +36,5 @@ def command(run: Callable) -> None:
     try:
         check(settings, run)
         run(**settings)
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
         sys.exit(f"{type(error).__name__}: {error}")

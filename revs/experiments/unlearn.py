@@ -5,18 +5,24 @@ The edited model never touches the disk. A finished run whose settings, inputs a
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 from revs import data, evaluate, load, methods, rows
+from revs.architecture import Decoder
 from revs.experiments import command
 from revs.experiments.memorise import prepared
-from revs.paths import resolve
+from revs.memory import Peak
+from revs.paths import BUILD, resolve
 from revs.progress import Progress
 
 MODULES = ["revs.experiments.unlearn"]
+FAILURES = (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError)  # what a method may end with
 
 
 def run(
@@ -26,6 +32,7 @@ def run(
     method: str = "revs",  # a name of params/methods.yml
     seed: int = 1,  # draws what is forgotten and what is kept
     forget: int | None = None,  # secrets to forget; None: half
+    sentences: int | None = None,  # sentences of a secret that are measured besides the unlearned one; None: all
     T: int = 2,  # target tokens of a secret
     tokens: str = "rarest",  # how they are chosen: rarest, frequent, first, random
     score_k: int = 100,  # k of Score@k
@@ -50,40 +57,134 @@ def run(
 
 def once(**settings) -> dict:
     """The row of a run: the one that is there if it is current, else a new one."""
-    where, tag = resolve(settings.pop("rows")), settings.pop("tag")
+    where = resolve(settings.pop("rows"))
+    plan = planned(where, settings)
+    return plan.current() or plan.measure(Stage(plan))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run whose settings are resolved: what will be written, and where."""
+
+    where: Path
+    name: str
+    tag: str
+    settings: dict
+    method: ModuleType
+    records: list[data.Record]
+    inputs: dict
+    hp: object = None  # the method's Hyperparameters
+    folder: str = ""  # the model to unlearn from
+
+    @property
+    def modules(self) -> list[str]:
+        return MODULES + [self.method.__name__]
+
+    def current(self) -> dict | None:
+        """The finished row of this very run, if there is one."""
+        path = self.where / f"{self.name}.json"
+        if path.is_file():
+            row = rows.read(path)
+            if row["provenance"]["stamp"] == rows.stamp(self.modules, self.settings, self.inputs) and "failed" not in row["result"]:
+                return row
+        return None
+
+    def varied(self, hyperparameters: dict, tag: str) -> Plan:
+        """The same run with other hyperparameters, under another name."""
+        name = f"{self.name.removesuffix(f'-{self.tag}')}-{tag}"
+        return replace(self, name=name, tag=tag, settings=self.settings | {"hyperparameters": hyperparameters}).ready()
+
+    def ready(self) -> Plan:
+        """With the method's hyperparameters made; impossible ones leave a row that says so, and raise ValueError."""
+        try:
+            return replace(self, hp=self.method.Hyperparameters(**self.settings["hyperparameters"]))
+        except ValueError as error:
+            self.fail(str(error), {})
+            raise
+
+    def measure(self, stage: Stage, restore: bool = False) -> dict:
+        """Unlearns, measures, writes the row. A run that fails writes a row that says why, and raises FloatingPointError or MemoryError."""
+        method, settings, decoder, split = self.method, self.settings, stage.decoder, stage.split
+        torch.manual_seed(settings["seed"])
+        clock = [time.monotonic()]
+        try:
+            with Peak() as peak:
+                edit = method.unlearn(decoder, split.forget, self.hp, settings["seed"], Progress(f"{self.name.split('/', 1)[1]}", "steps"))
+            clock.append(time.monotonic())
+            ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
+            written = evaluate.continuations(decoder, [target for target in split.retain if any(ranks[target.id])]) if settings["generate"] else None
+            after, items = evaluate.effectiveness(split, ranks, settings["score_k"], written)
+        except FAILURES as error:
+            out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+            why = f"{settings['method']} ran out of memory: give it a larger machine, a smaller batch, or bfloat16 weights." if out_of_memory else str(error)
+            self.fail(why, {"unlearn": time.monotonic() - clock[0]}, stage)
+            raise MemoryError(why) if out_of_memory else error
+        clock.append(time.monotonic())
+        seconds = stage.seconds | {"unlearn": clock[1] - clock[0], "evaluate_after": clock[2] - clock[1]}
+        result = {"before": stage.before, "after": after, "edit": edit.summary()}
+        if restore:
+            edit.undo()
+        return self.write(stage, result, items, seconds, peak.mb)
+
+    def fail(self, why: str, seconds: dict, stage: Stage | None = None) -> None:
+        """A row that says why there is no result; it never takes the place of a row that has one."""
+        path = self.where / f"{self.name}.json"
+        if not path.is_file() or "failed" in rows.read(path)["result"]:
+            self.write(stage, {"failed": why}, [], seconds, None)
+
+    def write(self, stage: Stage | None, result: dict, items: list[dict], seconds: dict, extra_mb: int | None) -> dict:
+        """The row of this run."""
+        made = rows.provenance(self.modules, self.settings, self.inputs, seconds) | {
+            "model": {"name": base(self.settings["model"]), "revision": self.inputs.get("model", "not read"), "dtype": self.settings["dtype"]},
+            "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if stage else "not read",
+            "extra_memory_mb": extra_mb,
+        }
+        return rows.write(self.where, self.name, "unlearn", result, items, made)
+
+
+class Stage:
+    """A loaded model with its split and the ranks before the edit: several runs can share it, one after the other."""
+
+    def __init__(self, plan: Plan, decoder: Decoder | None = None):
+        settings, clock = plan.settings, [time.monotonic()]
+        self.decoder = decoder or load.load(plan.folder, settings["dtype"], settings["device_map"])
+        targets = [data.encode(record, self.decoder.tokenizer, settings["T"], settings["tokens"]) for record in plan.records]
+        self.split = data.split(targets, settings["seed"], settings["forget"], settings["sentences"])
+        clock.append(time.monotonic())
+        ranks = self.unedited(plan, targets)
+        self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])
+        clock.append(time.monotonic())
+        self.seconds = dict(zip(("load", "evaluate_before"), [b - a for a, b in zip(clock, clock[1:])]))
+
+    def unedited(self, plan: Plan, targets: list[data.Target]) -> dict[str, list[int]]:
+        """Ranks before the edit: the same for every method, seed and setting, and therefore kept by content."""
+        key = rows.stamp(["revs.evaluate"], {"dtype": plan.settings["dtype"]}, plan.inputs)
+        kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
+        if not kept.is_file():
+            rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
+        return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def base(model: str) -> str:
+    """What a model is called in rows."""
+    return Path(model).name.removesuffix(".gguf")
+
+
+def planned(where: Path, settings: dict) -> Plan:
+    """A run's settings resolved and checked, before anything is loaded."""
+    settings = dict(settings)
+    tag = settings.pop("tag")
     revs_own = {name: settings.pop(name) for name in ("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n")}
     given = (settings["hyperparameters"] or {}) | {name: value for name, value in revs_own.items() if value is not None}
-    base, short = Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem
-    settings["hyperparameters"] = methods.hyperparameters(settings["method"], base, short, given)
+    short = Path(settings["data"]).stem
+    settings["hyperparameters"] = methods.hyperparameters(settings["method"], base(settings["model"]), short, given)
     method = methods.method(settings["method"])
-    hp = method.Hyperparameters(**settings["hyperparameters"])
+    name = f"unlearn/{short}/{base(settings['model'])}/{settings['method']}-seed{settings['seed']}" + (f"-{tag}" if tag else "")
     records = data.read(settings["data"])
+    inputs = {"data": data.fingerprint(records)} | getattr(method, "inputs", dict)()
+    plan = Plan(where, name, tag, settings, method, records, inputs).ready()
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
-    inputs = {"model": load.identify(folder), "data": data.fingerprint(records)}
-    modules = MODULES + [method.__name__]
-    name = f"unlearn/{short}/{base}/{settings['method']}-seed{settings['seed']}" + (f"-{tag}" if tag else "")
-    path = where / f"{name}.json"
-    if path.is_file() and (row := rows.read(path))["provenance"]["stamp"] == rows.stamp(modules, settings, inputs):
-        return row
-
-    clock = [time.monotonic()]
-    decoder = load.load(folder, settings["dtype"], settings["device_map"])
-    torch.manual_seed(settings["seed"])
-    targets = [data.encode(record, decoder.tokenizer, settings["T"], settings["tokens"]) for record in records]
-    split = data.split(targets, settings["seed"], settings["forget"])
-    clock.append(time.monotonic())
-    before, _ = evaluate.effectiveness(decoder, split, settings["score_k"])
-    clock.append(time.monotonic())
-    edit = method.unlearn(decoder, split.forget, hp, settings["seed"], Progress(f"{settings['method']} on {short}, seed {settings['seed']}", "tokens"))
-    clock.append(time.monotonic())
-    after, items = evaluate.effectiveness(decoder, split, settings["score_k"], settings["generate"])
-    clock.append(time.monotonic())
-    seconds = dict(zip(("load", "evaluate_before", "unlearn", "evaluate_after"), [b - a for a, b in zip(clock, clock[1:])]))
-    made = rows.provenance(modules, settings, inputs, seconds) | {
-        "model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]},
-        "tokenizer": load.tokenizer_hash(decoder.tokenizer),
-    }
-    return rows.write(where, name, "unlearn", {"before": before, "after": after, "edit": edit.summary()}, items, made)
+    return replace(plan, folder=folder, inputs=inputs | {"model": load.identify(folder)})
 
 
 def report(row: dict) -> str:

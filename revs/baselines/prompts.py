@@ -1,0 +1,82 @@
+"""What a model says after prompts of different lengths, with gradients, and which of its parts a baseline may change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+from torch.utils.hooks import RemovableHandle
+
+from revs.architecture import Decoder
+
+Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
+
+
+def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
+    """The final hidden state at each prompt's last token, after the final norm: (B, d)."""
+    ids, mask = decoder.pad(prompts)
+    hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    return hidden[torch.arange(len(prompts)), mask.sum(1) - 1]
+
+
+def log_softmax(decoder: Decoder, hidden: Tensor) -> Tensor:
+    """Log-probabilities of the next token in float32, (…, d) → (…, V)."""
+    return decoder.head(hidden.to(decoder.head.weight.device)).float().log_softmax(-1)
+
+
+def log_p(decoder: Decoder, pairs: Sequence[Pair]) -> Tensor:
+    """log p(t) of each pair: (B,)."""
+    scores = log_softmax(decoder, last_hidden(decoder, [ids for ids, _ in pairs]))
+    return scores.gather(1, torch.tensor([[t] for _, t in pairs], device=scores.device))[:, 0]
+
+
+class Stop(Exception):
+    """Raised by a hook that has seen enough: later layers are not run."""
+
+
+def run(decoder: Decoder, handles: Sequence[RemovableHandle], **inputs) -> None:
+    """A forward pass for the sake of its hooks, which are removed after it; one of them may end it with Stop."""
+    try:
+        decoder.model.base_model(**inputs, use_cache=False)
+    except Stop:
+        pass
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def stream_of(output) -> Tensor:
+    """The residual stream in a block's output, (B, T, d)."""
+    return output if isinstance(output, Tensor) else output[0]
+
+
+def chunks(items: Sequence, size: int) -> Iterator[Sequence]:
+    """Consecutive pieces of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
+    """The last tokens that cover this many characters (n_max_len), after the text's first token if that is special."""
+    special = ids[:1] if ids[0] in decoder.tokenizer.all_special_ids else []
+    body, kept = ids[len(special) :], 1
+    while kept < len(body) and len(decoder.tokenizer.decode(body[-kept:])) < characters:
+        kept += 1
+    return special + body[-kept:]
+
+
+def chosen(decoder: Decoder, layers: Sequence[int] | str) -> list[int]:
+    """Layers by number, or "all", or "upper" for the upper half. Raises ValueError for one that the model does not have."""
+    there = len(decoder.layers)
+    if isinstance(layers, str):
+        return list(range(0 if layers == "all" else there // 2, there))
+    if not layers or max(layers) >= there:
+        raise ValueError(f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: choose among those.")
+    return sorted(layers)
+
+
+def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
+    """The names of some layers' FF₂ weights."""
+    parts = decoder.architecture
+    return [f"{parts.layers}.{l}.{parts.ff2}.weight" for l in layers]

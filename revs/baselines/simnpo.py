@@ -1,0 +1,39 @@
+"""SimNPO (Fan et al. 2024), not in the paper: NPO without a reference model, the seventh baseline.
+
+    L = 2/β · E[ log(1 + (p_θ(t)·e^γ)^β) ]  +  kl_coefficient · KL, as in NPO-KL
+
+A target of one token has length 1, so that SimNPO's normalisation by length changes nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from revs.architecture import Decoder
+from revs.baselines import npo_kl
+from revs.benign import inputs
+from revs.data import Target
+from revs.edit import Edit
+
+__all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
+
+
+@dataclass(frozen=True)
+class Hyperparameters(npo_kl.Hyperparameters):
+    """NPO-KL's settings and the margin γ, 0 in most of its source's experiments."""
+
+    gamma: float = 0.0
+
+
+def objective(log_p: Tensor, beta: float, gamma: float) -> Tensor:
+    """The SimNPO loss of log p_θ(t), (B,): −2/β · mean log σ(−β·log p_θ − γ·β), with γ as in its code."""
+    return -2 / beta * logsigmoid(-beta * (log_p + gamma)).mean()
+
+
+def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+    """Unlearns all targets, in an order that ``seed`` draws. Raises FloatingPointError if it diverges."""
+    return npo_kl.train(decoder, targets, hp, lambda log_p, _: objective(log_p, hp.beta, hp.gamma), seed, progress, "SimNPO")

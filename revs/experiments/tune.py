@@ -1,0 +1,132 @@
+"""Tune: the same number of trials for each method, over the paper's ranges, chosen by Unlearning Score (§4.5; Appendix).
+
+One process tries one method: the model is loaded once and put back in memory after every trial. The trials forget few
+secrets; the best of them are tried again with all (successive halving with one cut, Jamieson and Talwalkar 2016). Each is
+a row of its own, so that a stopped search goes on where it was, and any can be drawn again as a run of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from dataclasses import fields
+
+import yaml
+
+from revs import load, methods, paper, rows
+from revs.experiments import command, unlearn
+from revs.experiments.unlearn import FAILURES, Plan, Stage, base, planned
+from revs.paths import ROOT, resolve
+
+PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}  # rows of their heads: margins are carried over as fractions
+MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
+
+
+def run(
+    model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    data: str = "ssn-tune",  # other people and secrets than those of the results
+    finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
+    method: str = "revs",  # a name of params/methods.yml
+    trials: int = 20,  # the first two are the paper's own settings, the others are drawn
+    finals: int = 3,  # the best trials, measured once more with the full number of secrets
+    seed: int = 0,  # of the split
+    forget: int | None = 10,  # secrets to forget in a trial; a final forgets half of all
+    sentences: int | None = 2,  # sentences of a secret that are measured besides the unlearned one
+    dtype: str = "float32",
+    device_map: str | None = None,
+    rows: str = "build/rows",  # where the rows go
+) -> dict:
+    """Tries a method's hyperparameters and returns the row that names the best."""
+    row = search(**locals())
+    result = row["result"]
+    print(f"{row['name']}: the best of {result['trials']} is trial {result['best']} with an Unlearning Score of {100 * result['unlearning_score']:.1f}; {result['failed']} failed.")
+    return row
+
+
+def search(**settings) -> dict:
+    """Runs the trials and finals that have no current row yet, in one process, and writes the row of the whole."""
+    where, asked = resolve(settings["rows"]), {name: settings[name] for name in settings if name != "rows"}
+    every = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items() if name != "rows"}
+    shared = every | {name: value for name, value in asked.items() if name in every} | {"generate": False}
+    plan = planned(where, shared | {"tag": "trial"})
+    stage = Stage(plan)
+    tried = [candidate(settings["method"], number, len(stage.decoder.layers)) for number in range(settings["trials"])]
+    scores = {number: attempt(plan, stage, tried[number], f"trial{number:02d}") for number in range(settings["trials"])}
+    chosen = sorted((number for number, score in scores.items() if score is not None), key=lambda number: -scores[number])[: settings["finals"]]
+    if not chosen:
+        raise ValueError(f"All {settings['trials']} trials of {settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
+    last = planned(where, shared | {"tag": "final", "forget": None})
+    stage = Stage(last, stage.decoder)
+    scored = {number: score for number in chosen if (score := attempt(last, stage, tried[number], f"final{number:02d}")) is not None}
+    best = max(scored, key=scored.get)
+    result = {"trials": len(tried), "failed": sum(score is None for score in scores.values()), "finals": chosen, "best": best, "unlearning_score": scored[best], "hyperparameters": tried[best]}
+    made = rows.provenance(["revs.experiments.tune", plan.method.__name__], asked, plan.inputs, stage.seconds) | {
+        "model": {"name": base(settings["model"]), "revision": plan.inputs["model"], "dtype": settings["dtype"]},
+        "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
+    }
+    return rows.write(where, plan.name.removesuffix("-trial").replace("unlearn/", "tune/", 1), "tune", result, [], made)
+
+
+def attempt(plan: Plan, stage: Stage, hyperparameters: dict, tag: str) -> float | None:
+    """One trial's Unlearning Score: of its current row, or measured now, after which the model is as before. None if it failed."""
+    try:
+        trial = plan.varied(hyperparameters, tag)
+        row = trial.current() or trial.measure(stage, restore=True)
+    except FAILURES as error:
+        print(f"{tag} failed: {error}", flush=True)
+        return None
+    print(f"{tag}: {unlearn.report(row)}", flush=True)
+    return row["result"]["after"]["unlearning_score"]
+
+
+def candidate(method: str, number: int, layers: int) -> dict:
+    """The settings of one trial: 0 and 1 are the paper's for its two models, the others are drawn, always the same for a number."""
+    if number < len(PAPER_VOCABULARY) and (printed := from_paper(method, list(PAPER_VOCABULARY)[number], layers)):
+        return printed
+    draw = random.Random(f"{method}/{number}")
+    drawn = {name: sample(draw, space) for name, space in ranges(method).items()}
+    if "n_max" in drawn and "k" in drawn:
+        drawn["n_max"] = min(drawn["n_max"], drawn["k"])
+    return drawn
+
+
+def from_paper(method: str, model: str, layers: int) -> dict:
+    """The Appendix's settings for SSN: margins as fractions of the vocabulary, layers as far as this model has them."""
+    titles = {entry["method"] for entry in paper.tables()["hyperparameters"]}
+    title = methods.registry()[method]["title"]
+    if title not in titles:
+        return {}
+    known = {field.name for field in fields(methods.method(method).Hyperparameters)}
+    settings = {name: value for name, value in paper.hyperparameters(title, model, "SSN").items() if name in known}
+    for name in MARGINS:
+        if name in settings:
+            settings[name] = settings[name] / PAPER_VOCABULARY[model]
+    return {name: [l for l in value if l < layers] if isinstance(value, list) else value for name, value in settings.items()}
+
+
+def ranges(method: str) -> dict[str, dict]:
+    """What is drawn: the paper's sweep ranges, with what params/search.yml adds or restricts."""
+    entry = methods.registry()[method]
+    like = entry.get("ranges_of", method)
+    title = methods.registry()[like]["title"]
+    known = {field.name for field in fields(methods.method(method).Hyperparameters)}
+    printed = {e["name"]: {key: e[key] for key in ("low", "high", "values") if key in e} for e in paper.tables()["sweep"] if e["method"] == title}
+    own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8")).get(method, {})
+    return {name: space for name, space in (printed | own).items() if name in known}
+
+
+def sample(draw: random.Random, space: dict):
+    """One value: of a list, or log-uniform between two ends; whole if the ends are."""
+    if "values" in space:
+        return draw.choice(space["values"])
+    low, high = space["low"], space["high"]
+    if space.get("scale") == "linear":
+        value = draw.uniform(low, high)
+    else:
+        value = math.exp(draw.uniform(math.log(low), math.log(high)))
+    return round(value) if isinstance(low, int) and isinstance(high, int) else float(f"{value:.4g}")
+
+
+if __name__ == "__main__":
+    command(run)

@@ -1,0 +1,37 @@
+"""How much memory a stage of a run takes beyond what was in use before it."""
+
+from __future__ import annotations
+
+import threading
+
+import psutil
+import torch
+
+EVERY = 0.05  # seconds between two looks at the process
+
+
+class Peak:
+    """``with Peak() as peak: …`` then ``peak.mb``: MiB above the start, of the process or of the GPUs where there are any."""
+
+    def __enter__(self) -> Peak:
+        self.gpus = range(torch.cuda.device_count())
+        for gpu in self.gpus:
+            torch.cuda.reset_peak_memory_stats(gpu)
+        self.start = self.highest = self.now()
+        self.done = threading.Event()
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+        return self
+
+    def now(self) -> int:
+        """Bytes in use."""
+        return sum(map(torch.cuda.max_memory_allocated, self.gpus)) if self.gpus else psutil.Process().memory_info().rss
+
+    def watch(self) -> None:
+        while not self.done.wait(EVERY):
+            self.highest = max(self.highest, self.now())
+
+    def __exit__(self, *_) -> None:
+        self.done.set()
+        self.watcher.join()
+        self.mb = round((max(self.highest, self.now()) - self.start) / 2**20)

@@ -1,0 +1,58 @@
+"""Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies"; after DEPN, Wu et al. 2023).
+
+Layers and neurons are located as REVS locates them; the n neurons of a layer in which t ranks highest are set to zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from revs import method
+from revs.architecture import Decoder
+from revs.data import Target, pairs
+from revs.edit import Edit
+from revs.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """How many neurons are zeroed in a layer, and REVS's settings that locate them."""
+
+    n: int = 1
+    k: int = 100
+    r_h: float = 0.015
+    eps_r_h: float = 0.005
+
+    def __post_init__(self):
+        self.located()
+
+    def located(self) -> method.Hyperparameters:
+        """REVS's settings with n for n_max. Raises ValueError unless 1 ≤ n ≤ k."""
+        return method.Hyperparameters(n_max=self.n, k=self.k, r_h=self.r_h, eps_r_h=self.eps_r_h)
+
+
+def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+    """Zeroes n neurons in every layer that promotes a target token, token after token; the Edit undoes it exactly."""
+    vocabulary, edit = Vocabulary(decoder), Edit(decoder)
+    located = hp.located().in_tokens(vocabulary.V)
+    steps = pairs(targets)
+    for done, (ids, t) in enumerate(steps):
+        progress(done, len(steps))
+
+        def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
+            hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
+            if not method.gate(hidden, located):
+                return None
+            weight = decoder.ff2[l].weight
+            neurons, _ = method.select_neurons(vocabulary, weight, a[-1], t, located)
+            before = edit.keep(l, neurons).clone()
+            weight[:, neurons] = 0
+            return -a[:, neurons] @ before.T
+
+        decoder.visit(ids, at_layer)
+    progress(len(steps), len(steps))
+    return edit
