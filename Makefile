@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan record paper adopt compare clean
+.PHONY: help book test plan tune core ablations record paper adopt compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -26,16 +26,24 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|record|paper would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|paper would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
-record: $(INSTALLED)  ## make the rows to be recorded, resumable (hours)
-	@$(PY) -m flow.build record
+tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
+	@$(PY) -m flow.build tune
+
+core: $(INSTALLED)  ## the core table's rows from nothing, resumable (an hour)
+	@$(PY) -m flow.build core
+
+ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (an hour)
+	@$(PY) -m flow.build ablations
+
+record: tune core ablations  ## all three
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper
 
-adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed
+adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
 	@$(PY) -m flow.adopt
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder

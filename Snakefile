@@ -1,6 +1,6 @@
 """The way of a number: profile → runs (rows) → pages → book. `make book` calls this; so can a cluster.
 
-snakemake --cores 2 --rerun-triggers params [--config profile=record jupyter=false]
+snakemake --cores 2 --rerun-triggers params [--config profile=core jupyter=false]
 
 Everything is made in build/, and no rule writes into rows/: recorded rows are adopted by a command of their own.
 Whether a job is stale is decided by its stamp, a hash of content, never by a file time.
@@ -47,7 +47,7 @@ def made(name):
 
 
 wildcard_constraints:
-    job="(memorise|unlearn)/.+",
+    job="(memorise|tune|unlearn)/.+",
     page="[^/]+",
 
 

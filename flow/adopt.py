@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jsonschema
 
+from flow.choose import choose
 from flow.paths import BUILD, ROOT, shown
 from revs import rows
 
@@ -63,6 +64,8 @@ def main() -> None:
         print(*(f"{kind:8} {name}" for name in names), sep="\n", end="\n" if names else "")
     counts = ", ".join(f"{len(names)} {kind}" for kind, names in said.items())
     print(f"{shown(FINISHED)} → {rows.RECORDED.relative_to(ROOT)}: {counts}." if any(said.values()) else f"There are no finished runs in {shown(FINISHED)}: `make record` makes them.")
+    if changed := choose():
+        print(f"params/hyperparameters.yml has other settings for {', '.join(changed)}: rows that used the old ones are to be made again.")
     if said["refused"]:
         sys.exit(f"{len(said['refused'])} rows were refused.")
 

@@ -18,7 +18,7 @@ from flow.paths import ROOT, products, shown
 from revs.experiments import check
 from revs.nearest import hint
 
-EXPERIMENTS = ("memorise", "unlearn")
+EXPERIMENTS = ("memorise", "tune", "unlearn")
 NAMED = ("data", "model", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
 
 
@@ -42,7 +42,7 @@ class Job:
         short, model = Path(settings["data"]).stem, Path(settings["model"])
         if self.notebook == "memorise":
             return f"memorise/{short}/{model.name}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        return f"unlearn/{short}/{model.name.removesuffix('.gguf')}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings["tag"] else "")
+        return f"{self.notebook}/{short}/{model.name.removesuffix('.gguf')}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property
     def row(self) -> Path:

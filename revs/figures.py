@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
+import pandas as pd
 from matplotlib.axes import Axes
 
 from revs.methods import registry
+from revs.tables import METRICS
 
 INK = "#7f7f7f"  # axes and text: readable on white and on the theme's dark grey
+METRIC_COLOURS = {"efficacy": "#d55e00", "generalization": "#e69f00", "specificity": "#009e73", "unlearning_score": "#0072b2"}
 
 
 def style() -> None:
@@ -47,12 +51,33 @@ def title(method: str) -> str:
     return registry()[method]["title"]
 
 
-def dots(ax: Axes, labels: list[str], series: dict[tuple[str, str], list[tuple[float, float]]]) -> None:
-    """Mean and standard deviation of some metrics, given as shares and drawn in per cent, one row a metric, for each (method, whose)."""
-    for shift, ((method, whose), values) in enumerate(series.items()):
-        y = [row + 0.13 * (shift - (len(series) - 1) / 2) for row in range(len(labels))]
-        means, spreads = zip(*[(100 * mean, 0 if math.isnan(spread) else 100 * spread) for mean, spread in values])
-        ax.errorbar(means, y, xerr=spreads, linestyle="none", label=f"{title(method)}, {whose}", **look(method, whose != "ours"))
-    ax.set_yticks(range(len(labels)), labels)
+def by_method(axes: Sequence[Axes], ours: dict, paper: dict) -> None:
+    """One panel a metric, one row a method: mean and standard deviation, given as shares and drawn in per cent, the paper's hollow below ours."""
+    names = [name for name in registry() if name in ours]
+    for ax, (metric, label) in zip(axes, METRICS.items()):
+        for y, name in enumerate(names):
+            for values, shift, hollow in ((ours, -0.15, False), (paper, 0.2, True)):
+                mean, spread = values.get(name, {}).get(metric, (math.nan, math.nan))
+                if not math.isnan(mean):
+                    ax.errorbar(100 * mean, y + shift, xerr=0 if math.isnan(spread) else 100 * spread, linestyle="none", **look(name, hollow) | {"markersize": 6})
+        ax.set(title=label, xlim=(-5, 105))
+        ax.set_yticks(range(len(names)), [title(name) for name in names])
+    axes[0].invert_yaxis()
+
+
+def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
+    """Every metric of a frame, in per cent, over one of its columns."""
+    for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":")):
+        ax.plot(frame[x], frame[metric], style, marker="o", markersize=4, label=title, linewidth=2.5 if metric == "unlearning_score" else 1.5, color=METRIC_COLOURS[metric])
+
+
+def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
+    """One row of points a method, in per cent: trials filled, finals hollow and larger, slightly shifted so that equal values show."""
+    names = list(trials["method"].cat.categories)
+    for y, name in enumerate(names):
+        for stage, shift in (("trial", -0.12), ("final", 0.18)):
+            values = 100 * trials.loc[(trials["method"] == name) & (trials["stage"] == stage), metric].fillna(0).sort_values()
+            offsets = [y + shift + 0.1 * (i % 3 - 1) for i in range(len(values))]
+            ax.plot(values, offsets, linestyle="none", alpha=0.85, **look(name, paper=stage == "final") | {"markersize": 6 if stage == "trial" else 9})
+    ax.set_yticks(range(len(names)), [title(name) for name in names])
     ax.invert_yaxis()
-    ax.set_xlim(-4, 104)

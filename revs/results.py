@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
 from pathlib import Path
 
 import pandas as pd
@@ -24,19 +26,25 @@ def title(model: str) -> str:
 
 
 def measured(model: str, data: str) -> pd.DataFrame:
-    """One line for each unlearning run of a model and a data set, with the tag that its name carries."""
+    """One line for each unlearning run of a model and a data set, with the tag that its name carries; a failed run has no numbers."""
     lines = []
     for name, row in rows.find(kind="unlearn").items():
         settings, result = row["provenance"]["settings"], row["result"]
         if (row["provenance"]["model"]["name"], Path(settings["data"]).stem) == (model, data):
-            line = {"name": name, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "row": row}
-            lines.append(line | settings["hyperparameters"] | {metric: result["after"][metric] for metric in METRICS})
+            line = {"name": name, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
+            after = {metric: math.nan if "failed" in result else result["after"][metric] for metric in METRICS}
+            lines.append(line | settings["hyperparameters"] | after)
     return pd.DataFrame(lines, columns=None if lines else ["tag"])
 
 
 def tag_of(name: str) -> str:
     """The tag in a row's name, method-seedN-tag; empty for the usual settings."""
     return re.fullmatch(r".+?-seed\d+(?:-(.+))?", name.rsplit("/", 1)[1])[1] or ""
+
+
+def is_trial(name: str) -> bool:
+    """Is this row one of the many of a search?"""
+    return bool(re.search(r"-(trial|final)\d+$", name))
 
 
 def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
@@ -54,7 +62,7 @@ def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
 def means(frame: pd.DataFrame) -> Means:
     """Mean and standard deviation over seeds, by method; Unedited is the state before the runs of REVS."""
     found = {name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS} for name, part in frame.groupby("method")}
-    before = [row["result"]["before"] for row in frame.loc[frame["method"] == "revs", "row"]]
+    before = [row["result"]["before"] for row in frame.loc[(frame["method"] == "revs") & frame["failed"].isna(), "row"]]
     return {"unedited": {metric: metrics.summary([result[metric] for result in before]) for metric in METRICS}} | found
 
 
@@ -101,13 +109,42 @@ def paper_core(label: str, dataset: str) -> dict[str, dict[str, tuple[float, flo
 
 
 def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
-    """Method by method: ours, then each of the paper's models."""
+    """Method by method: ours, then each of the paper's models. A method of which a run failed has no mean, and says so."""
     lines = []
     for name, entry in methods.registry().items():
         for whose, values in [("ours", ours), *((f"paper, {model}", table) for model, table in theirs.items())]:
             if name in values:
-                lines.append({"method": entry["title"], "measured": whose} | {title: percent(*values[name].get(metric, (float("nan"),))) for metric, title in METRICS.items()})
+                cells = {title: percent(*values[name].get(metric, (math.nan,))) for metric, title in METRICS.items()}
+                failed = whose == "ours" and set(cells.values()) == {DASH}
+                lines.append({"method": entry["title"], "measured": whose + (" (failed)" if failed else "")} | cells)
     return pd.DataFrame(lines)
+
+
+def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """How far down each method pushes the tokens it unlearns: shares of target tokens by rank, over all seeds."""
+    lines = []
+    for name, entry in methods.registry().items():
+        part = frame[(frame["method"] == name) & frame["failed"].isna()]
+        if part.empty:
+            continue
+        items = pd.concat([rows.read_items(row["path"]) for row in part["row"]])
+        forget = items[items["part"] == "forget"]
+        ranks = pd.Series([r[i] for r, T in zip(forget["ranks"], forget["T"]) for i in T])
+        lines.append({
+            "method": entry["title"],
+            "no longer first": percent((ranks > 0).mean()),
+            "not in the first 10": percent((ranks >= 10).mean()),
+            "not in the first 100": percent((ranks >= 100).mean()),
+            "median rank": f"{ranks.median():,.0f}",
+            "kept secrets still exact": percent(items.loc[items["part"] == "retain", "exact"].mean()),
+        })  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def ranking(values: Means) -> list[str]:
+    """The methods that were unlearned with, best Unlearning Score first; those that failed are left out."""
+    scores = {name: metric["unlearning_score"][0] for name, metric in values.items() if name not in ("unedited", "random")}
+    return sorted((name for name, score in scores.items() if score == score), key=lambda name: -scores[name])
 
 
 def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:
@@ -120,64 +157,26 @@ def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict
     }
 
 
-# --- sweeps ----------------------------------------------------------------------------------------------------------
+# --- cost ------------------------------------------------------------------------------------------------------------
 
 
-def sweep(model: str, data: str, tag: str) -> pd.DataFrame:
-    """The runs of a sweep (tags that begin with its name), results in percent."""
-    frame = measured(model, data)
-    frame = frame[frame["tag"].str.startswith(tag)].sort_values(["tag", "method", "seed"], ignore_index=True)
-    if frame.empty:
-        raise ValueError(f"There are no rows of the sweep '{tag}': run `make record`, or look for recorded rows.")
-    frame[list(METRICS)] *= 100
-    return frame
-
-
-def sweep_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The settings that vary and the metrics, best first."""
-    varied = [column for column in ("r_h", "r_n", "n_max", "k") if frame[column].nunique() > 1]
-    shown = frame.sort_values("unlearning_score", ascending=False)
-    return pd.DataFrame({column: [f"{value:g}" for value in shown[column]] for column in varied} | {title: [f"{value:.1f}" for value in shown[metric]] for metric, title in METRICS.items()})
-
-
-def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
-    """One option changed at a time, beside the setting of the core results on the same split.
-
-    The numbers with it are the paper's schedule ÷ ours, and the efficacy, in per cent, of the two readings of the paper's text.
-    """
-    usual = methods.hyperparameters("revs", model, data, {})
-    grid = sweep(model, data, "margins")
-    base = grid[(grid["r_h"] == usual["r_h"]) & (grid["r_n"] == usual["r_n"]) & (grid["n_max"] == usual["n_max"])]
-    frame = pd.concat([base, sweep(model, data, "variants")], ignore_index=True)
-    frame["option"] = ["as in the core results", *(", ".join(f"{key} = {value}" for key, value in row["provenance"]["settings"]["hyperparameters"].items() if usual.get(key) != value) for row in frame["row"][1:])]
-    edits = pd.DataFrame([row["result"]["edit"] | {"seconds": row["provenance"]["seconds"]["unlearn"]} for row in frame["row"]])
-    table = pd.DataFrame({"option": frame["option"]} | {title: [f"{value:.1f}" for value in frame[metric]] for metric, title in METRICS.items()}
-                         | {"columns": [f"{value:,}" for value in edits["columns"]], "norm": [f"{value:.1f}" for value in edits["norm"]], "seconds": [f"{value:.0f}" for value in edits["seconds"]]})  # fmt: skip
-    paper_schedule = edits[frame["option"] == "schedule = paper"].iloc[0]
-    efficacy = dict(zip(frame["option"], frame["efficacy"]))
-    return table, {key: paper_schedule[key] / edits.iloc[0][key] for key in ("columns", "norm", "seconds")} | {"text": efficacy["gate = mlp, stop = mlp"], "raw": efficacy["projection = raw"]}
-
-
-def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
-    """REVS under three tokenisations: the table, and by tokenisation what was memorised and the mean scores, in per cent.
-
-    A tokenisation under which too little was memorised has no runs, and dashes in their place.
-    """
-    lines, scores = [], {}
-    names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
-    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model}
-    for how, name in names.items():
-        memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
-        scores[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}
-        try:
-            frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
-        except ValueError:
-            lines.append(line | {"seeds": DASH} | {title: DASH for title in METRICS.values()})
-            continue
-        values = means(frame)
-        scores[how] |= {metric: 100 * value for metric, (value, _) in values["revs"].items()} | {"before": 100 * values["unedited"]["specificity"][0]}
-        lines.append(line | {"seeds": describe_seeds(frame, "revs").split(" ", 1)[1]} | {title: percent(*values["revs"][metric]) for metric, title in METRICS.items()})
-    return pd.DataFrame(lines), scores
+def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median seconds and memory of unlearning, method by method, beside the paper's minutes and GPUs."""
+    hardware, lines = paper.tables()["hardware"], []
+    for name, entry in methods.registry().items():
+        made = [row["provenance"] for row in frame.loc[(frame["method"] == name) & frame["failed"].isna(), "row"]]
+        if made:
+            edits = [row["result"]["edit"] for row in frame.loc[(frame["method"] == name) & frame["failed"].isna(), "row"]]
+            lines.append({
+                "method": entry["title"],
+                "seconds": f"{statistics.median(one['seconds']['unlearn'] for one in made):.0f}",
+                "extra memory, MiB": f"{statistics.median(one['extra_memory_mb'] for one in made):,.0f}",
+                "weights changed": f"{statistics.median(edit['weights'] for edit in edits):,.0f}",
+                "norm of the edit": f"{statistics.median(edit['norm'] for edit in edits):.1f}",
+                "paper, minutes": str(hardware["runtime_minutes"].get(entry["title"], DASH)),
+                "paper, GPUs": str(hardware["gpus"].get(entry["title"], DASH)),
+            })  # fmt: skip
+    return pd.DataFrame(lines)
 
 
 # --- provenance ------------------------------------------------------------------------------------------------------

@@ -182,10 +182,17 @@ def schema() -> dict:
     return json.loads((RECORDED / "schema.json").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def validator() -> jsonschema.Draft202012Validator:
+    """Made once: the schema itself is checked by a test."""
+    return jsonschema.Draft202012Validator(schema())
+
+
 def validate(row: dict) -> None:
     if row.get("schema") != SCHEMA:
         raise ValueError(f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: run it again, or check out the version that wrote it.")
-    jsonschema.validate(row, schema())
+    if error := jsonschema.exceptions.best_match(validator().iter_errors(row)):
+        raise error
 
 
 def read(path: Path) -> dict:

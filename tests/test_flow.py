@@ -326,7 +326,7 @@ def test_progress_counts_finished_jobs():
     assert overview.took == {"a": 12, "b": 3}
 
 
-@pytest.mark.parametrize("name", ["quick", "record", "paper"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "paper"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()

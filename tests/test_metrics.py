@@ -146,17 +146,21 @@ def test_continuations_are_greedy_whatever_the_batch(decoder):
     assert continuations(decoder, targets, tokens=24) == {t.id: greedy(decoder, t.prompt_ids, 24) for t in targets}
 
 
+def every(split: Split) -> list[Target]:
+    return split.forget + split.unseen + split.retain
+
+
 def test_effectiveness_of_an_unlearned_model(decoder):
     """Efficacy, generalization and specificity before and after REVS, from ranks counted by hand with k = 40."""
     split = some_split(decoder)
-    before, items = effectiveness(decoder, split, k=40)
+    before, items = effectiveness(split, secret_ranks(decoder, every(split)), k=40)
     assert [(item["efficacy"], item["exact"]) for item in items if item["id"] in ("c1", "e1")] == [(0, True), (0, False)]
     assert before["efficacy"] == 0 and before["specificity"] == 1 / 3 and before["unlearning_score"] == 0
     unlearn(decoder, split.forget, Hyperparameters(n_max=20, k=40, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12))
     split = replace(split, retain=[*split.retain, sentence(decoder, "f1", [60, 61, 62])])  # written by the unlearned model
-    result, items = effectiveness(decoder, split, k=40, generate=True)
+    result, items = effectiveness(split, secret_ranks(decoder, every(split)), 40, continuations(decoder, split.retain))
 
-    found = {t.id: by_hand(decoder, t) for t in split.forget + split.unseen + split.retain}
+    found = {t.id: by_hand(decoder, t) for t in every(split)}
     hardest = {name: max(min(r[i] / 40, 1) for i in (1, 3)) for name, r in found.items()}
     exact = [found[t.id] == [0] * len(t.secret_ids) for t in split.retain]
     within = [any(text[i : i + len(t.secret_ids)] == t.secret_ids for i in range(50)) for t in split.retain for text in [greedy(decoder, t.prompt_ids, 50)]]
@@ -175,10 +179,42 @@ def test_effectiveness_of_an_unlearned_model(decoder):
 def test_a_secret_written_later_is_within_50_tokens_but_not_exact(decoder):
     """Specificity is equality (§4.4.2); the released code's substring stands beside it. Without other sentences, no generalization."""
     split = replace(some_split(decoder), unseen=[])
-    result, items = effectiveness(decoder, split, generate=True)
+    ranks = secret_ranks(decoder, every(split))
+    result, items = effectiveness(split, ranks, written=continuations(decoder, [t for t in split.retain if any(ranks[t.id])]))
     late = next(item for item in items if item["id"] == "d1")
     assert late["within_50"] and not late["exact"]
     assert result["specificity_within_50"] > result["specificity"] and result["generalization"] is None
+
+
+def test_sentences_that_are_reproduced_exactly_need_not_be_written(decoder):
+    """They are within 50 tokens already: the result is that of writing all retained sentences out."""
+    split = some_split(decoder)
+    ranks, written = secret_ranks(decoder, every(split)), continuations(decoder, split.retain)
+    some = {name: text for name, text in written.items() if any(ranks[name])}
+    assert 0 < len(some) < len(written)
+    assert effectiveness(split, ranks, 40, some) == effectiveness(split, ranks, 40, written)
+
+
+def test_without_continuations_nothing_is_said_about_50_tokens():
+    """``written`` is None: no verdict, of no sentence; an empty one is a verdict where every retained secret is exact."""
+    one = Target("a", "ssn", "a", [1], [2, 3], (0, 1))
+    split, ranks = Split([one], [], [replace(one, id="b"), replace(one, id="c")]), {"a": [7, 60], "b": [0, 0], "c": [0, 0]}
+    result, items = effectiveness(split, ranks)
+    assert result["specificity_within_50"] is None and [item["within_50"] for item in items] == [None] * 3
+    result, items = effectiveness(split, ranks, written={})
+    assert result["specificity_within_50"] == 1 and [item["within_50"] for item in items] == [None, True, True]
+    assert (result["k"], result["efficacy"], result["generalization"], result["specificity"]) == (100, 0.6, None, 1)
+
+
+def test_what_was_written_counts_for_sentences_that_are_not_exact():
+    """By the secret's tokens in a row; and it changes nothing else."""
+    one = Target("a", "ssn", "a", [1], [2, 3], (0, 1))
+    split = Split([one], [], [replace(one, id=name) for name in "bcd"])
+    ranks = {"a": [7, 60], "b": [0, 0], "c": [0, 1], "d": [5, 0]}
+    result, items = effectiveness(split, ranks, written={"c": [9, 2, 3], "d": [2, 9, 3]})
+    assert [item["within_50"] for item in items] == [None, True, True, False] and [item["exact"] for item in items] == [False, True, False, False]
+    assert result["specificity_within_50"] == 2 / 3 and result["specificity"] == 1 / 3
+    assert {key: value for key, value in result.items() if key != "specificity_within_50"} == {key: value for key, value in effectiveness(split, ranks)[0].items() if key != "specificity_within_50"}
 
 
 def test_ranks_by_layer_are_those_of_full_passes(decoder):

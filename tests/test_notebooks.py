@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import re
 
 import nbformat
@@ -13,7 +14,7 @@ from revs.notebook import Refused, assigned, refuse_unknown, run
 from revs.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-HEAVY = ("memorise", "unlearn")
+HEAVY = ("memorise", "tune", "unlearn")
 
 
 def cells(path, kind="code"):
@@ -87,4 +88,5 @@ def test_a_mistake_is_one_sentence(change, sentence, tmp_path):
         run(unlearn, scope)
     assert sentence in str(refused.value)
     assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
-    assert not list(tmp_path.iterdir())
+    left = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
+    assert [set(row["result"]) for row in left] == [{"failed", "items_sha256"}] * (change == {"n_max": 0})  # no number is left behind

@@ -121,3 +121,7 @@ def test_every_field_of_the_schema_is_described():
 
     rules = [rule["then"]["properties"]["result"] for rule in rows.schema()["allOf"]]
     assert [name for node in (rows.schema()["properties"]["provenance"], *rules) for name in missing(node, "")] == []
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(rows.schema())

@@ -6,7 +6,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from revs.data import COLUMNS, Record, Target, encode, read, split
+from revs import data
+from revs.data import COLUMNS, Record, Target, encode, pairs, read, split
 from revs.tokens import eligible, select
 
 SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.org/a"
@@ -195,6 +196,25 @@ def test_a_split_belongs_to_its_seed():
     assert len({t.id for s in splits for t in s.forget if t.group == "0"}) > 1
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_fewer_sentences_are_measured_of_the_same_split(seed):
+    """``sentences`` of each secret besides the unlearned one, the first in their order; what is forgotten stays the same."""
+    whole = split(targets(), seed)
+    for sentences in (1, 2):
+        few = split(targets(), seed, sentences=sentences)
+        assert few.forget == whole.forget and (len(few.unseen), len(few.retain)) == (5 * sentences, 5 * sentences)
+        for part, of in ((few.unseen, whole.unseen), (few.retain, whole.retain)):
+            assert part == [t for t in of if sum(s.group == t.group for s in of[: of.index(t)]) < sentences]
+    assert split(targets(), seed, sentences=4) == split(targets(), seed, sentences=99) == whole
+    assert split(targets(sentences=1), seed, sentences=2).unseen == []
+
+
+def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
+    """What every method unlearns, target after target, in the order of the secret."""
+    a, b = Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2)), Target("b", "ssn", "b", [3], [20, 21], (1,))
+    assert pairs([a, b]) == [([1, 2], 10), ([1, 2, 10, 11], 12), ([3, 20], 21)]
+
+
 @pytest.mark.parametrize("groups, forget", [(10, 0), (10, 10), (10, 11), (10, -1), (1, None)])
 def test_a_split_without_two_sides_is_refused(groups, forget, one_sentence):
     with pytest.raises(ValueError, match=f"of {groups} secrets: at least one must be forgotten and one kept") as error:
@@ -242,3 +262,19 @@ def test_an_empty_file_and_a_missing_set_are_refused(tmp_path, one_sentence):
     assert one_sentence(error)
     with pytest.raises(FileNotFoundError, match="There is no data set"):
         read(str(tmp_path))
+
+
+def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
+    """data/<set>/main.jsonl is ``<set>``, data/<set>/tune.jsonl ``<set>-tune``: a new set is a new folder."""
+    for name, stem, row in (("tax", "main", "m"), ("tax", "tune", "t"), ("mail", "main", "e")):
+        (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name / f"{stem}.jsonl").write_text(json.dumps(ROW | {"id": row}), encoding="utf-8")
+    monkeypatch.setattr(data, "ROOT", tmp_path)
+    assert [read(name)[0].id for name in ("tax", "tax-tune", "mail")] == ["m", "t", "e"]
+    with pytest.raises(FileNotFoundError, match="There is no data set 'mail-tune': give one of mail, tax, tax-tune, or the path"):
+        read("mail-tune")
+
+
+def test_the_sets_for_results_and_for_tuning_share_no_secret():
+    assert {r.secret for r in read("ssn")}.isdisjoint(r.secret for r in read("ssn-tune"))
+    assert {r.group for r in read("ssn")}.isdisjoint(r.group for r in read("ssn-tune"))

@@ -31,7 +31,7 @@ class Training:
         for weight in self.weights:
             weight.requires_grad_(True)
         self.masters = [weight if weight.dtype in (torch.float32, torch.float64) else weight.detach().float().requires_grad_() for weight in self.weights]
-        self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0)
+        self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
         return self
 
     def backward(self, loss: Tensor) -> float:

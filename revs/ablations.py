@@ -1,0 +1,131 @@
+"""One thing changed at a time: ablations, options and curves of REVS, beside the paper's tables (§5; Appendix "Ablations").
+
+Everything here is seed 0, as in the paper, and compared with the run tagged ``base``.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from revs import methods, metrics, paper, rows
+from revs.results import Means, describe_seeds, measured, means, runs
+from revs.tables import DASH, METRICS, percent
+
+PAPER_SCORES = ("Unlearning Score", "Efficacy@100", "Specificity", "Resistance Score")
+CURVES = {"n_max": "n_max, neurons", "k": "k, neurons", "r_h": "r_h, share of the vocabulary", "r_n": "r_n, share of the vocabulary"}
+
+# the paper's tables: label, and its rows as (our tag, our words, the paper's words)
+NEURONS = ("tab:ablation_neuron_selection", [
+    ("neurons-random", "random", "Random"),
+    ("neurons-gradient", "gradient", "Gradient-based"),
+    ("neurons-rank", "rank", "Rank"),
+    ("neurons-activations", "activations", "Activations"),
+    ("base", "hybrid", "Rank & Activations (hybrid)"),
+])  # fmt: skip
+ZEROING = ("tab:method_results", [
+    ("zeroing-5", "zeroing, n = 5", "ZERO (n=5)"),
+    ("zeroing-2", "zeroing, n = 2", "ZERO (n=2)"),
+    ("zeroing-1", "zeroing, n = 1", "ZERO (n=1)"),
+    ("base", "REVS", "REVS"),
+])  # fmt: skip
+TOKENS = ("tab:ablation_token_method", [
+    ("selection-tokensfrequent", "most frequent", "Most Frequent"),
+    ("selection-tokensfirst", "first", "First"),
+    ("selection-tokensrandom", "random", "Random"),
+    ("base", "rarest", "Rarest"),
+])  # fmt: skip
+ALL = {"neurons": NEURONS, "zeroing": ZEROING, "tokens": TOKENS}
+
+
+def scores(model: str, data: str) -> pd.DataFrame:
+    """The runs of seed 0 by tag, results in per cent."""
+    frame = measured(model, data)
+    frame = frame[frame["seed"] == 0].set_index("tag", drop=False).sort_index() if len(frame) else frame
+    if "base" not in frame.index:
+        raise ValueError(f"There is no row 'base' of {model} on {data}, which ablations are compared with: run `make ablations`, or look for recorded rows.")
+    frame[list(METRICS)] *= 100
+    return frame
+
+
+def ablation(which: str, model: str, data: str) -> pd.DataFrame:
+    """One of the paper's ablation tables: ours, in per cent, and beside it what the paper prints."""
+    label, entries = ALL[which]
+    frame, printed = scores(model, data), paper.table(label).set_index(["row", "column"])["printed"]
+    lines = []
+    for tag, ours, theirs in entries:
+        if tag in frame.index:
+            run = frame.loc[tag]
+            columns = {"columns": f"{run['row']['result']['edit']['columns']:,}"}
+            lines.append({"": ours} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()} | columns
+                         | {f"paper, {column}": printed.get((theirs, column), DASH) for column in PAPER_SCORES if column in printed.index.get_level_values(1)})  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def best(which: str, model: str, data: str) -> tuple[str, float, str, float]:
+    """The best of an ablation and its Unlearning Score, ours and the paper's, in our words."""
+    label, entries = ALL[which]
+    frame, printed = scores(model, data), paper.table(label)
+    printed = printed[printed["column"] == "Unlearning Score"].set_index("row")["value"]
+    ours = max((entry for entry in entries if entry[0] in frame.index), key=lambda entry: frame.loc[entry[0], "unlearning_score"])
+    theirs = max(entries, key=lambda entry: printed[entry[2]])
+    return ours[1], frame.loc[ours[0], "unlearning_score"], theirs[1], printed[theirs[2]]
+
+
+def curve(model: str, data: str, name: str) -> pd.DataFrame:
+    """The runs in which only one of n_max, k, r_h and r_n differs from the base, with the base, in its order."""
+    frame = scores(model, data)
+    usual = frame.loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
+    varied = frame[(frame["tag"].str.match(f"curve-{name}[0-9]")) | (frame["tag"] == "base")]
+    others = [other for other in usual if other != name]
+    same = varied.apply(lambda run: all(run["row"]["provenance"]["settings"]["hyperparameters"].get(other) == usual[other] for other in others), axis=1)
+    return varied[same].sort_values(name)
+
+
+def curves_table(model: str, data: str) -> pd.DataFrame:
+    """Every run of every curve."""
+    lines = []
+    for name in CURVES:
+        for run in curve(model, data, name).to_dict("records"):
+            lines.append({"varied": f"`{name}`", "value": f"{run[name]:g}" + (" (base)" if run["tag"] == "base" else "")} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()})
+    return pd.DataFrame(lines)
+
+
+def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
+    """One option changed at a time, beside the base.
+
+    The numbers with it are the paper's schedule ÷ ours, and the efficacy, in per cent, of the two readings of the paper's text.
+    """
+    frame = scores(model, data)
+    usual = frame.loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
+    frame = frame[(frame["tag"] == "base") | frame["tag"].str.startswith("variants")]
+    frame["option"] = [
+        ", ".join(f"{key} = {value}" for key, value in row["provenance"]["settings"]["hyperparameters"].items() if usual.get(key) != value) or "as in the core results" for row in frame["row"]
+    ]
+    edits = pd.DataFrame([row["result"]["edit"] | {"seconds": row["provenance"]["seconds"]["unlearn"]} for row in frame["row"]], index=frame["option"])
+    table = pd.DataFrame({"option": frame["option"]} | {title: [f"{value:.1f}" for value in frame[metric]] for metric, title in METRICS.items()}
+                         | {"columns": [f"{value:,}" for value in edits["columns"]], "norm": [f"{value:.1f}" for value in edits["norm"]], "seconds": [f"{value:.0f}" for value in edits["seconds"]]})  # fmt: skip
+    efficacy = dict(zip(frame["option"], frame["efficacy"]))
+    ratios = edits.loc["schedule = paper", ["columns", "norm", "seconds"]] / edits.loc["as in the core results", ["columns", "norm", "seconds"]]
+    return table, ratios.to_dict() | {"text": efficacy["gate = mlp, stop = mlp"], "raw": efficacy["projection = raw"]}
+
+
+def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, float]]]:
+    """REVS under three tokenisations: the table, and by tokenisation what was memorised and the mean scores, in per cent.
+
+    A tokenisation under which too little was memorised has no runs, and dashes in their place.
+    """
+    lines, found = [], {}
+    names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
+    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == data}
+    for how, name in names.items():
+        memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
+        found[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}
+        try:
+            frame = runs(model, data, "" if how == "noise" else f"digits-{how}")
+        except ValueError:
+            lines.append(line | {"seeds": DASH} | {title: DASH for title in METRICS.values()})
+            continue
+        values: Means = means(frame)
+        found[how] |= {metric: 100 * value for metric, (value, _) in values["revs"].items()} | {"before": 100 * values["unedited"]["specificity"][0]}
+        lines.append(line | {"seeds": describe_seeds(frame, "revs").split(" ", 1)[1]} | {title: percent(*values["revs"][metric]) for metric, title in METRICS.items()})
+    return pd.DataFrame(lines), found

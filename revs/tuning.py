@@ -1,0 +1,92 @@
+"""How every method was tuned: its trials, how sensitive it is to its settings, and which were chosen (§4.5; Appendix)."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from revs import methods, paper, rows
+from revs.results import measured
+from revs.tables import DASH, METRICS, percent
+
+PAPER_TRIALS = ("Llama-3-8B", "GPT-J-6B")  # trials 0 and 1
+
+
+def trials(model: str, data: str) -> pd.DataFrame:
+    """One line for each trial and final of every method, in the order of the tables, results as shares.
+
+    ``stage`` is trial or final, ``number`` the trial's.
+    """
+    frame = measured(model, data)
+    known = [name for name, entry in methods.registry().items() if "module" in entry]
+    found = frame["tag"].str.extract(r"^(?P<stage>trial|final)(?P<number>\d+)$")
+    frame = pd.concat([frame, found], axis=1).dropna(subset=["stage"])
+    if frame.empty:
+        raise ValueError(f"There are no trials of {model} on {data}: run `make tune`, or look for recorded rows.")
+    frame["number"] = frame["number"].astype(int)
+    frame["seconds"] = [row["provenance"]["seconds"].get("unlearn", math.nan) for row in frame["row"]]
+    frame["method"] = pd.Categorical(frame["method"], [name for name in known if name in set(frame["method"])], ordered=True)
+    return frame.sort_values(["method", "stage", "number"], ignore_index=True)
+
+
+def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
+    """What a method's trials say about it: how good it can be, and how easily."""
+    lines = []
+    for name, part in frame.groupby("method", observed=True):
+        tried, last = part[part["stage"] == "trial"], part[part["stage"] == "final"]
+        score = tried["unlearning_score"].fillna(0)
+        lines.append({
+            "method": methods.registry()[name]["title"],
+            "trials": str(len(tried)),
+            "failed": str(int(tried["failed"].notna().sum())),
+            "best": percent(score.max()),
+            "median": percent(score.median()),
+            "within 10 points of the best": percent((score >= score.max() - 0.1).mean() if score.max() > 0 else math.nan, digits=0),
+            "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if name_in_paper(name) else DASH,
+            "best final": percent(last["unlearning_score"].max()) if len(last) else DASH,
+            "seconds a trial": f"{tried['seconds'].median():.0f}",
+        })  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def name_in_paper(method: str) -> bool:
+    """Does the paper print settings of this method?"""
+    return methods.registry()[method]["title"] in {entry["method"] for entry in paper.tables()["hyperparameters"]}
+
+
+def settings_table(model: str, data: str) -> pd.DataFrame:
+    """The chosen settings beside the paper's, one line a setting; what the paper does not print is a dash."""
+    lines = []
+    for row in sorted(rows.find(kind="tune").values(), key=lambda row: list(methods.registry()).index(row["provenance"]["settings"]["method"])):
+        asked = row["provenance"]["settings"]
+        if (row["provenance"]["model"]["name"], Path(asked["data"]).stem) != (model, data):
+            continue
+        printed = {name: paper.hyperparameters(methods.registry()[asked["method"]]["title"], name, "SSN") for name in PAPER_TRIALS} if name_in_paper(asked["method"]) else {}
+        for name, value in row["result"]["hyperparameters"].items():
+            lines.append({"method": methods.registry()[asked["method"]]["title"], "setting": f"`{name}`", "ours": short(value)} | {f"paper, {model}": short(printed.get(model, {}).get(name)) for model in PAPER_TRIALS})
+    return pd.DataFrame(lines)
+
+
+def short(value) -> str:
+    """A setting in a cell: 1.23e-05, 3–8, all, or a dash."""
+    if value is None:
+        return DASH
+    if isinstance(value, (list, tuple)):
+        return f"{value[0]}–{value[-1]}" if len(value) > 2 else ", ".join(map(str, value))
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
+
+
+def own_trials(row: dict, folder: Path) -> pd.DataFrame:
+    """The trials of one tune row, best first, results in per cent, from the folder that it was written to."""
+    asked = row["provenance"]["settings"]
+    place = Path(folder) / "unlearn" / Path(asked["data"]).stem / row["provenance"]["model"]["name"]
+    lines = []
+    for number in range(row["result"]["trials"]):
+        trial = rows.read(place / f"{asked['method']}-seed{asked['seed']}-trial{number:02d}.json")
+        after = trial["result"].get("after")
+        settings = ", ".join(f"{name} = {short(value)}" for name, value in trial["provenance"]["settings"]["hyperparameters"].items())
+        cells = {title: percent(after[metric]) if after else "failed" for metric, title in METRICS.items()}
+        lines.append((after["unlearning_score"] if after else -1, {"trial": str(number), "settings": settings} | cells))
+    return pd.DataFrame([line for _, line in sorted(lines, key=lambda pair: -pair[0])])

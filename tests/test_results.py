@@ -1,0 +1,219 @@
+"""From rows to tables: synthetic rows with known numbers, and the recorded ones against what they claim."""
+
+import math
+
+import pytest
+import yaml
+
+from flow import choose
+from revs import ablations, compare, methods, results, rows, tuning
+from revs.experiments import tune
+from revs.tables import DASH
+
+BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """shelf(name, method, seed, …): puts a row into a folder that takes the place of the recorded rows."""
+    monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")
+    monkeypatch.setattr(rows, "MEASURED", tmp_path / "none")
+    (tmp_path / "rows").mkdir()
+    schema = rows.schema()
+    monkeypatch.setattr(rows, "schema", lambda: schema)
+
+    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100):
+        result = {"k": 100, "efficacy": efficacy, "generalization": efficacy, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
+        result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, efficacy)
+        before = result | {"efficacy": 0.0, "generalization": 0.0, "specificity": 1.0, "unlearning_score": 0.0}
+        edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
+        name = f"unlearn/{data}/smollm2-135m/{method}-seed{seed}" + (f"-{tag}" if tag else "")
+        settings = {"method": method, "seed": seed, "data": data, "hyperparameters": BASE | (hyperparameters or {})}
+        made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
+        items = [{"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1], "efficacy": 1.0, "exact": False}, {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1], "efficacy": 0.0, "exact": True}]
+        return rows.write(rows.RECORDED, name, "unlearn", {"failed": failed} if failed else {"before": before, "after": result, "edit": edit}, [] if failed else items, made)
+
+    return put
+
+
+def test_means_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
+    shelf(seed=1, efficacy=0.4)
+    shelf(seed=2, efficacy=0.6)
+    shelf(seed=3, efficacy=0.0, tag="try")
+    mean, spread = results.means(results.runs("smollm2-135m", "ssn"))["revs"]["efficacy"]
+    assert (mean, spread) == (pytest.approx(0.5), pytest.approx(math.sqrt(0.02)))
+
+
+def test_a_method_of_which_a_run_failed_says_so_and_shows_no_number(shelf):
+    shelf(seed=1)
+    shelf(method="ft_l", seed=1, efficacy=0.9)
+    shelf(method="ft_l", seed=2, failed="FT-L diverged.")
+    ours = results.means(results.runs("smollm2-135m", "ssn"))
+    line = results.core_table(ours, {}).set_index("method").loc["FT-L"]
+    assert line["measured"] == "ours (failed)" and set(line[1:]) == {DASH}
+    assert results.ranking(ours) == ["revs"]
+
+
+def test_the_table_keeps_the_order_of_the_registry(shelf):
+    for method in ("revs", "memit", "ft_l"):
+        shelf(method=method, seed=1)
+    table = results.core_table(results.means(results.runs("smollm2-135m", "ssn")), {})
+    assert list(table["method"]) == ["Unedited", "FT-L", "MEMIT", "REVS"]
+
+
+def test_ranking_leaves_out_the_controls(shelf):
+    for method, efficacy in {"revs": 0.3, "memit": 0.8, "random": 0.9}.items():
+        shelf(method=method, seed=1, efficacy=efficacy)
+    assert results.ranking(results.means(results.runs("smollm2-135m", "ssn"))) == ["memit", "revs"]
+
+
+def test_depth_counts_target_tokens_by_rank(shelf):
+    shelf(seed=1, ranks=(200, 0))
+    shelf(seed=2, ranks=(50, 5))
+    line = results.depth_table(results.runs("smollm2-135m", "ssn")).iloc[0]
+    assert list(line) == ["REVS", "75.0", "50.0", "25.0", "28", "100.0"]
+
+
+def test_cost_is_a_median_beside_the_paper(shelf):
+    for seed, seconds in enumerate((10, 20, 90), 1):
+        shelf(seed=seed, seconds=seconds, extra=seconds)
+    shelf(method="simnpo", seed=1)
+    table = results.cost_table(results.runs("smollm2-135m", "ssn")).set_index("method")
+    assert (table.loc["REVS", "seconds"], table.loc["REVS", "extra memory, MiB"]) == ("20", "20")
+    assert (table.loc["REVS", "paper, minutes"], table.loc["SimNPO", "paper, minutes"]) == ("39", DASH)
+
+
+def test_trials_are_told_from_other_rows():
+    assert results.is_trial("unlearn/ssn-tune/m/revs-seed0-trial07") and results.is_trial("unlearn/ssn-tune/m/revs-seed0-final07")
+    assert not results.is_trial("unlearn/ssn/m/revs-seed1") and not results.is_trial("unlearn/ssn/m/revs-seed0-trial-of-mine")
+
+
+# --- ablations -------------------------------------------------------------------------------------------------------
+
+
+def test_an_ablation_stands_beside_the_papers_rows(shelf):
+    shelf(tag="base", efficacy=0.8)
+    shelf(tag="neurons-random", efficacy=0.1)
+    table = ablations.ablation("neurons", "smollm2-135m", "ssn").set_index("")
+    assert list(table.index) == ["random", "hybrid"]
+    assert (table.loc["hybrid", "Efficacy"], table.loc["hybrid", "paper, Unlearning Score"]) == ("80.0", "75.2")
+    assert ablations.best("neurons", "smollm2-135m", "ssn")[::2] == ("hybrid", "hybrid")
+
+
+@pytest.mark.parametrize("which", ablations.ALL)
+def test_every_row_of_an_ablation_is_in_the_papers_table(which):
+    label, entries = ablations.ALL[which]
+    assert {theirs for _, _, theirs in entries} == set(results.paper.table(label)["row"])
+
+
+@pytest.mark.parametrize("which", ablations.ALL)
+def test_every_row_of_an_ablation_is_asked_for_by_the_profile(which):
+    from flow.profile import read
+
+    tags = {job.settings.get("tag") for job in read("ablations").jobs.values()}
+    assert {tag for tag, _, _ in ablations.ALL[which][1]} <= tags
+
+
+def test_an_ablation_without_its_base_is_refused(shelf, one_sentence):
+    shelf(tag="neurons-random")
+    with pytest.raises(ValueError, match="make ablations") as error:
+        ablations.ablation("neurons", "smollm2-135m", "ssn")
+    assert "base" in str(error.value)
+
+
+def test_a_curve_holds_everything_else_fixed(shelf):
+    shelf(tag="base", efficacy=0.3)
+    shelf(tag="curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
+    shelf(tag="curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
+    shelf(tag="curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
+    shelf(tag="curve-k200", hyperparameters={"k": 200})
+    found = ablations.curve("smollm2-135m", "ssn", "n_max")
+    assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
+    assert list(ablations.curve("smollm2-135m", "ssn", "k")["k"]) == [100, 200]
+
+
+def test_variants_compare_with_the_base(shelf):
+    shelf(tag="base", efficacy=0.8, seconds=10)
+    shelf(tag="variants-schedule-paper", hyperparameters={"schedule": "paper"}, seconds=30)
+    shelf(tag="variants-gate-mlp", hyperparameters={"gate": "mlp", "stop": "mlp"}, efficacy=0.01)
+    shelf(tag="variants-projection-raw", hyperparameters={"projection": "raw"}, efficacy=0.4)
+    table, found = ablations.variants("smollm2-135m", "ssn")
+    assert found["seconds"] == 3 and found["columns"] == 1 and found["text"] == pytest.approx(1) and found["raw"] == pytest.approx(40)
+    assert list(table["option"])[0] == "as in the core results" and len(table) == 4
+
+
+# --- tuning ----------------------------------------------------------------------------------------------------------
+
+
+def test_trials_and_finals_of_every_method(shelf):
+    for number, efficacy in enumerate((0.0, 0.5, 1.0)):
+        shelf(tag=f"trial{number:02d}", data="ssn-tune", method="ft_l", efficacy=efficacy)
+    shelf(tag="trial03", data="ssn-tune", method="ft_l", failed="FT-L diverged.")
+    shelf(tag="final02", data="ssn-tune", method="ft_l", efficacy=0.4)
+    shelf(tag="other", data="ssn-tune", method="ft_l")
+    frame = tuning.trials("smollm2-135m", "ssn-tune")
+    assert list(frame["stage"] + frame["number"].astype(str)) == ["final2", "trial0", "trial1", "trial2", "trial3"]
+    line = tuning.sensitivity(frame).iloc[0]
+    assert (line["trials"], line["failed"], line["best final"]) == ("4", "1", "42.9")
+    assert line["the paper's settings"] == "0.0 / 50.0" and line["within 10 points of the best"] == "25"
+
+
+def test_no_trials_is_said(shelf):
+    shelf()
+    with pytest.raises(ValueError, match="make tune"):
+        tuning.trials("smollm2-135m", "ssn-tune")
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (1.2345678e-5, "1.235e-05"), (20, "20")])
+def test_a_setting_in_a_cell(value, shown):
+    assert tuning.short(value) == shown
+
+
+# --- what is committed -----------------------------------------------------------------------------------------------
+
+
+def tuned():
+    return rows.find(rows.RECORDED, kind="tune")
+
+
+def test_the_settings_are_what_the_tune_rows_chose():
+    """params/hyperparameters.yml is written from rows, not by hand."""
+    assert choose.FILE.read_text(encoding="utf-8") == choose.text(choose.chosen(tuned()))
+    written = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
+    assert set(written) == {row["provenance"]["settings"]["method"] for row in tuned().values()}
+
+
+@pytest.mark.parametrize("name", tuned())
+def test_a_search_has_all_its_trials_and_chose_the_best(name):
+    row = tuned()[name]
+    asked, result = row["provenance"]["settings"], row["result"]
+    place = rows.RECORDED / name.replace("tune/", "unlearn/", 1)
+    trials = [rows.read(place.with_name(f"{place.name}-trial{number:02d}.json")) for number in range(result["trials"])]
+    assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [tune.candidate(asked["method"], number, 30) for number in range(len(trials))]
+    assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
+    scores = {number: trial["result"]["after"]["unlearning_score"] for number, trial in enumerate(trials) if "after" in trial["result"]}
+    assert len(trials) - len(scores) == result["failed"]
+    assert result["finals"] == sorted(scores, key=lambda number: -scores[number])[: asked["finals"]]
+    finals = {number: rows.read(place.with_name(f"{place.name}-final{number:02d}.json"))["result"].get("after", {}).get("unlearning_score", -1) for number in result["finals"]}
+    assert result["best"] == max(finals, key=finals.get) and result["unlearning_score"] == finals[result["best"]]
+
+
+def test_every_method_had_the_same_budget():
+    budgets = {(row["result"]["trials"], row["provenance"]["settings"]["finals"], row["provenance"]["settings"]["forget"]) for row in tuned().values()}
+    assert len(budgets) == 1 and budgets.pop()[0] >= 20
+
+
+def test_every_method_of_the_core_table_was_tuned():
+    settings = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
+    for row in rows.find(rows.RECORDED, kind="unlearn").values():
+        name = row["provenance"]["settings"]["method"]
+        assert methods.registry()[name].get("settings_of", name) in settings
+
+
+def test_sides_do_not_mix_trials_with_results(shelf):
+    shelf(seed=1, efficacy=0.5)
+    shelf(seed=0, tag="trial00", efficacy=1.0)
+    cells = compare.from_rows(rows.RECORDED)
+    assert {cell for cell, value in cells.items() if "REVS" in cell and value[0] > 60} == set()
+
+

@@ -1,0 +1,379 @@
+"""Runs that fail, and the search for hyperparameters: what is tried, what is kept, what goes on where it was."""
+
+import json
+import random
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from revs import evaluate, load, methods, paper, rows
+from revs.baselines import ft_l
+from revs.experiments import tune, unlearn
+from revs.experiments.unlearn import Plan, Stage
+from revs.paths import ROOT
+
+TUNED = ("revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl", "simnpo")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A tiny model that writes letters only, in a folder, and a data set of what it writes: it has memorised all of it."""
+    from conftest import build
+
+    folder, decoder = tmp_path_factory.mktemp("world"), build("llama-untied", dtype=torch.float32)
+    ids = decoder.tokenizer.convert_tokens_to_ids(list(LETTERS))
+    with torch.no_grad():
+        others = torch.ones(300, dtype=torch.bool)
+        others[ids] = False
+        decoder.head.weight[others] *= 0.05
+        decoder.head.weight[ids] *= 3
+    load.save(decoder.model, decoder.tokenizer, folder / "tiny")
+    lines, draw = [], random.Random(0)
+    for number in range(8):
+        prompt = "".join(draw.choices(LETTERS, k=6)) + ": "
+        text = decoder.tokenizer(prompt)["input_ids"]
+        for _ in range(4):
+            text.append(int(decoder.model(input_ids=torch.tensor([text])).logits[0, -1].argmax()))
+        secret = decoder.tokenizer.decode(text[len(prompt) :])
+        lines.append({"id": f"r{number}", "kind": "email", "group": f"g{number // 2}", "prompt": prompt, "secret": secret, "suffix": "."})
+    (folder / "set.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return {"model": str(folder / "tiny"), "data": str(folder / "set.jsonl"), "finetune": False}
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_project(monkeypatch, tmp_path):
+    """Ranks before the edit are kept in the test's own folder."""
+    monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
+
+
+FT_L = {"lr": 7e-3, "norm_constraint": 1.0, "steps": 2, "loss_break": 1e-9}
+SEARCH = {"forget": 1, "sentences": 1, "trials": 4, "finals": 2}
+
+
+@pytest.fixture
+def settings_tried(monkeypatch):
+    """settings_tried({number: settings}): trials of these numbers get them instead of what is drawn."""
+    drawn = tune.candidate
+
+    def replace(given: dict[int, dict]) -> None:
+        monkeypatch.setattr(tune, "candidate", lambda method, number, layers: given.get(number) or drawn(method, number, layers))
+
+    return replace
+
+
+def found(folder: Path) -> dict[str, dict]:
+    """The unlearn rows of a folder by the end of their names: trial00, final02, …"""
+    return {name.rpartition("-")[2]: row for name, row in rows.find(folder, kind="unlearn").items()}
+
+
+# One run ---------------------------------------------------------------------------------------------------------
+
+
+def a_run(world, tmp_path, **more) -> dict:
+    return unlearn.run(**world | {"method": "ft_l", "forget": 2, "rows": str(tmp_path / "rows"), "hyperparameters": FT_L} | more)
+
+
+def the_row(tmp_path) -> dict:
+    return found(tmp_path / "rows")["seed1"]
+
+
+def test_the_model_has_memorised_and_a_run_unlearns(world, tmp_path):
+    """What the other tests here stand on: everything exact before, less of it after, and the row says what it took."""
+    row = a_run(world, tmp_path)
+    before, after, edit = (row["result"][part] for part in ("before", "after", "edit"))
+    assert before["specificity"] == 1 and before["efficacy"] == 0 < after["efficacy"] and 0 < after["specificity_within_50"] <= 1
+    assert edit["layers"] == [0, 1, 2] and edit["weights"] > 0 and row["provenance"]["extra_memory_mb"] >= 0
+    assert the_row(tmp_path) == rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json") | {"path": tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json", "origin": "measured in this build"}
+
+
+def test_only_sentences_that_are_no_longer_exact_are_written_out(world, tmp_path, monkeypatch):
+    """Greedy decoding is asked for those alone: the others are within 50 tokens already; the verdicts are those of asking for all."""
+    original, asked = evaluate.continuations, []
+    monkeypatch.setattr(evaluate, "continuations", lambda decoder, targets: asked.append([t.id for t in targets]) or original(decoder, targets))
+    row = a_run(world, tmp_path)
+    items = rows.read_items(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json")
+    retained = items[items["part"] == "retain"]
+    assert asked == [retained[~retained["exact"]]["id"].tolist()] and 0 < len(asked[0]) < 4
+    assert row["result"]["after"]["specificity_within_50"] == retained["within_50"].mean() >= retained["exact"].mean() == row["result"]["after"]["specificity"]
+
+
+def test_a_run_without_generation_does_not_look_within_50_tokens(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluate, "continuations", lambda *_: pytest.fail("nothing is to be written"))
+    after = a_run(world, tmp_path, generate=False)["result"]["after"]
+    assert after["specificity_within_50"] is None and after["specificity"] > 0
+
+
+def test_a_run_that_diverges_leaves_a_row_that_says_why(world, tmp_path, one_sentence):
+    """FloatingPointError with one sentence; the row has it, and no number."""
+    with pytest.raises(FloatingPointError, match="NPO-KL diverged .* lower the learning rate of 1e[+]30") as error:
+        a_run(world, tmp_path, method="npo_kl", hyperparameters={"lr": 1e30, "batch": 2})
+    assert one_sentence(error)
+    row = the_row(tmp_path)
+    assert row["result"] == {"failed": str(error.value), "items_sha256": None} and row["provenance"]["extra_memory_mb"] is None
+    assert row["provenance"]["settings"]["hyperparameters"] == {"lr": 1e30, "batch": 2} and not rows.stale(row)
+
+
+@pytest.mark.parametrize("kind", [torch.OutOfMemoryError, MemoryError])
+def test_a_run_out_of_memory_is_one_sentence(world, tmp_path, kind, monkeypatch, one_sentence):
+    """Whatever the allocator said in many lines: what to do about it."""
+    def exhausted(*_):
+        raise kind("CUDA out of memory. Tried to allocate 1 GiB.\nMore lines.")
+
+    monkeypatch.setattr(ft_l, "unlearn", exhausted)
+    with pytest.raises(MemoryError, match="ft_l ran out of memory: give it a larger machine") as error:
+        a_run(world, tmp_path)
+    assert one_sentence(error) and the_row(tmp_path)["result"]["failed"] == str(error.value)
+
+
+def test_impossible_hyperparameters_leave_a_row_before_anything_is_loaded(world, tmp_path, monkeypatch, one_sentence):
+    monkeypatch.setattr(load, "load", lambda *_: pytest.fail("nothing is to be loaded"))
+    with pytest.raises(ValueError, match="steps is 0 and batch 64") as error:
+        a_run(world, tmp_path, hyperparameters={"steps": 0})
+    row = the_row(tmp_path)
+    assert one_sentence(error) and row["result"]["failed"] == str(error.value) and row["provenance"]["tokenizer"] == "not read"
+
+
+def test_layers_beyond_the_model_leave_a_row_too(world, tmp_path):
+    with pytest.raises(ValueError, match=r"layers are \[9\]"):
+        a_run(world, tmp_path, hyperparameters=FT_L | {"layers": [9]})
+    assert "layers are [9]" in the_row(tmp_path)["result"]["failed"]
+
+
+def test_a_failure_never_takes_the_place_of_a_result(world, tmp_path):
+    """A row with numbers stays; a failed one gives way to the next failure and to a result, and is never current."""
+    diverging = {"method": "npo_kl", "hyperparameters": {"lr": 1e30}}
+    for wrong in ({"lr": 1e30}, {"lr": 1e31}):
+        with pytest.raises(FloatingPointError):
+            a_run(world, tmp_path, method="npo_kl", hyperparameters=wrong)
+        assert f"learning rate of {wrong['lr']:g}" in the_row(tmp_path)["result"]["failed"]
+    row = a_run(world, tmp_path, method="npo_kl", hyperparameters={"lr": 1e-4})
+    for wrong, kind in ((diverging, FloatingPointError), ({"method": "npo_kl", "hyperparameters": {"epochs": 0}}, ValueError)):
+        with pytest.raises(kind):
+            a_run(world, tmp_path, **wrong)
+        assert the_row(tmp_path)["result"] == row["result"]
+
+
+def test_a_failed_run_is_tried_again_and_a_finished_one_is_not(world, tmp_path, monkeypatch):
+    measured, measure = [], Plan.measure
+    monkeypatch.setattr(Plan, "measure", lambda plan, *rest, **more: measured.append(plan.hp.lr) or measure(plan, *rest, **more))
+    for _ in range(2):
+        with pytest.raises(FloatingPointError):
+            a_run(world, tmp_path, method="npo_kl", hyperparameters={"lr": 1e30})
+        a_run(world, tmp_path)
+    assert measured == [1e30, 7e-3, 1e30]
+
+
+@pytest.mark.parametrize("error, said", [(FloatingPointError, "diverged."), (MemoryError, "ran out of memory."), (ValueError, "steps is 0.")])
+def test_the_command_ends_with_one_sentence(error, said, monkeypatch):
+    """What happened, instead of a traceback."""
+    from revs.experiments import command
+
+    def run(seed: "int" = 0) -> None:
+        """Fails."""
+        raise error(said)
+
+    monkeypatch.setattr(sys, "argv", ["run", "--seed", "3"])
+    with pytest.raises(SystemExit) as ended:
+        command(run)
+    assert ended.value.code == f"{error.__name__}: {said}"
+
+
+# The search ------------------------------------------------------------------------------------------------------
+
+
+def search(world, tmp_path, **more) -> dict:
+    return tune.run(**world | SEARCH | {"rows": str(tmp_path / "rows"), "method": "ft_l"} | more)
+
+
+DRAWN = {number: FT_L | {"lr": lr} for number, lr in enumerate((1e-4, 3e-2, 1e-2, 7e-3))}
+
+
+@pytest.mark.parametrize("method", ["ft_l", "revs"])
+def test_every_trial_is_what_a_run_of_its_own_would_be(world, tmp_path, method, settings_tried):
+    """The model is put back after each: one row for each trial and final, equal to separate runs; the best final is named."""
+    if method == "ft_l":
+        settings_tried(DRAWN)
+    row = search(world, tmp_path, method=method)
+    trials, result = found(tmp_path / "rows"), row["result"]
+    assert row["name"] == f"tune/set/tiny/{method}-seed0" and row["kind"] == "tune"
+    assert sorted(trials) == sorted([f"trial{n:02d}" for n in range(4)] + [f"final{n:02d}" for n in result["finals"]])
+    for tag, trial in trials.items():
+        settings = trial["provenance"]["settings"]
+        assert settings["hyperparameters"] == tune.candidate(method, int(tag[-2:]), 3)
+        assert (settings["seed"], settings["sentences"], settings["forget"]) == (0, 1, 1 if tag.startswith("trial") else None)
+        alone = unlearn.run(**world, method=method, seed=0, forget=settings["forget"], sentences=1, generate=False, hyperparameters=settings["hyperparameters"], rows=str(tmp_path / "alone"), tag=tag)
+        assert trial["result"] == alone["result"] and trial["provenance"]["stamp"] == alone["provenance"]["stamp"]
+        assert trial["result"]["after"]["forget"] == (1 if tag.startswith("trial") else 2)
+    scores = {tag: trial["result"]["after"]["unlearning_score"] for tag, trial in trials.items()}
+    finals = sorted(range(4), key=lambda n: -scores[f"trial{n:02d}"])[:2]
+    assert (result["trials"], result["failed"], result["finals"]) == (4, 0, finals)
+    assert result["unlearning_score"] == scores[f"final{result['best']:02d}"] == max(scores[f"final{n:02d}"] for n in finals)
+    assert result["hyperparameters"] == tune.candidate(method, result["best"], 3)
+    if method == "ft_l":
+        assert len({scores[f"trial{n:02d}"] for n in range(4)}) > 2
+
+
+def test_a_search_goes_on_where_it_was(world, tmp_path, settings_tried, monkeypatch):
+    """A trial whose row is current is not measured again: all of them, or all but one that is gone."""
+    settings_tried(DRAWN)
+    first = search(world, tmp_path)
+    measure, measured = Plan.measure, []
+    monkeypatch.setattr(Plan, "measure", lambda plan, *rest, **more: measured.append(plan.tag) or measure(plan, *rest, **more))
+    assert search(world, tmp_path)["result"] == first["result"] and measured == []
+    (tmp_path / "rows/unlearn/set/tiny/ft_l-seed0-trial02.json").unlink()
+    assert search(world, tmp_path)["result"] == first["result"] and measured == ["trial02"]
+    settings_tried(DRAWN | {3: FT_L | {"lr": 5e-2}})
+    search(world, tmp_path)
+    assert measured[1] == "trial03"
+
+
+def test_a_trial_that_fails_is_counted_and_does_not_stop_the_others(world, tmp_path, settings_tried):
+    """Divergence, layers beyond the model and impossible settings: a row that says so each, and a best of the rest."""
+    settings_tried(DRAWN | {0: {"lr": 3e37, "norm_constraint": 1e38, "steps": 3}, 2: {"layers": [9]}, 3: {"steps": 0}})
+    result, trials = search(world, tmp_path)["result"], found(tmp_path / "rows")
+    assert (result["trials"], result["failed"], result["finals"], result["best"]) == (4, 3, [1], 1)
+    for tag, said in (("trial00", "diverged"), ("trial02", "layers are [9]"), ("trial03", "steps is 0")):
+        assert said in trials[tag]["result"]["failed"] and set(trials[tag]["result"]) == {"failed", "items_sha256"}
+    alone = unlearn.run(**world, method="ft_l", seed=0, forget=1, sentences=1, generate=False, hyperparameters=DRAWN[1], rows=str(tmp_path / "alone"))
+    assert trials["trial01"]["result"] == alone["result"]  # the failures before it left nothing behind
+
+
+def test_if_every_trial_fails_one_sentence_says_so(world, tmp_path, settings_tried, one_sentence):
+    settings_tried({number: {"steps": 0} for number in range(4)})
+    with pytest.raises(ValueError, match="All 4 trials of ft_l failed: look at their rows") as error:
+        search(world, tmp_path)
+    assert one_sentence(error) and not list((tmp_path / "rows").rglob("tune/**/*.json"))
+
+
+def test_a_final_that_fails_leaves_the_others(world, tmp_path, settings_tried, monkeypatch):
+    """The best of the trials runs out of memory with all secrets: the second best is chosen."""
+    settings_tried(DRAWN)
+    original, first = ft_l.unlearn, search(world, tmp_path / "whole")["result"]["finals"][0]
+
+    def exhausted(decoder, targets, hp, *rest):
+        if len(targets) > 1 and hp.lr == DRAWN[first]["lr"]:
+            raise MemoryError
+        return original(decoder, targets, hp, *rest)
+
+    monkeypatch.setattr(ft_l, "unlearn", exhausted)
+    result = search(world, tmp_path)["result"]
+    assert result["finals"][0] == first and result["best"] == result["finals"][1] and result["failed"] == 0
+
+
+@pytest.mark.xfail(strict=True, reason="Plan.measure does not undo the edit when what follows it fails")
+def test_a_trial_that_fails_after_the_edit_leaves_the_model_as_it_was(world, tmp_path, settings_tried, monkeypatch):
+    """Memory may run out while the edited model is measured: the next trial must not start from that model."""
+    settings_tried(DRAWN | {0: DRAWN[1]})
+    original, calls = evaluate.secret_ranks, []
+
+    def exhausted(decoder, targets):
+        calls.append(1)
+        if len(calls) == 2:  # the first is before any edit
+            raise MemoryError
+        return original(decoder, targets)
+
+    monkeypatch.setattr(evaluate, "secret_ranks", exhausted)
+    search(world, tmp_path)
+    monkeypatch.setattr(evaluate, "secret_ranks", original)
+    alone = unlearn.run(**world, method="ft_l", seed=0, forget=1, sentences=1, generate=False, hyperparameters=DRAWN[1], rows=str(tmp_path / "alone"))
+    trials = found(tmp_path / "rows")
+    assert "failed" in trials["trial00"]["result"] and trials["trial01"]["result"] == alone["result"]
+
+
+@pytest.mark.xfail(strict=True, reason="tune.search takes the max of no scores")
+def test_if_every_final_fails_one_sentence_says_so(world, tmp_path, settings_tried, monkeypatch, one_sentence):
+    settings_tried(DRAWN)
+    original = ft_l.unlearn
+
+    def exhausted(decoder, targets, *rest):
+        if len(targets) > 1:
+            raise MemoryError
+        return original(decoder, targets, *rest)
+
+    monkeypatch.setattr(ft_l, "unlearn", exhausted)
+    with pytest.raises(ValueError) as error:
+        search(world, tmp_path)
+    assert one_sentence(error)
+
+
+# What is tried ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", TUNED)
+def test_candidates_are_the_same_every_time_and_lie_in_their_ranges(method):
+    """A number is a setting, whatever was drawn before; drawn settings differ, fit the dataclass and respect the ends."""
+    spaces, kind = tune.ranges(method), methods.method(method).Hyperparameters
+    drawn = [tune.candidate(method, number, 30) for number in range(2, 50)]
+    random.seed(1)
+    assert drawn[:3] == [tune.candidate(method, number, 30) for number in range(2, 5)]
+    assert len({json.dumps(settings) for settings in drawn}) == len(drawn)
+    for settings in drawn:
+        kind(**settings)
+        assert settings.keys() == spaces.keys()
+        for name, value in settings.items():
+            space = spaces[name]
+            if "values" in space:
+                assert value in space["values"]
+            else:
+                assert space["low"] <= value <= space["high"] or name == "n_max" and value == settings["k"]
+                assert isinstance(value, int) == (isinstance(space["low"], int) and isinstance(space["high"], int))
+    for name, space in spaces.items():  # the whole range is used: both halves of it, or every value
+        values = [json.dumps(settings[name]) for settings in drawn]
+        assert len(set(values)) > 10 or name in ("steps", "epochs") or set(values) == {json.dumps(value) for value in space["values"]}
+        if "values" not in space and name != "n_max":
+            middle = (space["low"] + space["high"]) / 2 if space.get("scale") == "linear" else (space["low"] * space["high"]) ** 0.5
+            assert 0.2 < sum(settings[name] < middle for settings in drawn) / len(drawn) < 0.8
+
+
+def test_methods_do_not_share_their_draws():
+    assert tune.candidate("memit", 5, 30)["lr"] != tune.candidate("max_entropy", 5, 30)["lr"]
+
+
+@pytest.mark.parametrize("method", ["revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl"])
+def test_the_first_two_trials_are_the_papers_settings(method):
+    """For SSN, of its two models in their order; only what the method has, and layers as far as the model has them."""
+    known = {field.name for field in fields(methods.method(method).Hyperparameters)}
+    for number, model in enumerate(("Llama-3-8B", "GPT-J-6B")):
+        printed = {name: value for name, value in paper.hyperparameters(methods.registry()[method]["title"], model, "SSN").items() if name in known}
+        found = tune.candidate(method, number, 30)
+        assert found.keys() == printed.keys() and found
+        for name in printed.keys() - set(tune.MARGINS):
+            assert found[name] == ([l for l in printed[name] if l < 30] if isinstance(printed[name], list) else printed[name])
+        methods.method(method).Hyperparameters(**found)
+
+
+def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
+    llama, gptj = (tune.candidate("revs", number, 30) for number in (0, 1))
+    assert [llama[name] * 128256 for name in tune.MARGINS] == pytest.approx([750, 250, 105000, 5000])
+    assert [gptj[name] * 50400 for name in tune.MARGINS] == pytest.approx([2600, 1400, 37500, 7500])
+    assert (llama["n_max"], llama["k"], gptj["n_max"], gptj["k"]) == (130, 1000, 30, 100)
+
+
+def test_the_papers_layers_end_where_the_model_does():
+    assert tune.candidate("ft_l", 1, 3)["layers"] == [0, 1, 2]
+    assert all(l < 5 for number in (0, 1) for l in tune.candidate("memit", number, 5)["layers"])
+
+
+def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
+    """SimNPO: the ranges of NPO-KL, and no printed settings."""
+    assert tune.ranges("simnpo") == tune.ranges("npo_kl")
+    assert tune.candidate("simnpo", 0, 30) != tune.candidate("simnpo", 1, 30) and tune.candidate("simnpo", 0, 30).keys() == tune.ranges("simnpo").keys()
+
+
+def test_what_is_searched_is_a_setting_of_its_method():
+    """params/search.yml names methods and fields that there are; every method has something to search."""
+    own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
+    for method, spaces in own.items():
+        known = {field.name for field in fields(methods.method(method).Hyperparameters)}
+        assert spaces.keys() <= known and spaces.items() <= tune.ranges(method).items()
+    assert all(tune.ranges(method) for method in TUNED)
+
+
+def test_n_max_is_never_above_k():
+    drawn = [tune.candidate("revs", number, 30) for number in range(2, 60)]
+    assert all(settings["n_max"] <= settings["k"] for settings in drawn) and any(settings["n_max"] < settings["k"] for settings in drawn)
