@@ -42,7 +42,5 @@ def choose() -> list[str]:
     """Writes the file from the recorded rows; returns the methods whose settings changed."""
     settings = chosen(rows.find(rows.RECORDED, kind="tune"))
     before = yaml.safe_load(FILE.read_text(encoding="utf-8")) or {}
-    changed = [name for name in settings if settings[name] != before.get(name)]
-    if changed:
-        rows.write_text(FILE, text(before | settings))
-    return changed
+    rows.write_text(FILE, text(settings))
+    return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]

@@ -81,6 +81,17 @@ def curve(model: str, data: str, name: str) -> pd.DataFrame:
     return varied[same].sort_values(name)
 
 
+def best_on_curves(model: str, data: str) -> tuple[dict, dict]:
+    """The run with the highest Unlearning Score of all curves, and the base."""
+    every = pd.concat([curve(model, data, name) for name in CURVES])
+    return every.loc[every["unlearning_score"] == every["unlearning_score"].max()].iloc[0].to_dict(), every.loc["base"].iloc[0].to_dict()
+
+
+def what_differs(run: dict, usual: dict) -> str:
+    """The setting in which two runs of a curve differ: `r_n` = 0.9."""
+    return ", ".join(f"`{name}` = {run[name]:g}" for name in CURVES if run[name] != usual[name])
+
+
 def curves_table(model: str, data: str) -> pd.DataFrame:
     """Every run of every curve."""
     lines = []

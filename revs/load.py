@@ -51,7 +51,7 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
         raise OSError(explain(spec, entry, error)) from None
     if not tokenizer.is_fast:
         raise ValueError(f"{spec} has no fast tokenizer: offsets are needed to find a secret's tokens.")
-    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf))
+    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
 
 
 def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | None, str | None]:
@@ -71,9 +71,9 @@ def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | Non
 
 
 def identify(spec: str, revision: str | None = None) -> str:
-    """What pins the weights: a hub commit, or the sha256 of the weight files."""
+    """What pins the weights: a hub commit, or the sha256 of the weight files; the name of a hub id that nothing pins."""
     where, gguf, revision = locate(spec, registry().get(spec, {}), revision)
-    return revision or fingerprint(Path(where), gguf)
+    return revision or fingerprint(Path(where), gguf) or f"unpinned {spec}"
 
 
 def explain(spec: str, entry: dict, error: OSError) -> str:
@@ -132,10 +132,10 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict] | None = None) -
 
 
 def fingerprint(folder: Path, gguf: str | None = None) -> str:
-    """sha256 over the weight files of a local model; "unpinned" for a hub id without a revision."""
+    """sha256 over the weight files of a local model; empty for a hub id."""
     files = [folder / gguf] if gguf else sorted(folder.glob("*.safetensors"))
     if not files:
-        return "unpinned"
+        return ""
     digest = hashlib.sha256()
     for file in files:
         with file.open("rb") as stream:

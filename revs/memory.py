@@ -24,8 +24,11 @@ class Peak:
         return self
 
     def now(self) -> int:
-        """Bytes in use."""
-        return sum(map(torch.cuda.max_memory_allocated, self.gpus)) if self.gpus else psutil.Process().memory_info().rss
+        """Bytes in use. Pages of files do not count: weights are mapped, and become resident when they are first read."""
+        if self.gpus:
+            return sum(map(torch.cuda.max_memory_allocated, self.gpus))
+        info = psutil.Process().memory_info()
+        return info.rss - getattr(info, "shared", 0)  # only Linux tells them apart
 
     def watch(self) -> None:
         while not self.done.wait(EVERY):

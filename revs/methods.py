@@ -43,8 +43,10 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
         if key not in known:
             raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, known, "it has"))
     owner = registry()[name].get("settings_of", name)
-    if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA:
-        return paper.hyperparameters(registry()[owner]["title"], printed, PAPER_DATA[data]) | given
-    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(owner, {})
-    found = tuned.get(model, {}).get(data) or tuned.get("default", {})
+    title = registry()[owner]["title"]
+    if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA and paper.has_settings(title):
+        found = paper.hyperparameters(title, printed, PAPER_DATA[data])
+    else:
+        tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(owner, {})
+        found = tuned.get(model, {}).get(data) or tuned.get("default", {})
     return {key: value for key, value in found.items() if key in known} | given

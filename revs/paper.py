@@ -49,6 +49,11 @@ def table(label) -> pd.DataFrame:
     return pd.DataFrame(numbers[label], columns=CELL)
 
 
+def has_settings(method) -> bool:
+    """Does the Appendix print settings of this method?"""
+    return method in {entry["method"] for entry in tables()["hyperparameters"]}
+
+
 def hyperparameters(method, model, dataset) -> dict:
     """The Appendix's hyperparameters of one method, {name: value}.
 

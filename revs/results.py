@@ -148,9 +148,12 @@ def ranking(values: Means) -> list[str]:
 
 
 def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:
-    """The strings that the landing page shows."""
+    """The strings that the landing page shows; ``other`` is the best method besides REVS."""
+    others = [name for name in ranking(ours) if name != "revs"]
     return {f"revs_{short}": percent(*ours["revs"][metric]) for short, metric in {"score": "unlearning_score", "efficacy": "efficacy", "generalization": "generalization", "specificity": "specificity"}.items()} | {
         "random_score": percent(*ours["random"]["unlearning_score"]),
+        "other": methods.registry()[others[0]]["title"] if others else DASH,
+        "other_score": percent(*ours[others[0]]["unlearning_score"]) if others else DASH,
         "paper_score": percent(*theirs["Llama-3-8B"]["revs"]["unlearning_score"]),
         "seeds": str((frame["method"] == "revs").sum()),
         "origin": origin_sentence(frame),

@@ -62,7 +62,8 @@ def source(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-def imports(code: str) -> set[str]:
+@functools.cache
+def imports(code: str) -> frozenset[str]:
     """The project's modules that some Python code names."""
     found = set()
     for node in ast.walk(ast.parse(code)):
@@ -70,7 +71,7 @@ def imports(code: str) -> set[str]:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
-    return {name for name in found if name.split(".")[0] == "revs" and source(name).is_file()}
+    return frozenset(name for name in found if name.split(".")[0] == "revs" and source(name).is_file())
 
 
 def closure(*modules: str) -> dict[str, str]:

@@ -44,16 +44,11 @@ def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
             "best": percent(score.max()),
             "median": percent(score.median()),
             "within 10 points of the best": percent((score >= score.max() - 0.1).mean() if score.max() > 0 else math.nan, digits=0),
-            "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if name_in_paper(name) else DASH,
+            "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if paper.has_settings(methods.registry()[name]["title"]) else DASH,
             "best final": percent(last["unlearning_score"].max()) if len(last) else DASH,
             "seconds a trial": f"{tried['seconds'].median():.0f}",
         })  # fmt: skip
     return pd.DataFrame(lines)
-
-
-def name_in_paper(method: str) -> bool:
-    """Does the paper print settings of this method?"""
-    return methods.registry()[method]["title"] in {entry["method"] for entry in paper.tables()["hyperparameters"]}
 
 
 def settings_table(model: str, data: str) -> pd.DataFrame:
@@ -63,9 +58,10 @@ def settings_table(model: str, data: str) -> pd.DataFrame:
         asked = row["provenance"]["settings"]
         if (row["provenance"]["model"]["name"], Path(asked["data"]).stem) != (model, data):
             continue
-        printed = {name: paper.hyperparameters(methods.registry()[asked["method"]]["title"], name, "SSN") for name in PAPER_TRIALS} if name_in_paper(asked["method"]) else {}
+        title = methods.registry()[asked["method"]]["title"]
+        printed = {name: paper.hyperparameters(title, name, "SSN") for name in PAPER_TRIALS} if paper.has_settings(title) else {}
         for name, value in row["result"]["hyperparameters"].items():
-            lines.append({"method": methods.registry()[asked["method"]]["title"], "setting": f"`{name}`", "ours": short(value)} | {f"paper, {model}": short(printed.get(model, {}).get(name)) for model in PAPER_TRIALS})
+            lines.append({"method": title, "setting": f"`{name}`", "ours": short(value)} | {f"paper, {model}": short(printed.get(model, {}).get(name)) for model in PAPER_TRIALS})
     return pd.DataFrame(lines)
 
 

@@ -1,6 +1,7 @@
 """Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies"; after DEPN, Wu et al. 2023).
 
 Layers and neurons are located as REVS locates them; the n neurons of a layer in which t ranks highest are set to zero.
+One that is zero already is passed over: all its logits are equal, so that every token ranks first in it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ class Hyperparameters:
         self.located()
 
     def located(self) -> method.Hyperparameters:
-        """REVS's settings with n for n_max. Raises ValueError unless 1 ≤ n ≤ k."""
-        return method.Hyperparameters(n_max=self.n, k=self.k, r_h=self.r_h, eps_r_h=self.eps_r_h)
+        """REVS's settings that list all k neurons in order. Raises ValueError unless 1 ≤ n ≤ k."""
+        if not 1 <= self.n <= self.k:
+            raise ValueError(f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed out of the k most activated.")
+        return method.Hyperparameters(n_max=self.k, k=self.k, r_h=self.r_h, eps_r_h=self.eps_r_h)
 
 
 def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
@@ -49,6 +52,7 @@ def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, se
                 return None
             weight = decoder.ff2[l].weight
             neurons, _ = method.select_neurons(vocabulary, weight, a[-1], t, located)
+            neurons = neurons[weight[:, neurons].any(0)][: hp.n]
             before = edit.keep(l, neurons).clone()
             weight[:, neurons] = 0
             return -a[:, neurons] @ before.T

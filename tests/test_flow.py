@@ -81,7 +81,7 @@ def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
 
 
 def test_an_unknown_profile_names_the_known_ones():
-    with pytest.raises(ValueError, match="no profile 'quik': there are paper, quick, record"):
+    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, core, paper, quick, tune"):
         profile.read("quik")
 
 

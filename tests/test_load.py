@@ -87,3 +87,7 @@ def test_a_tokenizer_s_hash_is_of_its_content(tiny):
     tokenizer.add_tokens(["c"])
     assert tokenizer_hash(tokenizer) != before
     assert json.loads(tokenizer.backend_tokenizer.to_str())["added_tokens"]
+
+
+def test_hub_ids_that_nothing_pins_are_told_apart():
+    assert load.identify("owner/one") == "unpinned owner/one" != load.identify("owner/two")

@@ -130,6 +130,8 @@ def test_a_curve_holds_everything_else_fixed(shelf):
     found = ablations.curve("smollm2-135m", "ssn", "n_max")
     assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
     assert list(ablations.curve("smollm2-135m", "ssn", "k")["k"]) == [100, 200]
+    best, usual = ablations.best_on_curves("smollm2-135m", "ssn")
+    assert (best["tag"], usual["tag"], ablations.what_differs(best, usual)) == ("curve-n_max90", "base", "`n_max` = 90")
 
 
 def test_variants_compare_with_the_base(shelf):
@@ -207,7 +209,7 @@ def test_every_method_of_the_core_table_was_tuned():
     settings = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
     for row in rows.find(rows.RECORDED, kind="unlearn").values():
         name = row["provenance"]["settings"]["method"]
-        assert methods.registry()[name].get("settings_of", name) in settings
+        assert results.is_trial(row["name"]) or methods.registry()[name].get("settings_of", name) in settings
 
 
 def test_sides_do_not_mix_trials_with_results(shelf):
@@ -217,3 +219,10 @@ def test_sides_do_not_mix_trials_with_results(shelf):
     assert {cell for cell, value in cells.items() if "REVS" in cell and value[0] > 60} == set()
 
 
+
+
+@pytest.mark.parametrize("model", ["llama-3-8b", "gpt-j-6b"])
+@pytest.mark.parametrize("name", [name for name, entry in methods.registry().items() if "module" in entry])
+def test_every_method_has_settings_for_the_papers_models(name, model):
+    for data in methods.PAPER_DATA:
+        assert methods.method(name).Hyperparameters(**methods.hyperparameters(name, model, data, {}))

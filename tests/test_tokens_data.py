@@ -209,6 +209,14 @@ def test_fewer_sentences_are_measured_of_the_same_split(seed):
     assert split(targets(sentences=1), seed, sentences=2).unseen == []
 
 
+@pytest.mark.xfail(strict=True, reason="not refused yet")
+@pytest.mark.parametrize("sentences", [0, -1])
+def test_a_split_that_measures_no_sentences_is_refused(sentences):
+    """Without retained sentences there is no specificity; a negative number would cut from the end."""
+    with pytest.raises(ValueError, match=f"sentences is {sentences}"):
+        split(targets(), 0, sentences=sentences)
+
+
 def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
     """What every method unlearns, target after target, in the order of the secret."""
     a, b = Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2)), Target("b", "ssn", "b", [3], [20, 21], (1,))

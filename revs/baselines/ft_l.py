@@ -34,7 +34,7 @@ class Hyperparameters:
     batch: int = 64  # targets of one step
 
     def __post_init__(self):
-        if self.lr <= 0 or self.norm_constraint <= 0:
+        if not (self.lr > 0 and self.norm_constraint > 0):
             raise ValueError(f"lr is {self.lr} and norm_constraint {self.norm_constraint}, but both must be positive.")
         if self.steps < 1 or self.batch < 1:
             raise ValueError(f"steps is {self.steps} and batch {self.batch}, but both must be at least 1.")

@@ -31,6 +31,11 @@ class Hyperparameters(memit.Hyperparameters):
     patil_layers: Sequence[int] | str = "upper"  # where the logit lens looks
     k: int = 100
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.k < 1:
+            raise ValueError(f"k is {self.k}, but must be at least 1: t is kept out of the k most probable tokens.")
+
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
     """The margin loss of the lens (layers, N, V), its mean over layers, and MEMIT's: (N,)."""

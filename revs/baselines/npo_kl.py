@@ -40,7 +40,7 @@ class Hyperparameters:
     batch: int = 4
 
     def __post_init__(self):
-        if self.lr <= 0 or self.beta <= 0 or self.kl_coefficient < 0:
+        if not (self.lr > 0 and self.beta > 0) or self.kl_coefficient < 0:
             raise ValueError(f"lr is {self.lr}, beta {self.beta} and kl_coefficient {self.kl_coefficient}, but lr and beta must be positive and kl_coefficient not negative.")
         if min(self.epochs, self.batch, self.n_max_len) < 1:
             raise ValueError(f"epochs is {self.epochs}, batch {self.batch} and n_max_len {self.n_max_len}, but each must be at least 1.")

@@ -42,10 +42,12 @@ class Hyperparameters:
     batch: int = 4
 
     def __post_init__(self):
-        if self.lr <= 0 or self.alpha < 0:
+        if not self.lr > 0 or self.alpha < 0:
             raise ValueError(f"lr is {self.lr} and alpha {self.alpha}, but lr must be positive and alpha not negative.")
         if min(self.epochs, self.batch) < 1:
             raise ValueError(f"epochs is {self.epochs} and batch {self.batch}, but each must be at least 1.")
+        if not self.layers:
+            raise ValueError("layers are [], but FF₂ of at least one layer must be trained: name some that the model has.")
         if max(self.layers) > self.layer_id:
             raise ValueError(f"layers are {list(self.layers)} and layer_id is {self.layer_id}, but a layer above layer_id has no gradient: leave it out.")
 

@@ -26,12 +26,12 @@ class Training:
         self.weights = [decoder.model.get_parameter(name) for name in names]
 
     def __enter__(self) -> Training:
-        self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
+        self.masters = [weight if weight.dtype in (torch.float32, torch.float64) else weight.detach().float().requires_grad_() for weight in self.weights]
+        self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
+        self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]  # last: nothing below can fail
         self.model.requires_grad_(False)
         for weight in self.weights:
             weight.requires_grad_(True)
-        self.masters = [weight if weight.dtype in (torch.float32, torch.float64) else weight.detach().float().requires_grad_() for weight in self.weights]
-        self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
         return self
 
     def backward(self, loss: Tensor) -> float:

@@ -47,20 +47,19 @@ def run(
 def search(**settings) -> dict:
     """Runs the trials and finals that have no current row yet, in one process, and writes the row of the whole."""
     where, asked = resolve(settings["rows"]), {name: settings[name] for name in settings if name != "rows"}
+    if min(settings["trials"], settings["finals"]) < 1:
+        raise ValueError(f"trials is {settings['trials']} and finals {settings['finals']}, but both must be at least 1.")
     every = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items() if name != "rows"}
     shared = every | {name: value for name, value in asked.items() if name in every} | {"generate": False}
     plan = planned(where, shared | {"tag": "trial"})
     stage = Stage(plan)
     tried = [candidate(settings["method"], number, len(stage.decoder.layers)) for number in range(settings["trials"])]
-    scores = {number: attempt(plan, stage, tried[number], f"trial{number:02d}") for number in range(settings["trials"])}
-    chosen = sorted((number for number, score in scores.items() if score is not None), key=lambda number: -scores[number])[: settings["finals"]]
-    if not chosen:
-        raise ValueError(f"All {settings['trials']} trials of {settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
+    scores = attempts(plan, stage, dict(enumerate(tried)))
+    chosen = sorted(scores, key=lambda number: -scores[number])[: settings["finals"]]
     last = planned(where, shared | {"tag": "final", "forget": None})
-    stage = Stage(last, stage.decoder)
-    scored = {number: score for number in chosen if (score := attempt(last, stage, tried[number], f"final{number:02d}")) is not None}
+    scored = attempts(last, Stage(last, stage.decoder), {number: tried[number] for number in chosen})
     best = max(scored, key=scored.get)
-    result = {"trials": len(tried), "failed": sum(score is None for score in scores.values()), "finals": chosen, "best": best, "unlearning_score": scored[best], "hyperparameters": tried[best]}
+    result = {"trials": len(tried), "failed": len(tried) - len(scores), "finals": chosen, "best": best, "unlearning_score": scored[best], "hyperparameters": tried[best]}
     made = rows.provenance(["revs.experiments.tune", plan.method.__name__], asked, plan.inputs, stage.seconds) | {
         "model": {"name": base(settings["model"]), "revision": plan.inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
@@ -68,16 +67,22 @@ def search(**settings) -> dict:
     return rows.write(where, plan.name.removesuffix("-trial").replace("unlearn/", "tune/", 1), "tune", result, [], made)
 
 
-def attempt(plan: Plan, stage: Stage, hyperparameters: dict, tag: str) -> float | None:
-    """One trial's Unlearning Score: of its current row, or measured now, after which the model is as before. None if it failed."""
-    try:
-        trial = plan.varied(hyperparameters, tag)
-        row = trial.current() or trial.measure(stage, restore=True)
-    except FAILURES as error:
-        print(f"{tag} failed: {error}", flush=True)
-        return None
-    print(f"{tag}: {unlearn.report(row)}", flush=True)
-    return row["result"]["after"]["unlearning_score"]
+def attempts(plan: Plan, stage: Stage, tried: dict[int, dict]) -> dict[int, float]:
+    """The Unlearning Score of each setting by its number: of its current row, or measured now. Those that fail are left out."""
+    scores = {}
+    for number, hyperparameters in tried.items():
+        tag = f"{plan.tag}{number:02d}"
+        try:
+            trial = plan.varied(hyperparameters, tag)
+            row = trial.current() or trial.measure(stage, restore=True)
+            scores[number] = row["result"]["after"]["unlearning_score"]
+            print(f"{tag}: {unlearn.report(row)}", flush=True)
+        except FAILURES as error:
+            print(f"{tag} failed: {error}", flush=True)
+            stage.decoder = load.load(plan.folder, plan.settings["dtype"], plan.settings["device_map"])  # who knows what is left of it
+    if not scores:
+        raise ValueError(f"All {len(tried)} {plan.tag}s of {plan.settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
+    return scores
 
 
 def candidate(method: str, number: int, layers: int) -> dict:
@@ -93,9 +98,8 @@ def candidate(method: str, number: int, layers: int) -> dict:
 
 def from_paper(method: str, model: str, layers: int) -> dict:
     """The Appendix's settings for SSN: margins as fractions of the vocabulary, layers as far as this model has them."""
-    titles = {entry["method"] for entry in paper.tables()["hyperparameters"]}
     title = methods.registry()[method]["title"]
-    if title not in titles:
+    if not paper.has_settings(title):
         return {}
     known = {field.name for field in fields(methods.method(method).Hyperparameters)}
     settings = {name: value for name, value in paper.hyperparameters(title, model, "SSN").items() if name in known}
