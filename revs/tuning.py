@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from revs import methods, paper, rows
+from revs.experiments import tune
 from revs.results import measured
 from revs.tables import DASH, METRICS, percent
 
@@ -63,6 +64,26 @@ def settings_table(model: str, data: str) -> pd.DataFrame:
         for name, value in row["result"]["hyperparameters"].items():
             lines.append({"method": title, "setting": f"`{name}`", "ours": short(value)} | {f"paper, {model}": short(printed.get(model, {}).get(name)) for model in PAPER_TRIALS})
     return pd.DataFrame(lines)
+
+
+def ranges_table(names: list[str]) -> pd.DataFrame:
+    """What was drawn for each setting, beside the range that the paper prints."""
+    printed = {(entry["method"], entry["name"]): entry for entry in paper.tables()["sweep"]}
+    lines = []
+    for method in names:
+        title = methods.registry()[method]["title"]
+        for name, space in tune.ranges(method).items():
+            theirs = printed.get((title, name))
+            drawn = interval(space)
+            lines.append({"method": title, "setting": f"`{name}`", "drawn from": "as the paper" if theirs and interval(theirs) == drawn else drawn, "the paper's sweep": interval(theirs) if theirs else DASH})
+    return pd.DataFrame(lines)
+
+
+def interval(space: dict) -> str:
+    """A range or a list of values in a cell."""
+    if "values" in space:
+        return ", ".join(short(value) for value in space["values"])
+    return f"{short(space['low'])} to {short(space['high'])}" + (" (uniform)" if space.get("scale") == "linear" else "")
 
 
 def short(value) -> str:

@@ -166,6 +166,13 @@ def test_no_trials_is_said(shelf):
         tuning.trials("smollm2-135m", "ssn-tune")
 
 
+def test_ranges_stand_beside_the_papers():
+    table = tuning.ranges_table(["ft_l", "revs"]).set_index(["method", "setting"])
+    assert list(table.loc[("FT-L", "`steps`")]) == ["as the paper", "5 to 25"]
+    assert list(table.loc[("REVS", "`k`")]) == ["10 to 400", "10 to 2000"]
+    assert list(table.loc[("REVS", "`r_n`")]) == ["0.5 to 0.98 (uniform)", DASH]
+
+
 @pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (1.2345678e-5, "1.235e-05"), (20, "20")])
 def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown

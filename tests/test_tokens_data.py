@@ -265,7 +265,7 @@ def test_an_empty_file_and_a_missing_set_are_refused(tmp_path, one_sentence):
     path.write_text("", encoding="utf-8")
     with pytest.raises(ValueError, match="holds no records"):
         read(str(path))
-    with pytest.raises(FileNotFoundError, match="There is no data set 'ssm': give one of ssn, ssn-tune, or the path") as error:
+    with pytest.raises(FileNotFoundError, match="There is no data set 'ssm': give one of emails, ssn, urls, emails-tune, ssn-tune, or the path") as error:
         read("ssm")
     assert one_sentence(error)
     with pytest.raises(FileNotFoundError, match="There is no data set"):
