@@ -147,6 +147,12 @@ def ranking(values: Means) -> list[str]:
     return sorted((name for name, score in scores.items() if score == score), key=lambda name: -scores[name])
 
 
+def missing_sentence(ours: Means) -> str:
+    """Which methods have no rows yet, and how to make them; empty if all have."""
+    missing = [entry["title"] for name, entry in methods.registry().items() if "module" in entry and "settings_of" not in entry and name not in ours]
+    return f"\n\nNot measured here yet: {', '.join(missing)}. `make tune adopt core adopt` measures them: as many trials as the others had, then the seeds of this table." if missing else ""
+
+
 def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:
     """The strings that the landing page shows; ``other`` is the best method besides REVS."""
     others = [name for name in ranking(ours) if name != "revs"]

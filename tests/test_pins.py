@@ -48,3 +48,9 @@ def test_the_readme_names_no_other_pin():
     ours = {pin.split("==")[0].lower() for pin in PINS}
     for name, version in re.findall(r"([A-Za-z][\w-]*)==([\w.]+)", readme.read_text(encoding="utf-8")):
         assert name.lower() not in ours or f"{name.lower()}=={version}" in [pin.lower() for pin in PINS]
+
+
+def test_every_package_is_installed():
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "revs").rglob("__init__.py")}
+    assert found == {name for name in listed if "_project" not in name}

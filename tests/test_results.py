@@ -67,6 +67,13 @@ def test_ranking_leaves_out_the_controls(shelf):
     assert results.ranking(results.means(results.runs("smollm2-135m", "ssn"))) == ["memit", "revs"]
 
 
+def test_methods_without_rows_are_named(shelf):
+    shelf(seed=1)
+    said = results.missing_sentence(results.means(results.runs("smollm2-135m", "ssn")))
+    assert "FT-L, MEMIT" in said and "REVS" not in said and "Zeroing" not in said
+    assert results.missing_sentence(dict.fromkeys(methods.registry(), {})) == ""
+
+
 def test_depth_counts_target_tokens_by_rank(shelf):
     shelf(seed=1, ranks=(200, 0))
     shelf(seed=2, ranks=(50, 5))
