@@ -6,7 +6,7 @@ import re
 import pytest
 import yaml
 
-from revs import results, summary
+from revs import ablations, methods, results, summary
 from revs.paths import BUILD, ROOT
 from revs.tables import percent
 
@@ -46,6 +46,19 @@ def test_the_core_page_has_a_numbered_table_and_both_sides():
     content = text("notebooks/core")
     assert re.search(r"Table [\d.]+\s*#?\s*Unlearning effectiveness on SSN", content)
     assert "paper, Llama-3-8B" in content and "89.6 ± 2.0" in content
+
+
+def test_the_core_page_shows_every_method_that_has_rows():
+    content = text("notebooks/core")
+    for name, values in results.means(results.runs("smollm2-135m", "ssn")).items():
+        assert methods.registry()[name]["title"] in content and percent(*values["unlearning_score"]) in content
+
+
+@pytest.mark.parametrize("which", ablations.ALL)
+def test_an_ablation_stands_beside_the_paper(which):
+    content = text(f"notebooks/{which}")
+    for run in ablations.ablation(which, "smollm2-135m", "ssn").to_dict("records"):
+        assert run[""] in content and run["Unlearning Score"] in content and run["paper, Unlearning Score"] in content
 
 
 def test_no_path_of_the_machine_is_shown():
