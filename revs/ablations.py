@@ -71,19 +71,22 @@ def best(which: str, model: str, data: str) -> tuple[str, float, str, float]:
     return ours[1], frame.loc[ours[0], "unlearning_score"], theirs[1], printed[theirs[2]]
 
 
-def curve(model: str, data: str, name: str) -> pd.DataFrame:
-    """The runs in which only one of n_max, k, r_h and r_n differs from the base, with the base, in its order."""
+def curves(model: str, data: str) -> dict[str, pd.DataFrame]:
+    """For each of n_max, k, r_h and r_n the runs in which it alone differs from the base, with the base, in its order."""
     frame = scores(model, data)
-    usual = frame.loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
-    varied = frame[(frame["tag"].str.match(f"curve-{name}[0-9]")) | (frame["tag"] == "base")]
-    others = [other for other in usual if other != name]
-    same = varied.apply(lambda run: all(run["row"]["provenance"]["settings"]["hyperparameters"].get(other) == usual[other] for other in others), axis=1)
-    return varied[same].sort_values(name)
+    settings = {tag: row["provenance"]["settings"]["hyperparameters"] for tag, row in frame["row"].items()}
+    usual, found = settings["base"], {}
+    for name in CURVES:
+        others = [other for other in usual if other != name]
+        varied = frame[frame["tag"].str.match(f"curve-{name}[0-9]") | (frame["tag"] == "base")]
+        same = [all(settings[tag].get(other) == usual[other] for other in others) for tag in varied["tag"]]
+        found[name] = varied[same].sort_values(name)
+    return found
 
 
-def best_on_curves(model: str, data: str) -> tuple[dict, dict]:
+def best_on_curves(found: dict[str, pd.DataFrame]) -> tuple[dict, dict]:
     """The run with the highest Unlearning Score of all curves, and the base."""
-    every = pd.concat([curve(model, data, name) for name in CURVES])
+    every = pd.concat(found.values())
     return every.loc[every["unlearning_score"] == every["unlearning_score"].max()].iloc[0].to_dict(), every.loc["base"].iloc[0].to_dict()
 
 
@@ -92,11 +95,11 @@ def what_differs(run: dict, usual: dict) -> str:
     return ", ".join(f"`{name}` = {run[name]:g}" for name in CURVES if run[name] != usual[name])
 
 
-def curves_table(model: str, data: str) -> pd.DataFrame:
+def curves_table(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Every run of every curve."""
     lines = []
-    for name in CURVES:
-        for run in curve(model, data, name).to_dict("records"):
+    for name, curve in found.items():
+        for run in curve.to_dict("records"):
             lines.append({"varied": f"`{name}`", "value": f"{run[name]:g}" + (" (base)" if run["tag"] == "base" else "")} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()})
     return pd.DataFrame(lines)
 

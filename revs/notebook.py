@@ -11,11 +11,9 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
-from revs.experiments import check
+from revs.experiments import MISTAKES, check
 from revs.nearest import hint
 from revs.paths import resolve
-
-MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)  # their messages are written for the caller
 
 
 class Refused(Exception):

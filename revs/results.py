@@ -62,8 +62,13 @@ def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
 def means(frame: pd.DataFrame) -> Means:
     """Mean and standard deviation over seeds, by method; Unedited is the state before the runs of REVS."""
     found = {name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS} for name, part in frame.groupby("method")}
-    before = [row["result"]["before"] for row in frame.loc[(frame["method"] == "revs") & frame["failed"].isna(), "row"]]
+    before = [row["result"]["before"] for row in finished(frame, "revs")]
     return {"unedited": {metric: metrics.summary([result[metric] for result in before]) for metric in METRICS}} | found
+
+
+def finished(frame: pd.DataFrame, method: str) -> pd.Series:
+    """The rows of a method's runs that did not fail."""
+    return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
 
 
 def by_seed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,10 +129,10 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
     """How far down each method pushes the tokens it unlearns: shares of target tokens by rank, over all seeds."""
     lines = []
     for name, entry in methods.registry().items():
-        part = frame[(frame["method"] == name) & frame["failed"].isna()]
+        part = finished(frame, name)
         if part.empty:
             continue
-        items = pd.concat([rows.read_items(row["path"]) for row in part["row"]])
+        items = pd.concat([rows.read_items(row["path"]) for row in part])
         forget = items[items["part"] == "forget"]
         ranks = pd.Series([r[i] for r, T in zip(forget["ranks"], forget["T"]) for i in T])
         lines.append({
@@ -150,7 +155,7 @@ def ranking(values: Means) -> list[str]:
 def missing_sentence(ours: Means) -> str:
     """Which methods have no rows yet, and how to make them; empty if all have."""
     missing = [entry["title"] for name, entry in methods.registry().items() if "module" in entry and "settings_of" not in entry and name not in ours]
-    return f"\n\nNot measured here yet: {', '.join(missing)}. `make tune adopt core adopt` measures them: as many trials as the others had, then the seeds of this table." if missing else ""
+    return f"\n\nNot measured here yet: {', '.join(missing)}. `make tune adopt`, then `make core adopt`, measures them: as many trials as the others had, then the seeds of this table." if missing else ""
 
 
 def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:
@@ -173,9 +178,9 @@ def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Median seconds and memory of unlearning, method by method, beside the paper's minutes and GPUs."""
     hardware, lines = paper.tables()["hardware"], []
     for name, entry in methods.registry().items():
-        made = [row["provenance"] for row in frame.loc[(frame["method"] == name) & frame["failed"].isna(), "row"]]
-        if made:
-            edits = [row["result"]["edit"] for row in frame.loc[(frame["method"] == name) & frame["failed"].isna(), "row"]]
+        part = finished(frame, name)
+        if len(part):
+            made, edits = [row["provenance"] for row in part], [row["result"]["edit"] for row in part]
             lines.append({
                 "method": entry["title"],
                 "seconds": f"{statistics.median(one['seconds']['unlearn'] for one in made):.0f}",

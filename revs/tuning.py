@@ -12,7 +12,7 @@ from revs.experiments import tune
 from revs.results import measured
 from revs.tables import DASH, METRICS, percent
 
-PAPER_TRIALS = ("Llama-3-8B", "GPT-J-6B")  # trials 0 and 1
+PAPER_TRIALS = tuple(tune.PAPER_VOCABULARY)  # the models behind trials 0 and 1
 
 
 def trials(model: str, data: str) -> pd.DataFrame:

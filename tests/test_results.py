@@ -134,10 +134,11 @@ def test_a_curve_holds_everything_else_fixed(shelf):
     shelf(tag="curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
     shelf(tag="curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
     shelf(tag="curve-k200", hyperparameters={"k": 200})
-    found = ablations.curve("smollm2-135m", "ssn", "n_max")
+    curves = ablations.curves("smollm2-135m", "ssn")
+    found = curves["n_max"]
     assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
-    assert list(ablations.curve("smollm2-135m", "ssn", "k")["k"]) == [100, 200]
-    best, usual = ablations.best_on_curves("smollm2-135m", "ssn")
+    assert list(curves["k"]["k"]) == [100, 200]
+    best, usual = ablations.best_on_curves(curves)
     assert (best["tag"], usual["tag"], ablations.what_differs(best, usual)) == ("curve-n_max90", "base", "`n_max` = 90")
 
 

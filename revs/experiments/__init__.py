@@ -11,6 +11,8 @@ import yaml
 
 from revs.nearest import hint
 
+MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)  # their messages are written for the caller
+
 
 def check(settings: dict, run: Callable) -> None:
     """Refuses an unknown parameter, and one of a wrong type, in one sentence; the signature says which are right."""
@@ -36,5 +38,5 @@ def command(run: Callable) -> None:
     try:
         check(settings, run)
         run(**settings)
-    except (ValueError, OSError, FloatingPointError, MemoryError) as error:
+    except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
