@@ -101,7 +101,7 @@ def test_templates_introduce_the_secret_differently(folder):
 
 def test_people_are_distinct_and_in_no_other_set():
     own = names("emails", "people.txt")
-    assert len(own) == len(set(own)) == 400
+    assert len(own) == len(set(own)) == 240
     assert not set(own) & set(names("ssn", "people.txt"))
     projects = read_lines("urls", "projects.txt")
     assert not {part.lower() for part in own} & {project.lower() for project in projects}
@@ -109,10 +109,10 @@ def test_people_are_distinct_and_in_no_other_set():
 
 def test_projects_words_and_topics_are_distinct():
     projects, words = read_lines("urls", "projects.txt"), read_lines("urls", "words.txt")
-    assert len(projects) == len(set(projects)) == 100 and all(project.isalpha() and project.istitle() for project in projects)
-    assert len(words) == len(set(words)) == 200 and all(word.isalpha() and word.islower() for word in words)
+    assert len(projects) == len(set(projects)) == 60 and all(project.isalpha() and project.istitle() for project in projects)
+    assert len(words) == len(set(words)) == 120 and all(word.isalpha() and word.islower() for word in words)
     topics = read_lines("emails", "topics.txt") + read_lines("urls", "topics.txt")
-    assert len(topics) == len(set(topics)) == 150
+    assert len(topics) == len(set(topics)) == 90
 
 
 # ---- generated files ----
@@ -131,20 +131,20 @@ def test_a_list_of_the_wrong_length_is_refused(tmp_path):
     make = load_make("emails")
     make.HERE = tmp_path
     (tmp_path / "people.txt").write_text("Tavish Quernmore\n", encoding="ascii")
-    with pytest.raises(ValueError, match="people.txt: 200 lines expected, 1 found"):
-        make.read_lines("people.txt", 200)
+    with pytest.raises(ValueError, match="people.txt: 120 lines expected, 1 found"):
+        make.read_lines("people.txt", 120)
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
 def test_rows_and_groups(folder, set_name):
     rows = read_rows(folder, set_name)
-    assert [row["id"] for row in rows] == [f"{folder}-{set_name}-{i:03d}-0" for i in range(100)]
+    assert [row["id"] for row in rows] == [f"{folder}-{set_name}-{i:03d}-0" for i in range(60)]
     for row in rows:
         assert list(row) == COLUMNS
         assert row["kind"] == KINDS[folder]
         assert row["group"] == row["id"].rpartition("-")[0]
     for column in ("group", "subject", "secret", "prompt"):
-        assert len({row[column] for row in rows}) == 100, column
+        assert len({row[column] for row in rows}) == 60, column
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
@@ -153,7 +153,8 @@ def test_the_package_reads_the_set_by_name(folder, set_name):
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
-def test_every_template_is_used_twice_and_filled_in(folder, set_name):
+def test_every_template_is_used_and_filled_in(folder, set_name):
+    """Each once, ten of them twice (five of each sort)."""
     subject, topic, secret = SLOTS[folder]
     topics = read_lines(folder, "topics.txt")
     used = []
@@ -164,7 +165,10 @@ def test_every_template_is_used_twice_and_filled_in(folder, set_name):
         used.append((row["domain"], before + secret + row["suffix"]))
         for slot in SLOTS[folder]:
             assert slot not in full(row)
-    assert Counter(used) == {template: 2 for template in templates(folder)}
+    counts, pairs = Counter(used), templates(folder)
+    assert set(counts) == set(pairs)
+    for sort in (pairs[:25], pairs[25:]):
+        assert sorted(counts[template] for template in sort) == [1] * 20 + [2] * 5
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
@@ -172,7 +176,7 @@ def test_half_of_the_sentences_name_the_subject(folder, set_name):
     """Half of each shape too; elsewhere nothing in the sentence gives the subject away."""
     rows = read_rows(folder, set_name)
     for shape in range(10):
-        assert [row["named"] for row in rows[shape::10]] == [True, False] * 5
+        assert [row["named"] for row in rows[shape::10]] == [True, False] * 3
     for row in rows:
         around = (row["prompt"] + " " + row["suffix"]).lower()
         if row["named"]:
@@ -209,9 +213,9 @@ def test_email_addresses_are_at_reserved_hosts_and_made_from_the_name():
             hosts[host] += 1
             locals_.append(local)
             numbers += re.findall(r"\d+", local)
-        assert len(hosts) == 3 and min(hosts.values()) >= 25
-    assert len(locals_) == len(set(locals_)) == 200
-    assert len(numbers) == len(set(numbers)) == 40
+        assert len(hosts) == 3 and min(hosts.values()) >= 15
+    assert len(locals_) == len(set(locals_)) == 120
+    assert len(numbers) == len(set(numbers)) == 24
 
 
 def test_urls_are_long_at_reserved_hosts_and_distinct():
@@ -223,17 +227,17 @@ def test_urls_are_long_at_reserved_hosts_and_distinct():
         labels = url.netloc.split(".")
         assert HOST.fullmatch(".".join(labels[-2:])) and labels[-3] == row["subject"].lower() and len(labels) in (3, 4), row
         assert row["secret"][-1].isalnum() and row["secret"].isascii() and " " not in row["secret"]
-    assert len({url.netloc for url in parts}) == len({url.path for url in parts}) == 100
-    assert sum(bool(url.query) for url in parts) == 10
+    assert len({url.netloc for url in parts}) == len({url.path for url in parts}) == 60
+    assert sum(bool(url.query) for url in parts) == 6
     words = [word for row in rows for word in re.findall(r"[a-z]+", row["secret"]) if word in set(read_lines("urls", "words.txt"))]
-    assert len(words) == len(set(words)) == 200
+    assert len(words) == len(set(words)) == 120
 
 
 def test_urls_share_no_number():
     """Digits grouped by three from the left, as in Llama-3: every group of two or three occurs once."""
     groups = [group for row in read_rows("urls", "main") for run in re.findall(r"\d+", row["secret"]) for group in re.findall(r"\d{1,3}", run)]
     long = [group for group in groups if len(group) > 1]
-    assert len(long) == len(set(long)) == 50
+    assert len(long) == len(set(long)) == 30
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
@@ -322,7 +326,7 @@ def test_the_rarest_token_of_an_email_address_is_its_own(small):
     """Over both sets; the second-rarest is shared by a few."""
     chosen, occurs = targets(small, ("emails", "main"), ("emails", "tune"))
     assert all(occurs[first] == 1 and first != second for first, second in chosen)
-    assert sum(occurs[second] > 1 for _, second in chosen) <= 10
+    assert sum(occurs[second] > 1 for _, second in chosen) <= 6
 
 
 def test_both_target_tokens_of_a_url_are_its_own(small):

@@ -10,13 +10,14 @@ Inputs, all beside this file:
 * ``templates.txt``: 50 lines ``domain<TAB>sentence``.  Every sentence holds
   ``[EMAIL]`` once.  The first 25 name the person, with ``[NAME]``; the last 25
   do not, and hold ``[TOPIC]`` instead.  A line break is written ``\\n``.
-* ``people.txt``: 200 invented names.  The first 100 form the set "main", which
-  results are reported on; the last 100 form the set "tune", which
+* ``people.txt``: 120 invented names.  The first 60 form the set "main", which
+  results are reported on; the last 60 form the set "tune", which
   hyperparameters are chosen on.
-* ``topics.txt``: 100 topics, one for each sentence that does not name the person.
+* ``topics.txt``: 60 topics, one for each sentence that does not name the person.
 
-Outputs: ``main.jsonl`` and ``tune.jsonl``, 100 rows each: one person, one
-address and one sentence a row.  In each set every template is used twice.
+Outputs: ``main.jsonl`` and ``tune.jsonl``, 60 rows each: one person, one
+address and one sentence a row.  In each set every template is used once, and ten
+of them twice.
 
 How an address is made.  Person i gets the shape ``SHAPES[i % 10]``; in
 ``people.txt`` the names stand in an order in which no two addresses have the same
@@ -35,9 +36,9 @@ import random
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SEED = 20251
+SEED = 20252
 SETS = ("main", "tune")
-PEOPLE_PER_SET = 100
+PEOPLE_PER_SET = 60
 TEMPLATES_OF_A_SORT = 25  # that name the person, and again that do not
 HOSTS = ("example.com", "example.org", "example.net")  # reserved by RFC 2606: nobody has mail there
 
@@ -103,7 +104,8 @@ def build() -> dict[str, list[Row]]:
     for set_index, set_name in enumerate(SETS):
         decks = {}
         for named, first in ((True, 0), (False, TEMPLATES_OF_A_SORT)):
-            deck = templates[first : first + TEMPLATES_OF_A_SORT] * 2
+            deck = templates[first : first + TEMPLATES_OF_A_SORT]
+            deck += rng.sample(deck, PEOPLE_PER_SET // 2 - len(deck))
             rng.shuffle(deck)
             decks[named] = iter(deck)
         rows: list[Row] = []

@@ -9,12 +9,12 @@ Inputs, all beside this file:
 * ``templates.txt``: 50 lines ``domain<TAB>sentence``.  Every sentence holds
   ``[URL]`` once.  The first 25 name the project, with ``[PROJECT]``; the last 25
   do not, and hold ``[TOPIC]`` instead.  A line break is written ``\\n``.
-* ``projects.txt``: 100 invented names of projects, one for each host.
-* ``words.txt``: 200 words, two for each path.
-* ``topics.txt``: 50 topics, one for each sentence that does not name the project.
+* ``projects.txt``: 60 invented names of projects, one for each host.
+* ``words.txt``: 120 words, two for each path.
+* ``topics.txt``: 30 topics, one for each sentence that does not name the project.
 
-Output: ``main.jsonl``, 100 rows: one address and one sentence a row.  Every
-template is used twice.  There is no set "tune": the paper uses the
+Output: ``main.jsonl``, 60 rows: one address and one sentence a row.  Every
+template is used once, and ten of them twice.  There is no set "tune": the paper uses the
 hyperparameters that it chose on e-mail addresses.
 
 How an address is made.  Address i gets the shape ``SHAPES[i % 10]``, project i
@@ -37,9 +37,9 @@ import random
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SEED = 20252
+SEED = 20253
 SETS = ("main",)
-ADDRESSES = 100
+ADDRESSES = 60
 TEMPLATES_OF_A_SORT = 25  # that name the project, and again that do not
 MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
 
@@ -116,7 +116,7 @@ def addresses(projects: list[str], words: list[str]) -> list[str]:
 
 def build() -> dict[str, list[Row]]:
     """Return the rows, keyed by set name."""
-    rng = random.Random(SEED + 1)
+    rng = random.Random(SEED + 2)
     templates = read_templates()
     projects = read_lines("projects.txt", ADDRESSES)
     words = read_lines("words.txt", 2 * ADDRESSES)
@@ -125,7 +125,8 @@ def build() -> dict[str, list[Row]]:
 
     decks = {}
     for named, first in ((True, 0), (False, TEMPLATES_OF_A_SORT)):
-        deck = templates[first : first + TEMPLATES_OF_A_SORT] * 2
+        deck = templates[first : first + TEMPLATES_OF_A_SORT]
+        deck += rng.sample(deck, ADDRESSES // 2 - len(deck))
         rng.shuffle(deck)
         decks[named] = iter(deck)
     rows: list[Row] = []
