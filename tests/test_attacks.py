@@ -1,0 +1,118 @@
+"""Extraction attacks (§4.4.3) against the same attacks written plainly: one prompt, one layer, one token at a time."""
+
+import json
+
+import pytest
+import torch
+
+from revs import attacks
+from revs.data import Split, Target
+from revs.metrics import score
+
+K = 20
+
+
+def secrets(decoder) -> list[Target]:
+    """Secrets of different lengths, with two, one and three target tokens, some of them far apart."""
+    encode = lambda text: decoder.tokenizer(text)["input_ids"]
+    texts = [("The number is ", "941-14-8265", (0, 4)), ("Write to ", "ada", (1,)), ("She said that it was ", "zebra crossing", (0, 3, 13))]
+    return [Target(f"s{i}", "ssn", f"s{i}", encode(prompt), encode(secret), T, prompt) for i, (prompt, secret, T) in enumerate(texts)]
+
+
+@torch.no_grad()
+def logits_by_layer(decoder, ids: list[int]) -> list[torch.Tensor]:
+    """v^ℓ of every layer after some tokens, by transformers' own list of hidden states."""
+    streams = []
+    handles = [layer.register_forward_hook(lambda _m, _i, out: streams.append((out if isinstance(out, torch.Tensor) else out[0])[0, -1])) for layer in decoder.layers]
+    decoder.model(input_ids=torch.tensor([ids]), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return [decoder.head(decoder.norm(x)) for x in streams]
+
+
+def plainly(decoder, target: Target, prompt_ids: list[int]):
+    """Depths of one secret for Logit-Lens and Delta."""
+    lens, delta = [[] for _ in decoder.layers], [[] for _ in decoder.layers[1:]]
+    for position in target.T:
+        t = target.secret_ids[position]
+        v = logits_by_layer(decoder, prompt_ids + target.secret_ids[:position])
+        for l, logits in enumerate(v):
+            above, below = int((logits > logits[t]).sum()), int((logits < logits[t]).sum())
+            lens[l].append(min(above, below))
+            if l:
+                change = (logits - v[l - 1]).abs()
+                delta[l - 1].append(int((change > change[t]).sum()))
+    return lens, delta
+
+
+def test_depths_are_those_of_one_prompt_at_a_time(decoder):
+    """Batches, padding and one pass for all tokens of a secret change nothing."""
+    targets = secrets(decoder)
+    lens, delta = attacks.depths(decoder, targets, {target.id: target.prompt_ids for target in targets})
+    for target in targets:
+        assert (lens[target.id], delta[target.id]) == plainly(decoder, target, target.prompt_ids)
+    assert not any(layer._forward_hooks for layer in decoder.layers)
+
+
+def test_an_attack_reads_the_perturbed_prompt(decoder):
+    targets = secrets(decoder)
+    result, columns = attacks.measure(decoder, Split(targets, [], targets), K)
+    for target in targets:
+        changed = attacks.perturb(target.prompt, attacks.SPACES, target.id)
+        ids = decoder.tokenizer(changed)["input_ids"]
+        assert columns[target.id]["perturbation"] == plainly(decoder, target, ids)[0]
+        assert (columns[target.id]["logit_lens"], columns[target.id]["delta"]) == plainly(decoder, target, target.prompt_ids)
+    last = [max(score(r, K) for r in columns[target.id]["perturbation"][-1]) for target in targets]
+    assert result["black_box"] == pytest.approx(sum(last) / 3)
+
+
+def test_spaces_are_put_inside_and_one_behind():
+    prompt = "The number of Ada is "
+    changed = attacks.perturb(prompt, 10, "a")
+    assert changed.replace(" ", "") == prompt.replace(" ", "") and changed.endswith("  ")
+    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(prompt, 10, "a") != attacks.perturb(prompt, 10, "b")
+    assert attacks.perturb("ab", 10, "a") == " a b "
+
+
+def test_the_four_readings_by_hand():
+    """Two secrets of two tokens in two layers; k = 10, so that depth 10 is safe and depth 0 is found."""
+    a, b = [[0, 10], [10, 0]], [[5, 5], [10, 10]]
+    assert attacks.per_example([a, b], 10) == pytest.approx((1.0 + 0.5) / 2)  # min over layers of max over tokens
+    assert attacks.union([a, b], 10) == pytest.approx((0.0 + 0.5) / 2)  # each token of a is found in one of the layers
+    assert attacks.token_wise([a, b], 10) == pytest.approx((0.0 + 0.5) / 2)
+    assert attacks.released([a, b], 10) == pytest.approx(min((1.0 + 0.5) / 2, (1.0 + 1.0) / 2))
+    assert attacks.released_delta([a, b], 10) == pytest.approx(min(0.5, 0.75))
+    c = [[0, 10], [0, 10]]  # its second token is safe in all layers
+    assert attacks.union([c], 10) == 1.0 and attacks.token_wise([c], 10) == 0.0 and attacks.per_example([c], 10) == 1.0
+
+
+def test_the_readings_are_ordered(decoder):
+    """per_example ≥ union ≥ token_wise, for each attack; released ≥ per_example where it is a minimum of means."""
+    targets = secrets(decoder)
+    for k in (3, 20, 100):
+        result, _ = attacks.measure(decoder, Split(targets, [], targets), k)
+        for attack in attacks.ATTACKS:
+            found = result[attack]
+            assert found["per_example"] >= found["union"] >= found["token_wise"]
+            assert attack == "delta" or found["released"] >= found["per_example"]
+        for reading in attacks.READINGS:
+            values = [result[attack][reading] for attack in attacks.ATTACKS]
+            wanted = 0 if min(values) == 0 else 3 / sum(1 / value for value in values)
+            assert result["resistance_score"][reading] == pytest.approx(wanted)
+
+
+def test_items_fit_a_row(decoder):
+    """Depths of layers × |T| whole numbers, as JSON takes them."""
+    targets = secrets(decoder)
+    _, columns = attacks.measure(decoder, Split(targets, [], targets), K)
+    for target in targets:
+        shapes = {attack: (len(layers), {len(layer) for layer in layers}) for attack, layers in columns[target.id].items()}
+        assert shapes == {"logit_lens": (3, {len(target.T)}), "delta": (2, {len(target.T)}), "perturbation": (3, {len(target.T)})}
+    assert json.loads(json.dumps(columns)) == columns
+
+
+def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, one_sentence):
+    target = Target("long", "ssn", "long", decoder.tokenizer("x" * 84)["input_ids"], decoder.tokenizer("941")["input_ids"], (0, 2), "x" * 84)
+    with pytest.raises(ValueError, match="long has 97 tokens, but") as error:
+        attacks.measure(decoder, Split([target], [], [target]), K)
+    assert one_sentence(error)
