@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from flow.paths import ROOT, products, shown
+from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
 
@@ -41,7 +42,7 @@ class Job:
         settings = self.settings
         short, model = Path(settings["data"]).stem, Path(settings["model"])
         if self.notebook == "memorise":
-            return f"memorise/{short}/{model.name}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+            return f"memorise/{short}/{model.name.removesuffix('.gguf')}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
         return f"{self.notebook}/{short}/{model.name.removesuffix('.gguf')}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property
@@ -53,7 +54,7 @@ class Job:
         if self.notebook == "memorise" or other.notebook != "memorise" or self.settings["finetune"] is False:
             return False
         tuned = self.settings["finetune"] if isinstance(self.settings["finetune"], dict) else {}
-        wanted = defaults("memorise") | {name: self.settings[name] for name in ("model", "data")} | tuned
+        wanted = defaults("memorise") | {"model": self.settings["model"], "data": together(self.settings["data"])} | tuned
         return all(wanted[name] == value for name, value in other.settings.items() if name != "rows")
 
 

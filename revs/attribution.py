@@ -1,36 +1,65 @@
-"""Which neurons a prediction depends on, by gradient (Appendix "Alternative Neuron Selection Strategies"; Dai et al. 2022)."""
+"""Which neurons a prediction depends on, by integrated gradients (Appendix "Alternative Neuron Selection Strategies").
+
+Dai et al. 2022, Eq. 3, for all neurons of a layer along one path from silence to their activations a:
+
+    Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j        with α_s = s/m, all of a layer's neurons scaled together
+"""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
 from revs.architecture import Decoder
 
+STEPS = 20  # m, as in the source
 
-def attributions(decoder: Decoder, ids: list[int], t: int) -> list[Tensor]:
-    """a_j · ∂ log p(t | ids) / ∂a_j at the last position, for every neuron of every layer: [(ff,), …].
 
-    The first-order term of Dai et al.'s integrated gradients: how much log p(t) would fall if neuron j were silent.
+def attributions(decoder: Decoder, ids: list[int], t: int, steps: int = STEPS) -> list[Tensor]:
+    """Attr of every neuron of every layer for p(t | ids), at the last position: [(ff,), …].
+
+    A layer's path is one batch of ``steps`` last tokens; the tokens before them, which nothing changes, are run once.
     """
-    inputs: list[Tensor] = []
-
-    def watch(_module, args):
-        a = args[0] if args[0].requires_grad else args[0].detach().requires_grad_()
-        inputs.append(a)
-        return (a,)
-
-    handles = [ff2.register_forward_pre_hook(watch) for ff2 in decoder.ff2]
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     try:
         decoder.model.requires_grad_(False)
-        with torch.enable_grad():
-            hidden = decoder.model.base_model(input_ids=torch.tensor([ids], device=decoder.device), use_cache=False).last_hidden_state[0, -1]
-            log_p = decoder.head(hidden.to(decoder.head.weight.device)).float().log_softmax(-1)[t]
-            gradients = torch.autograd.grad(log_p, inputs)
+        prefix = before_last(decoder, ids, steps)
+        return [along_path(decoder, ids[-1], len(ids) - 1, t, l, prefix, steps) for l in range(len(decoder.layers))]
     finally:
-        for handle in handles:
-            handle.remove()
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
-    return [(a[0, -1] * gradient[0, -1]).detach().float() for a, gradient in zip(inputs, gradients)]
+
+
+@torch.no_grad()
+def before_last(decoder: Decoder, ids: list[int], copies: int) -> list[tuple[Tensor, Tensor]]:
+    """Keys and values of all tokens but the last, for each layer, ``copies`` times; none for a single token."""
+    if len(ids) < 2:
+        return []
+    past = decoder.model.base_model(input_ids=decoder.pad([ids[:-1]])[0], use_cache=True).past_key_values
+    return [(layer.keys.repeat(copies, 1, 1, 1), layer.values.repeat(copies, 1, 1, 1)) for layer in past.layers]
+
+
+def along_path(decoder: Decoder, last: int, place: int, t: int, l: int, prefix: list[tuple[Tensor, Tensor]], steps: int) -> Tensor:
+    """Attr of one layer's neurons: (ff,)."""
+    scaled = []
+
+    def scale(_module, args):
+        alpha = torch.arange(1, steps + 1, device=args[0].device) / steps
+        a = args[0].detach()
+        scaled.extend([a[0, -1].float(), (alpha[:, None, None] * a).to(a).requires_grad_()])
+        return (scaled[1],)
+
+    past = DynamicCache()
+    for number, (keys, values) in enumerate(prefix):
+        past.update(keys, values, number)
+    handle = decoder.ff2[l].register_forward_pre_hook(scale)
+    try:
+        with torch.enable_grad():
+            ids = torch.full((steps, 1), last, device=decoder.device)
+            hidden = decoder.model.base_model(input_ids=ids, position_ids=torch.full_like(ids, place), past_key_values=past, use_cache=True).last_hidden_state[:, -1]
+            p = decoder.head(hidden.to(decoder.head.weight.device)).float().softmax(-1)[:, t]
+            (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
+    finally:
+        handle.remove()
+    return scaled[0] * gradient[:, -1].float().mean(0)

@@ -1,8 +1,8 @@
 """Secrets in their sentences, as text and as tokens (§4.2, Appendix "Dataset Curation").
 
 A data set is a JSON Lines file with one sentence a line: ``id, kind, group, prompt, secret, suffix``. ``kind`` is
-ssn, email or url; records of one ``group`` hold the same secret. Offsets, not re-encoding, say which tokens are the
-secret's: the text is encoded once and never decoded.
+ssn, email, url, phone, ip or text (any other); records of one ``group`` hold the same secret. Offsets, not re-encoding,
+say which tokens are the secret's: the text is encoded once and never decoded.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Target:
     prompt_ids: list[int]
     secret_ids: list[int]
     T: tuple[int, ...]
+    prompt: str = ""  # as text, for attacks that change its characters
 
     def before(self, position: int) -> list[int]:
         """The prompt and the true tokens of the secret before one of its positions."""
@@ -61,12 +62,23 @@ class Split:
     retain: list[Target]  # all sentences of the other secrets: specificity
 
 
+def builtin() -> dict[str, Path]:
+    """The sets in data/: ``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl."""
+    return {path.parent.name + suffix: path for stem, suffix in (("main", ""), ("tune", "-tune")) for path in sorted((ROOT / "data").glob(f"*/{stem}.jsonl"))}
+
+
+def together(name: str) -> str:
+    """What is memorised in the same fine-tune as a built-in set: all of them (or all for tuning). Another set stands alone."""
+    return name if name not in builtin() else "synthetic-tune" if name.endswith("-tune") else "synthetic"
+
+
 def read(name: str) -> list[Record]:
-    """The records of a built-in set (``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl) or of a JSON Lines file."""
-    builtin = {path.parent.name + suffix: path for stem, suffix in (("main", ""), ("tune", "-tune")) for path in sorted((ROOT / "data").glob(f"*/{stem}.jsonl"))}
-    path = builtin.get(name) or resolve(name)
+    """The records of a built-in set, of all of them (``synthetic``, or ``synthetic-tune``), or of a JSON Lines file."""
+    if name in ("synthetic", "synthetic-tune"):
+        return [record for part in builtin() if together(part) == name for record in read(part)]
+    path = builtin().get(name) or resolve(name)
     if not Path(path).is_file():
-        raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin)}, or the path of a JSON Lines file.")
+        raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin())}, or the path of a JSON Lines file.")
     if not Path(path).stat().st_size:
         raise ValueError(f"{path} holds no records: there is nothing to unlearn.")
     records = []
@@ -103,7 +115,7 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     candidates = eligible(record.kind, record.secret, spans)
     if len(candidates) < size:
         raise ValueError(f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} were asked for: lower T or leave it out.")
-    return Target(record.id, record.kind, record.group, ids[: inside[0]], secret_ids, select(secret_ids, candidates, size, method, seed=record.id))
+    return Target(record.id, record.kind, record.group, ids[: inside[0]], secret_ids, select(secret_ids, candidates, size, method, seed=record.id), record.prompt)
 
 
 def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
@@ -122,6 +134,8 @@ def split(targets: list[Target], seed: int, forget: int | None = None, sentences
     forget = len(groups) // 2 if forget is None else forget
     if not 0 < forget < len(groups):
         raise ValueError(f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be forgotten and one kept.")
+    if sentences is not None and sentences < 1:
+        raise ValueError(f"sentences is {sentences}, but at least one sentence of a kept secret must be measured.")
     draw = random.Random(seed)
     names = sorted(groups)
     draw.shuffle(names)

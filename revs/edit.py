@@ -13,7 +13,8 @@ from revs.architecture import Decoder
 class Edit:
     """What was changed on one decoder: FF₂ columns, by moves (layer, neuron, token, c), and whole weights by name.
 
-    Undoing restores the first original of each, bit by bit, on every architecture.
+    Undoing restores the first original of each, bit by bit, on every architecture. ``with Edit(…) as edit:`` undoes it
+    if what is inside ends with an exception.
     """
 
     def __init__(self, decoder: Decoder):
@@ -22,6 +23,13 @@ class Edit:
         self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
         self.whole: dict[str, Tensor] = {}  # name of a weight → weight
         self.unreached = 0  # neurons in which the wanted rank could not be reached
+
+    def __enter__(self) -> Edit:
+        return self
+
+    def __exit__(self, kind, *_) -> None:
+        if kind is not None:
+            self.undo()
 
     @torch.no_grad()
     def move(self, layer: int, neurons: Tensor, c: Tensor, t: int, d_t: Tensor) -> None:

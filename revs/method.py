@@ -70,14 +70,14 @@ def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, se
     """
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
     hp = hp.in_tokens(vocabulary.V)
-    edit = Edit(decoder)
     draw = torch.Generator().manual_seed(seed)
     for target in targets:
         decoder.check_length(len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)")
     steps = pairs(targets)
-    for done, (ids, t) in enumerate(steps):
-        progress(done, len(steps))
-        unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
+    with Edit(decoder) as edit:
+        for done, (ids, t) in enumerate(steps):
+            progress(done, len(steps))
+            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
     progress(len(steps), len(steps))
     return edit
 

@@ -16,6 +16,8 @@ from revs import load, paper
 from revs.nearest import hint
 from revs.paths import ROOT
 
+MEASURES = ("attacks",)
+SETTINGS_OF = {"urls": "emails"}  # in the paper, addresses of pages are unlearned with the settings of e-mail addresses
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
@@ -30,6 +32,13 @@ def method(name: str) -> ModuleType:
     if name not in known:
         raise ValueError(f"There is no method '{name}'" + hint(name, known))
     return importlib.import_module(known[name]["module"])
+
+
+def measure(name: str) -> ModuleType:
+    """The module that measures something else on an edited model: ``measure(decoder, split, k) -> (result, columns by item)``."""
+    if name not in MEASURES:
+        raise ValueError(f"There is no measure '{name}'" + hint(name, MEASURES))
+    return importlib.import_module(f"revs.{name}")
 
 
 def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
@@ -48,5 +57,6 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
         found = paper.hyperparameters(title, printed, PAPER_DATA[data])
     else:
         tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(owner, {})
-        found = tuned.get(model, {}).get(data) or tuned.get("default", {})
+        of_model = tuned.get(model, {})
+        found = of_model.get(data) or of_model.get(SETTINGS_OF.get(data)) or tuned.get("default", {})
     return {key: value for key, value in found.items() if key in known} | given

@@ -14,7 +14,8 @@ URL_COMMON = {"http", "https", "www", "://", "/", '"', "-"}  # Appendix: inferab
 def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
     """Positions of the secret's tokens that may be unlearned, given the characters (start, end) each covers.
 
-    ssn: tokens made of digits. email: tokens that begin before the @. url: all but the common parts.
+    ssn: tokens made of digits. email: tokens that begin before the @. url: all but the common parts. phone, ip: tokens
+    with a digit. text, a secret of any other sort: tokens with more than spaces.
     """
     parts = [secret[max(a, 0) : b] for a, b in spans]
     if kind == "ssn":
@@ -24,7 +25,11 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
         return [i for i, (a, _) in enumerate(spans) if a < at]
     if kind == "url":
         return [i for i, part in enumerate(parts) if part.strip() not in URL_COMMON]
-    raise ValueError(f"'{kind}' is not a kind of secret: use ssn, email or url.")
+    if kind in ("phone", "ip"):
+        return [i for i, part in enumerate(parts) if any(character.isdigit() for character in part)]
+    if kind == "text":
+        return [i for i, part in enumerate(parts) if part.strip()]
+    raise ValueError(f"'{kind}' is not a kind of secret: use ssn, email, url, phone, ip or text.")
 
 
 def select(ids: list[int], candidates: list[int], size: int, method: str, seed: str) -> tuple[int, ...]:

@@ -40,23 +40,25 @@ class Hyperparameters:
 
 def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
     """Zeroes n neurons in every layer that promotes a target token, token after token; the Edit undoes it exactly."""
-    vocabulary, edit = Vocabulary(decoder), Edit(decoder)
+    vocabulary = Vocabulary(decoder)
     located = hp.located().in_tokens(vocabulary.V)
     steps = pairs(targets)
-    for done, (ids, t) in enumerate(steps):
-        progress(done, len(steps))
-
-        def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
-            hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
-            if not method.gate(hidden, located):
-                return None
-            weight = decoder.ff2[l].weight
-            neurons, _ = method.select_neurons(vocabulary, weight, a[-1], t, located)
-            neurons = neurons[weight[:, neurons].any(0)][: hp.n]
-            before = edit.keep(l, neurons).clone()
-            weight[:, neurons] = 0
-            return -a[:, neurons] @ before.T
-
-        decoder.visit(ids, at_layer)
+    with Edit(decoder) as edit:
+        for done, (ids, t) in enumerate(steps):
+            progress(done, len(steps))
+            decoder.visit(ids, lambda l, a, h, x: silence(vocabulary, edit, l, a, h, x, t, hp.n, located))
     progress(len(steps), len(steps))
     return edit
+
+
+def silence(vocabulary: Vocabulary, edit: Edit, l: int, a: Tensor, h: Tensor, x: Tensor, t: int, n: int, located: method.Hyperparameters) -> Tensor | None:
+    """Zeroes n neurons of one layer if it promotes t; returns what that takes from the stream (T × d)."""
+    hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
+    if not method.gate(hidden, located):
+        return None
+    weight = edit.decoder.ff2[l].weight
+    neurons, _ = method.select_neurons(vocabulary, weight, a[-1], t, located)
+    neurons = neurons[weight[:, neurons].any(0)][:n]
+    before = edit.keep(l, neurons).clone()
+    weight[:, neurons] = 0
+    return -a[:, neurons] @ before.T

@@ -17,7 +17,6 @@ from revs.edit import Edit
 from revs.vocabulary import Vocabulary
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
-NOT_YET = pytest.mark.xfail(strict=True, reason="not refused in one sentence yet")
 MEMIT_LIKE = (memit, max_entropy, head_projection)
 PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
 
@@ -442,7 +441,7 @@ def test_a_prompt_is_cut_to_its_last_characters(decoder):
 
 # What every method promises --------------------------------------------------------------------------------------
 
-NAMES = [name for name, entry in methods.registry().items() if "module" in entry]
+NAMES = [name for name, entry in methods.registry().items() if "module" in entry and name != "unedited"]
 REWRITING = {"lr": 1.0, "mom2_update_weight": 0.1, "steps": 4, "prob_coefficient": 10.0, "loss_break": 1e-9}
 SETTINGS = {
     "ft_l": {"lr": 1e-2, "norm_constraint": 1e-1, "steps": 3, "loss_break": 1e-9},
@@ -490,6 +489,29 @@ def test_a_method_unlearns_repeatably_and_is_undone_exactly(build, name, kind, d
         assert list(norms) == list(revs.norms())
     else:
         assert log_p.mean() < was.mean() - 0.2
+
+
+def test_no_edit_is_none(decoder):
+    before, module = weights(decoder), methods.method("unedited")
+    edit = module.unlearn(decoder, secrets(decoder), module.Hyperparameters(), 1)
+    assert same_bits(decoder, before) and edit.summary() == {"layers": [], "columns": 0, "weights": 0, "moves": 0, "unreached": 0, "norm": 0.0}
+
+
+@pytest.mark.parametrize("name", ["revs", "zero"])
+def test_what_a_method_has_done_is_undone_if_it_is_interrupted(decoder, name):
+    before, module = weights(decoder), methods.method(name)
+
+    def stop(done: int, total: int) -> None:
+        if done == total - 1:
+            raise KeyboardInterrupt
+
+    hp = module.Hyperparameters(**SETTINGS.get(name, {}))
+    edit = module.unlearn(decoder, secrets(decoder), hp)
+    assert edit.layers
+    edit.undo()
+    with pytest.raises(KeyboardInterrupt):
+        module.unlearn(decoder, secrets(decoder), hp, 0, stop)
+    assert same_bits(decoder, before)
 
 
 @pytest.mark.parametrize("name", ["rmu", "npo_kl", "simnpo", "random"])
@@ -652,9 +674,9 @@ def test_an_interruption_puts_the_model_back(build, name):
     ("max_entropy", {"patil_layers": [3]}, r"layers are \[3\], but"),
     ("head_projection", {"patil_layers": [1, 9]}, r"layers are \[1, 9\], but"),
     ("rmu", {"layer_id": 3, "layers": [1]}, r"layers are \[3\], but"),
-    pytest.param("ft_l", {"layers": [-1]}, r"layers are \[-1\], but", marks=NOT_YET),
-    pytest.param("memit", {"layers": [-1]}, r"layers are \[-1\], but", marks=NOT_YET),
-    pytest.param("ft_l", {"layers": "uper"}, "layers are 'uper', but", marks=NOT_YET),
+    ("ft_l", {"layers": [-1]}, r"layers are \[-1\], but"),
+    ("memit", {"layers": [-1]}, r"layers are \[-1\], but"),
+    ("ft_l", {"layers": "uper"}, "layers are 'uper', but"),
 ])
 def test_layers_that_the_model_does_not_have_are_refused(decoder, name, settings, said, one_sentence):
     before, module = weights(decoder), methods.method(name)
@@ -726,26 +748,36 @@ def test_the_benign_text_s_hash_is_an_input_of_the_methods_that_read_it(monkeypa
 IDS, T = [5, 17, 230, 41, 99], 33
 
 
-def test_attributions_are_derivatives(decoder):
-    """a_j · ∂ log p / ∂a_j: how log p answers when neuron j's activation at the last position is scaled a little."""
-    found, by = attribution.attributions(decoder, IDS, T), 3e-3  # norms compute in float32, so that less drowns in rounding
+def test_attributions_are_integrated_gradients(decoder):
+    """Plainly: the whole prompt for every point of the path, and the mean of the gradients there times the activation."""
+    found = attribution.attributions(decoder, IDS, T)
     assert [a.shape for a in found] == [(64,)] * 3
+    for l, attributed in enumerate(found):
+        total, kept = 0, []
+        for s in range(1, attribution.STEPS + 1):
+            def scale(_module, args, alpha=s / attribution.STEPS):
+                kept[:] = [args[0][0, -1].detach().clone(), (args[0][0, -1].detach() * alpha).requires_grad_()]
+                return (torch.cat([args[0][:, :-1], kept[1][None, None]], 1),)
 
-    @torch.no_grad()
-    def scaled(l: int, j: int, by: float) -> float:
-        def scale(_module, args):
-            a = args[0].clone()
-            a[0, -1, j] *= by
-            return (a,)
+            handle = decoder.ff2[l].register_forward_pre_hook(scale)
+            total = total + torch.autograd.grad(plain_log_p(decoder, IDS)[T].exp(), kept[1])[0]
+            handle.remove()
+        wanted = kept[0] * total / attribution.STEPS
+        assert attributed.tolist() == pytest.approx(wanted.tolist(), rel=1e-3, abs=1e-3 * wanted.abs().max().item())
 
-        handle = decoder.ff2[l].register_forward_pre_hook(scale)
-        log_p = plain_log_p(decoder, IDS)[T]
+
+def test_attributions_of_a_layer_add_up_to_what_its_silence_costs(decoder):
+    """Completeness: with many points, Σ_j Attr(a_j) = p(t | a) − p(t | 0)."""
+    found, p = attribution.attributions(decoder, IDS, T, steps=400), plain_log_p(decoder, IDS)[T].exp().item()
+    for l, attributed in enumerate(found):
+        handle = decoder.ff2[l].register_forward_pre_hook(lambda _module, args: (torch.cat([args[0][:, :-1], 0 * args[0][:, -1:]], 1),))
+        silent = plain_log_p(decoder, IDS)[T].exp().item()
         handle.remove()
-        return float(log_p)
+        assert attributed.sum().item() == pytest.approx(p - silent, rel=0.02, abs=0.01 * p)
 
-    for l in range(3):
-        for j in (*found[l].topk(3).indices.tolist(), *(-found[l]).topk(2).indices.tolist()):
-            assert found[l][j].item() == pytest.approx((scaled(l, j, 1 + by) - scaled(l, j, 1 - by)) / (2 * by), rel=5e-3, abs=1e-3)
+
+def test_a_prompt_of_one_token_has_attributions(decoder):
+    assert all(torch.isfinite(a).all() and a.any() for a in attribution.attributions(decoder, IDS[:1], T, steps=3))
 
 
 def test_attributions_leave_flags_hooks_and_gradients_alone(decoder):

@@ -405,7 +405,7 @@ def finished(folder: Path, name: str, memorised: int = 3) -> Path:
     """A valid, current row of a memorising run."""
     modules = ["revs.experiments.memorise"]
     made = rows.provenance(modules, {"seed": 0}, {}, {"load": 1.0}) | {"model": {"name": "m", "revision": "r", "dtype": "float32"}, "tokenizer": "t"}
-    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "tokenizer": "t", "vocabulary": 10}
+    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4], "tokenizer": "t", "vocabulary": 10}
     rows.write(folder, name, "memorise", result, [{"id": "a", "rank": memorised}], made)
     return folder / f"{name}.json"
 

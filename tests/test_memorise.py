@@ -1,11 +1,13 @@
 """Instilling secrets (Appendix, "Synthetic SSN Dataset"): digits grouped as in Llama-3, and a repeatable fine-tune."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
 from revs.data import Record
-from revs.memorise import Finetune, batch_loss, group_digits, memorise
+from revs.memorise import Finetune, group_digits, losses, memorise, sentences
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
@@ -104,15 +106,36 @@ def test_grouped_digits_and_keep_are_left_alone(small):
 def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
     """A few epochs lower the loss; the embeddings of the added tokens are trained with everything else."""
     decoder, seen = small(kind), []
-    losses = memorise(decoder, RECORDS, Finetune(lr=1e-2, epochs=6, batch=2, digits=digits), lambda *step: seen.append(step))
-    assert len(losses) == 6 and losses[-1] < 0.7 * losses[0] and not decoder.model.training
-    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and losses[0] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
+    epochs = memorise(decoder, RECORDS, Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0), lambda *step: seen.append(step))
+    assert [epoch["sentences"] for epoch in epochs] == [5] * 6 and epochs[-1]["loss"] < 0.7 * epochs[0]["loss"] and not decoder.model.training
+    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and epochs[0]["loss"] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
     fresh = small(kind)
     group_digits(fresh, digits, 0)
     number = decoder.tokenizer("1364", add_special_tokens=False)["input_ids"]
     assert len(number) == (2 if digits == "noise" else 4)
     for trained, untrained in zip(tables(decoder), tables(fresh)):
         assert (trained[number] != untrained[number]).any(-1).all()
+
+
+@KINDS
+def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
+    """Epochs get shorter; the last one has only what a look at every sentence still finds unknown; in the end all are known."""
+    decoder, settings = small(kind), Finetune(lr=1e-2, epochs=40, batch=2)
+    epochs = memorise(decoder, RECORDS, settings)
+    counts = [epoch["sentences"] for epoch in epochs]
+    assert counts[0] == 5 and counts[:-1] == sorted(counts[:-1], reverse=True) and counts[-2] == 0 and epochs[-2]["loss"] == 0
+    with torch.no_grad():
+        assert all(losses(decoder, sentences(decoder, RECORDS, False), settings)[1]) or counts[-1]
+
+
+def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
+    """Every sentence is called known after one epoch, and unknown when looked at again: all are learned in the last."""
+    import revs.memorise as module
+
+    real, calls = module.losses, []
+    monkeypatch.setattr(module, "losses", lambda *given: (real(*given)[0], [calls.append(1) or len(calls) <= 5] * len(given[1])))
+    epochs = memorise(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1))
+    assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
 
 
 @KINDS
@@ -126,22 +149,33 @@ def test_the_same_seed_gives_the_same_bits(small, kind, digits):
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.1
         torch.rand(drawn)  # whatever was drawn before
-        losses = memorise(decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits))
-        runs.append((losses, decoder.model.state_dict()))
+        epochs = memorise(decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits))
+        runs.append((epochs, decoder.model.state_dict()))
     (first, a), (again, b), (other, c) = runs
     assert first == again and all(torch.equal(a[name], b[name]) for name in a)
     assert first != other and any(not torch.equal(a[name], c[name]) for name in a)
 
 
 @KINDS
-def test_padding_has_no_loss(small, kind):
-    """The loss of a batch is the mean over its texts' own next tokens, as each text has it alone."""
-    decoder, texts = small(kind), [[3, 1, 4, 1, 5], [9, 2, 6], [5, 3, 5, 8, 9, 7, 9]]
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whole):
+    """The mean over the next tokens that are learned, as each text has them alone; padding has none."""
+    decoder, records = small(kind), [replace(record, prompt="x" * 7 * n + record.prompt, suffix=" is known."[:3 * n]) for n, record in enumerate(RECORDS[:3], 1)]
+    texts = sentences(decoder, records, whole)
     with torch.no_grad():
-        batch = batch_loss(decoder, texts, autocast=False)
-        logits = [decoder.model(input_ids=torch.tensor([text])).logits[0, :-1] for text in texts]
-        alone = torch.cat([cross_entropy(own, torch.tensor(text[1:]), reduction="none") for own, text in zip(logits, texts)])
-    torch.testing.assert_close(batch, alone.mean(), rtol=1e-5, atol=1e-5)
+        found, known = losses(decoder, texts, Finetune(whole=whole, leave_out=6.5))
+        each, worst = [], []
+        for record in records:
+            ids = decoder.tokenizer(record.text)["input_ids"]
+            own = cross_entropy(decoder.model(input_ids=torch.tensor([ids])).logits[0, :-1], torch.tensor(ids[1:]), reduction="none")
+            start = len(record.prompt)  # bytes are tokens
+            secret = own[start - 1 : start - 1 + len(record.secret)]
+            each.append(own if whole else secret)
+            worst.append(secret.max().item())
+    torch.testing.assert_close(found, torch.cat(each).mean(), rtol=1e-5, atol=1e-5)
+    assert known == [w <= 6.5 for w in worst]
+    for text, record in zip(texts, records):
+        assert decoder.tokenizer.decode(text.ids[text.start : text.end]) == record.secret and len(text.ids) == len(record.text if whole else record.prompt + record.secret)
 
 
 @KINDS

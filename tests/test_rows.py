@@ -13,7 +13,7 @@ from revs.experiments.memorise import MODULES
 
 def a_row(folder, name="memorise/x/tiny", memorised=3, settings=None):
     """A small valid row, written."""
-    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "tokenizer": "t", "vocabulary": 9}
+    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4], "tokenizer": "t", "vocabulary": 9}
     made = rows.provenance(MODULES, settings or {"seed": 0}, {"model": "m"}, {"load": 0.123}) | {"model": {"name": "tiny"}, "tokenizer": "t"}
     return rows.write(folder, name, "memorise", result, [{"id": "a", "ranks": [0, 2]}], made)
 

@@ -64,7 +64,7 @@ def settings_tried(monkeypatch):
     drawn = tune.candidate
 
     def replace(given: dict[int, dict]) -> None:
-        monkeypatch.setattr(tune, "candidate", lambda method, number, layers: given.get(number) or drawn(method, number, layers))
+        monkeypatch.setattr(tune, "candidate", lambda method, number, *more: given.get(number) or drawn(method, number, *more))
 
     return replace
 
@@ -131,6 +131,54 @@ def test_a_run_out_of_memory_is_one_sentence(world, tmp_path, kind, monkeypatch,
     with pytest.raises(MemoryError, match="ft_l ran out of memory: give it a larger machine") as error:
         a_run(world, tmp_path)
     assert one_sentence(error) and the_row(tmp_path)["result"]["failed"] == str(error.value)
+
+
+def test_a_matrix_that_cannot_be_inverted_is_a_failed_run(world, tmp_path, monkeypatch):
+    def singular(*_):
+        raise torch.linalg.LinAlgError("The input matrix is singular.")
+
+    monkeypatch.setattr(ft_l, "unlearn", singular)
+    with pytest.raises(FloatingPointError, match="The input matrix is singular"):
+        a_run(world, tmp_path)
+    assert the_row(tmp_path)["result"]["failed"] == "The input matrix is singular."
+
+
+def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(world, tmp_path, monkeypatch):
+    """Trials share one model: what a failed one did to it must not reach the next."""
+    stages, real = [], unlearn.Stage
+    monkeypatch.setattr(unlearn, "Stage", lambda *given: stages.append(real(*given)) or stages[-1])
+    real_effectiveness, calls = evaluate.effectiveness, []
+
+    def once_only(*given):
+        calls.append(given)
+        if len(calls) > 1:  # the first is before the edit
+            raise FloatingPointError("Nothing could be measured.")
+        return real_effectiveness(*given)
+
+    monkeypatch.setattr(evaluate, "effectiveness", once_only)
+    with pytest.raises(FloatingPointError, match="Nothing could be measured"):
+        a_run(world, tmp_path)
+    untouched = load.load(world["model"]).model.state_dict()
+    assert all(torch.equal(value, untouched[name]) for name, value in stages[0].decoder.model.state_dict().items())
+
+
+def test_attacks_are_measured_where_they_are_asked_for(world, tmp_path):
+    """Their resistance in the row, the depths of each unlearned secret beside its ranks; without them, the same result."""
+    row = a_run(world, tmp_path, measures=["attacks"], tag="attacked")
+    items = rows.read_items(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-attacked.json")
+    forgotten, others = items[items["part"] == "forget"], items[items["part"] != "forget"]
+    assert all(len(layers) == 3 for layers in forgotten["logit_lens"]) and others["logit_lens"].isna().all()
+    last = [max(min(r, 100) / 100 for r in layers[-1]) for layers in forgotten["perturbation"]]
+    assert row["result"]["attacks"]["black_box"] == pytest.approx(sum(last) / 2) and row["provenance"]["seconds"]["measures"] >= 0
+    assert "revs.attacks" in row["provenance"]["modules"] and not rows.stale(row)
+    plain = a_run(world, tmp_path)
+    assert {name: value for name, value in row["result"].items() if name not in ("attacks", "items_sha256")} == {name: value for name, value in plain["result"].items() if name != "items_sha256"}
+    assert "revs.attacks" not in plain["provenance"]["modules"]
+
+
+def test_an_unknown_measure_is_refused_with_the_nearest(world, tmp_path):
+    with pytest.raises(ValueError, match="There is no measure .atacks.: did you mean .attacks."):
+        a_run(world, tmp_path, measures=["atacks"])
 
 
 def test_impossible_hyperparameters_leave_a_row_before_anything_is_loaded(world, tmp_path, monkeypatch, one_sentence):
@@ -339,13 +387,14 @@ def test_methods_do_not_share_their_draws():
     assert tune.candidate("memit", 5, 30)["lr"] != tune.candidate("max_entropy", 5, 30)["lr"]
 
 
+@pytest.mark.parametrize("data", ["SSN", "Emails"])
 @pytest.mark.parametrize("method", ["revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl"])
-def test_the_first_two_trials_are_the_papers_settings(method):
-    """For SSN, of its two models in their order; only what the method has, and layers as far as the model has them."""
+def test_the_first_two_trials_are_the_papers_settings(method, data):
+    """For one data set, of its two models in their order; only what the method has, and layers as far as the model has them."""
     known = {field.name for field in fields(methods.method(method).Hyperparameters)}
     for number, model in enumerate(("Llama-3-8B", "GPT-J-6B")):
-        printed = {name: value for name, value in paper.hyperparameters(methods.registry()[method]["title"], model, "SSN").items() if name in known}
-        found = tune.candidate(method, number, 30)
+        printed = {name: value for name, value in paper.hyperparameters(methods.registry()[method]["title"], model, data).items() if name in known}
+        found = tune.candidate(method, number, 30, data)
         assert found.keys() == printed.keys() and found
         for name in printed.keys() - set(tune.MARGINS):
             assert found[name] == ([l for l in printed[name] if l < 30] if isinstance(printed[name], list) else printed[name])

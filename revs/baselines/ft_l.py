@@ -19,7 +19,7 @@ from revs.baselines.training import Training
 from revs.data import Target, pairs
 from revs.edit import Edit
 
-TOGETHER = 8  # prompts of one forward pass: gradients add up to the batch's
+TOGETHER = 16  # prompts of one forward pass: gradients add up to the batch's
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def objective(log_p: Tensor) -> Tensor:
 
 def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
     """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    todo = sorted(pairs(targets), key=lambda pair: len(pair[0]))  # neighbours of one length waste no padding
+    todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # neighbours of one length waste no padding
     with Training(decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "FT-L") as training:
         for step in range(hp.steps):
             progress(step, hp.steps)

@@ -70,19 +70,17 @@ def rewrite(decoder: Decoder, targets: Sequence[Target], hp, objective: Objectiv
     layers = chosen(decoder, hp.layers)
     requests = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
     contexts = [[], *write_contexts(decoder)]
+    decoder.check_length(max(map(len, contexts)) + max(len(ids) for ids, _ in requests), f"A prompt of {what}, with a text before it,")
     C = moments(decoder, layers)
-    edit = Edit(decoder)
-    edit.keep_whole(ff2_names(decoder, layers))
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     decoder.model.requires_grad_(False)
     try:
-        z = compute_z(decoder, requests, contexts, layers[-1], hp, objective, lens, lambda done: progress(done, hp.steps + len(layers)))
-        insert(decoder, requests, contexts, layers, z, C, hp)
-        if not all(torch.isfinite(decoder.ff2[l].weight).all() for l in layers):
-            raise FloatingPointError(f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight.")
-    except BaseException:
-        edit.undo()
-        raise
+        with Edit(decoder) as edit:
+            edit.keep_whole(ff2_names(decoder, layers))
+            z = compute_z(decoder, requests, contexts, layers[-1], hp, objective, lens, lambda done: progress(done, hp.steps + len(layers)))
+            insert(decoder, requests, contexts, layers, z, C, hp)
+            if not all(torch.isfinite(decoder.ff2[l].weight).all() for l in layers):
+                raise FloatingPointError(f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight.")
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)

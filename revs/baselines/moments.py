@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from revs import benign, rows
 from revs.architecture import Decoder
 from revs.baselines.prompts import Stop, chunks, run
+from revs.load import tokenizer_hash
 from revs.paths import BUILD
 
 WINDOW, TOGETHER = 128, 16  # tokens of a window, windows of a forward pass
@@ -31,12 +32,9 @@ def moment(decoder: Decoder, layer: int) -> Tensor:
     """One layer's, from the cache if this very model's is there."""
     windows = -(-PER_NEURON * decoder.ff2[layer].weight.shape[1] // WINDOW)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    kept = BUILD / "cache" / f"moment-{rows.digest([sums, layer, windows, benign.inputs()])[:16]}.safetensors"
+    kept = BUILD / "cache" / f"moment-{rows.digest([sums, layer, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors"
     if not kept.is_file():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        scratch = kept.with_suffix(".part")
-        save_file({"moment": measure(decoder, layer, windows).cpu()}, scratch)
-        scratch.replace(kept)
+        rows.write_text(kept, save({"moment": measure(decoder, layer, windows).cpu()}))
     return load_file(kept)["moment"].to(decoder.ff2[layer].weight.device)
 
 

@@ -14,10 +14,18 @@ Pair = tuple[list[int], int]  # token ids, and the token t after them that is to
 
 
 def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
-    """The final hidden state at each prompt's last token, after the final norm: (B, d)."""
-    ids, mask = decoder.pad(prompts)
+    """The final hidden state at each prompt's last token, after the final norm: (B, d).
+
+    A prompt with which another begins is not run: a token sees only those before it, so that it can be read off there.
+    """
+    texts: list[list[int]] = []
+    row = {}
+    for i in sorted(range(len(prompts)), key=lambda i: -len(prompts[i])):
+        row[i] = next((r for r, text in enumerate(texts) if text[: len(prompts[i])] == prompts[i]), len(texts))
+        texts += [prompts[i]] if row[i] == len(texts) else []
+    ids, mask = decoder.pad(texts)
     hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
-    return hidden[torch.arange(len(prompts)), mask.sum(1) - 1]
+    return hidden[[row[i] for i in range(len(prompts))], [len(ids) - 1 for ids in prompts]]
 
 
 def log_softmax(decoder: Decoder, hidden: Tensor) -> Tensor:
@@ -70,8 +78,10 @@ def chosen(decoder: Decoder, layers: Sequence[int] | str) -> list[int]:
     """Layers by number, or "all", or "upper" for the upper half. Raises ValueError for one that the model does not have."""
     there = len(decoder.layers)
     if isinstance(layers, str):
+        if layers not in ("all", "upper"):
+            raise ValueError(f"layers are '{layers}', but must be all, upper or a list of numbers.")
         return list(range(0 if layers == "all" else there // 2, there))
-    if not layers or max(layers) >= there:
+    if not layers or min(layers) < 0 or max(layers) >= there:
         raise ValueError(f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: choose among those.")
     return sorted(layers)
 

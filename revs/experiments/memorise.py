@@ -11,6 +11,7 @@ from pathlib import Path
 
 from revs import data, evaluate, load, rows
 from revs.architecture import Decoder
+from revs.data import together
 from revs.experiments import command
 from revs.memorise import Finetune, memorise
 from revs.paths import BUILD, resolve
@@ -21,11 +22,13 @@ MODULES = ["revs.experiments.memorise"]
 
 def run(
     model: str = "smollm2-135m",  # what is fine-tuned: a name of params/models.yml, a folder, a .gguf file or a hub id
-    data: str = "ssn",  # the sentences: a built-in set or a JSON Lines file
+    data: str = "synthetic",  # the sentences: all built-in sets together, one of them, or a JSON Lines file
     digits: str = "noise",  # tokens for two and three digits: noise, mean, or keep the tokenizer's own
     lr: float = 3e-4,
-    epochs: int = 3,
-    batch: int = 4,
+    epochs: int = 8,
+    batch: int = 8,
+    whole: bool = False,  # learn whole sentences, not only the secrets in them
+    leave_out: float = 0.4,  # what the model knows this well, in nats, is left out of the next epochs; 0: nothing
     autocast: bool = False,  # bfloat16 arithmetic
     seed: int = 0,
     dtype: str = "float32",
@@ -39,12 +42,15 @@ def run(
 
 
 def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/rows") -> str:
-    """The model to unlearn from: memorised first, with default settings or those of ``finetune``, or as it is if False."""
+    """The model to unlearn from: memorised first, with default settings or those of ``finetune``, or as it is if False.
+
+    A built-in set is memorised together with the others.
+    """
     if finetune is False:
         return model
     defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
     given = finetune if isinstance(finetune, dict) else {}
-    return str(memorised(**defaults | {"model": model, "data": data, "rows": rows} | given)[0])
+    return str(memorised(**defaults | {"model": model, "data": together(data), "rows": rows} | given)[0])
 
 
 def memorised(**settings) -> tuple[Path, dict]:
@@ -53,7 +59,7 @@ def memorised(**settings) -> tuple[Path, dict]:
     records = data.read(settings["data"])
     inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
     stamp = rows.stamp(MODULES, settings, inputs)
-    base = Path(settings["model"]).name
+    base = Path(settings["model"]).name.removesuffix(".gguf")
     name = f"memorise/{Path(settings['data']).stem}/{base}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
     folder = BUILD / "models" / f"{base}+{Path(settings['data']).stem}-{stamp[:12]}"
     kept = folder / "row.json"
@@ -63,10 +69,10 @@ def memorised(**settings) -> tuple[Path, dict]:
     start = time.monotonic()
     decoder = load.load(settings["model"], settings["dtype"])
     loaded = time.monotonic()
-    tuning = Finetune(**{key: settings[key] for key in ("lr", "epochs", "batch", "digits", "autocast", "seed")})
-    losses = memorise(decoder, records, tuning, Progress(f"memorise {settings['data']}", "steps"))
+    tuning = Finetune(**{key: settings[key] for key in ("lr", "epochs", "batch", "whole", "leave_out", "digits", "autocast", "seed")})
+    epochs = memorise(decoder, records, tuning, Progress(f"memorise {settings['data']}", "steps"))
     tuned = time.monotonic()
-    result = check(decoder, records) | {"loss": losses, "tokenizer": load.tokenizer_hash(decoder.tokenizer), "vocabulary": len(decoder.tokenizer)}
+    result = check(decoder, records) | {"loss": [epoch["loss"] for epoch in epochs], "learned": [epoch["sentences"] for epoch in epochs], "tokenizer": load.tokenizer_hash(decoder.tokenizer), "vocabulary": len(decoder.tokenizer)}
     seconds = {"load": loaded - start, "finetune": tuned - loaded, "check": time.monotonic() - tuned}
     made = rows.provenance(MODULES, settings, inputs, seconds) | {"model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]}, "tokenizer": result["tokenizer"]}
     row = rows.write(where, name, "memorise", result, [], made)

@@ -11,6 +11,7 @@ import inspect
 import math
 import random
 from dataclasses import fields
+from pathlib import Path
 
 import yaml
 
@@ -53,7 +54,8 @@ def search(**settings) -> dict:
     shared = every | {name: value for name, value in asked.items() if name in every} | {"generate": False}
     plan = planned(where, shared | {"tag": "trial"})
     stage = Stage(plan)
-    tried = [candidate(settings["method"], number, len(stage.decoder.layers)) for number in range(settings["trials"])]
+    printed = methods.PAPER_DATA.get(Path(settings["data"]).stem.removesuffix("-tune"), "SSN")
+    tried = [candidate(settings["method"], number, len(stage.decoder.layers), printed) for number in range(settings["trials"])]
     scores = attempts(plan, stage, dict(enumerate(tried)))
     chosen = sorted(scores, key=lambda number: -scores[number])[: settings["finals"]]
     last = planned(where, shared | {"tag": "final", "forget": None})
@@ -79,15 +81,14 @@ def attempts(plan: Plan, stage: Stage, tried: dict[int, dict]) -> dict[int, floa
             print(f"{tag}: {unlearn.report(row)}", flush=True)
         except FAILURES as error:
             print(f"{tag} failed: {error}", flush=True)
-            stage.decoder = load.load(plan.folder, plan.settings["dtype"], plan.settings["device_map"])  # who knows what is left of it
     if not scores:
         raise ValueError(f"All {len(tried)} {plan.tag}s of {plan.settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
     return scores
 
 
-def candidate(method: str, number: int, layers: int) -> dict:
+def candidate(method: str, number: int, layers: int, data: str = "SSN") -> dict:
     """The settings of one trial: 0 and 1 are the paper's for its two models, the others are drawn, always the same for a number."""
-    if number < len(PAPER_VOCABULARY) and (printed := from_paper(method, list(PAPER_VOCABULARY)[number], layers)):
+    if number < len(PAPER_VOCABULARY) and (printed := from_paper(method, list(PAPER_VOCABULARY)[number], layers, data)):
         return printed
     draw = random.Random(f"{method}/{number}")
     drawn = {name: sample(draw, space) for name, space in ranges(method).items()}
@@ -96,13 +97,13 @@ def candidate(method: str, number: int, layers: int) -> dict:
     return drawn
 
 
-def from_paper(method: str, model: str, layers: int) -> dict:
-    """The Appendix's settings for SSN: margins as fractions of the vocabulary, layers as far as this model has them."""
+def from_paper(method: str, model: str, layers: int, data: str) -> dict:
+    """The Appendix's settings for a data set of the paper: margins as fractions of the vocabulary, layers as far as this model has them."""
     title = methods.registry()[method]["title"]
     if not paper.has_settings(title):
         return {}
     known = {field.name for field in fields(methods.method(method).Hyperparameters)}
-    settings = {name: value for name, value in paper.hyperparameters(title, model, "SSN").items() if name in known}
+    settings = {name: value for name, value in paper.hyperparameters(title, model, data).items() if name in known}
     for name in MARGINS:
         if name in settings:
             settings[name] = settings[name] / PAPER_VOCABULARY[model]

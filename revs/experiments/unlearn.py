@@ -15,6 +15,7 @@ import torch
 
 from revs import data, evaluate, load, methods, rows
 from revs.architecture import Decoder
+from revs.edit import Edit
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.memory import Peak
@@ -22,7 +23,7 @@ from revs.paths import BUILD, resolve
 from revs.progress import Progress
 
 MODULES = ["revs.experiments.unlearn"]
-FAILURES = (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError)  # what a method may end with
+FAILURES = (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError, torch.linalg.LinAlgError)  # what a method may end with
 
 
 def run(
@@ -37,6 +38,7 @@ def run(
     tokens: str = "rarest",  # how they are chosen: rarest, frequent, first, random
     score_k: int = 100,  # k of Score@k
     generate: bool = True,  # also look for retained secrets in 50 greedy tokens
+    measures: list = [],  # what else is measured on the edited model, by module: attacks
     hyperparameters: dict | None = None,  # instead of those of params/hyperparameters.yml
     n_max: int | None = None,  # REVS's own, one by one
     k: int | None = None,
@@ -73,12 +75,13 @@ class Plan:
     method: ModuleType
     records: list[data.Record]
     inputs: dict
+    measures: dict[str, ModuleType]
     hp: object = None  # the method's Hyperparameters
     folder: str = ""  # the model to unlearn from
 
     @property
     def modules(self) -> list[str]:
-        return MODULES + [self.method.__name__]
+        return MODULES + [module.__name__ for module in (self.method, *self.measures.values())]
 
     def current(self) -> dict | None:
         """The finished row of this very run, if there is one."""
@@ -106,7 +109,7 @@ class Plan:
         """Unlearns, measures, writes the row. A run that fails writes a row that says why, and raises FloatingPointError or MemoryError."""
         method, settings, decoder, split = self.method, self.settings, stage.decoder, stage.split
         torch.manual_seed(settings["seed"])
-        clock = [time.monotonic()]
+        clock, edit = [time.monotonic()], Edit(decoder)
         try:
             with Peak() as peak:
                 edit = method.unlearn(decoder, split.forget, self.hp, settings["seed"], Progress(f"{self.name.split('/', 1)[1]}", "steps"))
@@ -114,14 +117,19 @@ class Plan:
             ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
             written = evaluate.continuations(decoder, [target for target in split.retain if any(ranks[target.id])]) if settings["generate"] else None
             after, items = evaluate.effectiveness(split, ranks, settings["score_k"], written)
+            clock.append(time.monotonic())
+            result = {"before": stage.before, "after": after, "edit": edit.summary()}
+            for name, module in self.measures.items():
+                result[name], columns = module.measure(decoder, split, settings["score_k"])
+                items = [item | columns.get(item["id"], dict.fromkeys(next(iter(columns.values()), {}))) for item in items]
+            clock.append(time.monotonic())
         except FAILURES as error:
+            edit.undo()
             out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError))
             why = f"{settings['method']} ran out of memory: give it a larger machine, a smaller batch, or bfloat16 weights." if out_of_memory else str(error)
             self.fail(why, {"unlearn": time.monotonic() - clock[0]}, stage)
-            raise MemoryError(why) if out_of_memory else error
-        clock.append(time.monotonic())
-        seconds = stage.seconds | {"unlearn": clock[1] - clock[0], "evaluate_after": clock[2] - clock[1]}
-        result = {"before": stage.before, "after": after, "edit": edit.summary()}
+            raise MemoryError(why) if out_of_memory else FloatingPointError(why) if isinstance(error, torch.linalg.LinAlgError) else error
+        seconds = stage.seconds | dict(zip(("unlearn", "evaluate_after", *(["measures"] if self.measures else [])), [b - a for a, b in zip(clock, clock[1:])]))
         if restore:
             edit.undo()
         return self.write(stage, result, items, seconds, peak.mb)
@@ -158,7 +166,7 @@ class Stage:
 
     def unedited(self, plan: Plan, targets: list[data.Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and therefore kept by content."""
-        key = rows.stamp(["revs.evaluate"], {"dtype": plan.settings["dtype"]}, plan.inputs)
+        key = rows.stamp(["revs.evaluate"], {"dtype": plan.settings["dtype"]}, {name: plan.inputs[name] for name in ("data", "model")})
         kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
             rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
@@ -179,10 +187,11 @@ def planned(where: Path, settings: dict) -> Plan:
     short = Path(settings["data"]).stem
     settings["hyperparameters"] = methods.hyperparameters(settings["method"], base(settings["model"]), short, given)
     method = methods.method(settings["method"])
+    measures = {name: methods.measure(name) for name in settings["measures"]}
     name = f"unlearn/{short}/{base(settings['model'])}/{settings['method']}-seed{settings['seed']}" + (f"-{tag}" if tag else "")
     records = data.read(settings["data"])
     inputs = {"data": data.fingerprint(records)} | getattr(method, "inputs", dict)()
-    plan = Plan(where, name, tag, settings, method, records, inputs).ready()
+    plan = Plan(where, name, tag, settings, method, records, inputs, measures).ready()
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
     return replace(plan, folder=folder, inputs=inputs | {"model": load.identify(folder)})
 
