@@ -47,7 +47,7 @@ def made(name):
 
 
 wildcard_constraints:
-    job="(memorise|tune|unlearn)/.+",
+    job="(curate|memorise|tune|unlearn)/.+",
     page="[^/]+",
 
 

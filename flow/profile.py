@@ -19,8 +19,8 @@ from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
 
-EXPERIMENTS = ("memorise", "tune", "unlearn")
-NAMED = ("data", "model", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
+EXPERIMENTS = ("curate", "memorise", "tune", "unlearn")
+NAMED = ("data", "model", "name", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,13 @@ class Job:
     def id(self) -> str:
         """The name of the row that it writes."""
         settings = self.settings
-        short, model = Path(settings["data"]).stem, Path(settings["model"])
+        model = Path(settings["model"]).name.removesuffix(".gguf")
+        place = f"{self.notebook}/{settings['name'] if self.notebook == 'curate' else Path(settings['data']).stem}/{model}"
+        if self.notebook == "curate":
+            return place
         if self.notebook == "memorise":
-            return f"memorise/{short}/{model.name.removesuffix('.gguf')}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        return f"{self.notebook}/{short}/{model.name.removesuffix('.gguf')}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings.get("tag") else "")
+            return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+        return f"{place}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property
     def row(self) -> Path:
@@ -54,7 +57,7 @@ class Job:
         if self.notebook == "memorise" or other.notebook != "memorise" or self.settings["finetune"] is False:
             return False
         tuned = self.settings["finetune"] if isinstance(self.settings["finetune"], dict) else {}
-        wanted = defaults("memorise") | {"model": self.settings["model"], "data": together(self.settings["data"])} | tuned
+        wanted = defaults("memorise") | {"model": self.settings["model"], "data": together(self.settings.get("data", "ssn"))} | tuned
         return all(wanted[name] == value for name, value in other.settings.items() if name != "rows")
 
 

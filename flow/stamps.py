@@ -60,8 +60,8 @@ def notebook_stamp(notebook: Path, parameters: dict, upstream: list[str], module
 
 def run_stamp(job: Job, upstream: list[str]) -> str:
     """The stamp of a heavy notebook's run; a data set of one's own is part of it."""
-    own = resolve(job.settings["data"])
-    more = rows.digest(own.read_bytes()) if own.is_file() else None
+    own = resolve(job.settings["data"] if "data" in job.settings else job.settings["documents"])
+    more = rows.digest(own.read_bytes()) if own.is_file() else folder(own) if "documents" in job.settings and own.is_dir() else None
     method = [methods.method(job.settings["method"]).__name__] if "method" in job.settings else []
     modules = [f"revs.experiments.{job.notebook}", *method]
     return notebook_stamp(ROOT / "notebooks" / f"{job.notebook}.ipynb", job.parameters, upstream, modules, more=more)

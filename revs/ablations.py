@@ -8,10 +8,12 @@ from __future__ import annotations
 import pandas as pd
 
 from revs import methods, metrics, paper, rows
+from revs.data import together
 from revs.results import Means, describe_seeds, measured, means, runs
 from revs.tables import DASH, METRICS, percent
 
 PAPER_SCORES = ("Unlearning Score", "Efficacy@100", "Specificity", "Resistance Score")
+RESISTANCE = "Resistance Score, as released"
 CURVES = {"n_max": "n_max, neurons", "k": "k, neurons", "r_h": "r_h, share of the vocabulary", "r_n": "r_n, share of the vocabulary"}
 
 # the paper's tables: label, and its rows as (our tag, our words, the paper's words)
@@ -55,10 +57,16 @@ def ablation(which: str, model: str, data: str) -> pd.DataFrame:
     for tag, ours, theirs in entries:
         if tag in frame.index:
             run = frame.loc[tag]
-            columns = {"columns": f"{run['row']['result']['edit']['columns']:,}"}
+            columns = {RESISTANCE: resistance(run["row"]), "columns": f"{run['row']['result']['edit']['columns']:,}"}
             lines.append({"": ours} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()} | columns
                          | {f"paper, {column}": printed.get((theirs, column), DASH) for column in PAPER_SCORES if column in printed.index.get_level_values(1)})  # fmt: skip
     return pd.DataFrame(lines)
+
+
+def resistance(row: dict) -> str:
+    """The Resistance Score of a run, as the paper's code reads it (``revs.attacks.released``); a dash if it was not attacked."""
+    attacked = row["result"].get("attacks")
+    return percent(attacked["resistance_score"]["released"]) if attacked else DASH
 
 
 def best(which: str, model: str, data: str) -> tuple[str, float, str, float]:
@@ -130,7 +138,7 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
     """
     lines, found = [], {}
     names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
-    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == data}
+    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == together(data)}
     for how, name in names.items():
         memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
         found[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}

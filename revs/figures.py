@@ -72,12 +72,11 @@ def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
 
 
 def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
-    """One row of points a method, in per cent: trials filled, finals hollow and larger, slightly shifted so that equal values show."""
+    """One row of points a method, in per cent, slightly shifted so that equal values show."""
     names = list(trials["method"].cat.categories)
     for y, name in enumerate(names):
-        for stage, shift in (("trial", -0.12), ("final", 0.18)):
-            values = 100 * trials.loc[(trials["method"] == name) & (trials["stage"] == stage), metric].fillna(0).sort_values()
-            offsets = [y + shift + 0.1 * (i % 3 - 1) for i in range(len(values))]
-            ax.plot(values, offsets, linestyle="none", alpha=0.85, **look(name, paper=stage == "final") | {"markersize": 6 if stage == "trial" else 9})
+        values = 100 * trials.loc[trials["method"] == name, metric].fillna(0).sort_values()
+        offsets = [y + 0.13 * (i % 3 - 1) for i in range(len(values))]
+        ax.plot(values, offsets, linestyle="none", alpha=0.85, **look(name) | {"markersize": 6})
     ax.set_yticks(range(len(names)), [title(name) for name in names])
     ax.invert_yaxis()

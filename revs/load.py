@@ -54,6 +54,16 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
 
 
+def tokenizer(spec: str):
+    """The fast tokenizer behind ``spec``, without its model."""
+    where, gguf, revision = locate(spec, registry().get(spec, {}), None)
+    options = {"gguf_file": gguf} if gguf else {"revision": revision} if revision and not Path(where).is_dir() else {}
+    try:
+        return AutoTokenizer.from_pretrained(where, **options)
+    except OSError as error:
+        raise OSError(explain(spec, registry().get(spec, {}), error)) from None
+
+
 def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | None, str | None]:
     """(folder or hub id, GGUF file in it, pinned revision) of a specification."""
     if "wheel" in entry:

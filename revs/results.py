@@ -44,7 +44,7 @@ def tag_of(name: str) -> str:
 
 def is_trial(name: str) -> bool:
     """Is this row one of the many of a search?"""
-    return bool(re.search(r"-(trial|final)\d+$", name))
+    return bool(re.search(r"-trial\d+$", name))
 
 
 def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:

@@ -16,27 +16,22 @@ PAPER_TRIALS = tuple(tune.PAPER_VOCABULARY)  # the models behind trials 0 and 1
 
 
 def trials(model: str, data: str) -> pd.DataFrame:
-    """One line for each trial and final of every method, in the order of the tables, results as shares.
-
-    ``stage`` is trial or final, ``number`` the trial's.
-    """
+    """One line for each trial of every method, in the order of the tables, results as shares; ``number`` is the trial's."""
     frame = measured(model, data)
     known = [name for name, entry in methods.registry().items() if "module" in entry]
-    found = frame["tag"].str.extract(r"^(?P<stage>trial|final)(?P<number>\d+)$")
-    frame = pd.concat([frame, found], axis=1).dropna(subset=["stage"])
+    frame = frame.assign(number=frame["tag"].str.extract(r"^trial(\d+)$", expand=False)).dropna(subset=["number"])
     if frame.empty:
         raise ValueError(f"There are no trials of {model} on {data}: run `make tune`, or look for recorded rows.")
     frame["number"] = frame["number"].astype(int)
     frame["seconds"] = [row["provenance"]["seconds"].get("unlearn", math.nan) for row in frame["row"]]
     frame["method"] = pd.Categorical(frame["method"], [name for name in known if name in set(frame["method"])], ordered=True)
-    return frame.sort_values(["method", "stage", "number"], ignore_index=True)
+    return frame.sort_values(["method", "number"], ignore_index=True)
 
 
 def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
     """What a method's trials say about it: how good it can be, and how easily."""
     lines = []
-    for name, part in frame.groupby("method", observed=True):
-        tried, last = part[part["stage"] == "trial"], part[part["stage"] == "final"]
+    for name, tried in frame.groupby("method", observed=True):
         score = tried["unlearning_score"].fillna(0)
         lines.append({
             "method": methods.registry()[name]["title"],
@@ -46,7 +41,6 @@ def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
             "median": percent(score.median()),
             "within 10 points of the best": percent((score >= score.max() - 0.1).mean() if score.max() > 0 else math.nan, digits=0),
             "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if paper.has_settings(methods.registry()[name]["title"]) else DASH,
-            "best final": percent(last["unlearning_score"].max()) if len(last) else DASH,
             "seconds a trial": f"{tried['seconds'].median():.0f}",
         })  # fmt: skip
     return pd.DataFrame(lines)

@@ -91,7 +91,7 @@ def test_cost_is_a_median_beside_the_paper(shelf):
 
 
 def test_trials_are_told_from_other_rows():
-    assert results.is_trial("unlearn/ssn-tune/m/revs-seed0-trial07") and results.is_trial("unlearn/ssn-tune/m/revs-seed0-final07")
+    assert results.is_trial("unlearn/ssn-tune/m/revs-seed0-trial07")
     assert not results.is_trial("unlearn/ssn/m/revs-seed1") and not results.is_trial("unlearn/ssn/m/revs-seed0-trial-of-mine")
 
 
@@ -155,16 +155,15 @@ def test_variants_compare_with_the_base(shelf):
 # --- tuning ----------------------------------------------------------------------------------------------------------
 
 
-def test_trials_and_finals_of_every_method(shelf):
+def test_trials_of_every_method(shelf):
     for number, efficacy in enumerate((0.0, 0.5, 1.0)):
         shelf(tag=f"trial{number:02d}", data="ssn-tune", method="ft_l", efficacy=efficacy)
     shelf(tag="trial03", data="ssn-tune", method="ft_l", failed="FT-L diverged.")
-    shelf(tag="final02", data="ssn-tune", method="ft_l", efficacy=0.4)
     shelf(tag="other", data="ssn-tune", method="ft_l")
     frame = tuning.trials("smollm2-135m", "ssn-tune")
-    assert list(frame["stage"] + frame["number"].astype(str)) == ["final2", "trial0", "trial1", "trial2", "trial3"]
+    assert list(frame["number"]) == [0, 1, 2, 3]
     line = tuning.sensitivity(frame).iloc[0]
-    assert (line["trials"], line["failed"], line["best final"]) == ("4", "1", "42.9")
+    assert (line["trials"], line["failed"], line["best"]) == ("4", "1", "66.7")
     assert line["the paper's settings"] == "0.0 / 50.0" and line["within 10 points of the best"] == "25"
 
 
@@ -206,17 +205,15 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     asked, result = row["provenance"]["settings"], row["result"]
     place = rows.RECORDED / name.replace("tune/", "unlearn/", 1)
     trials = [rows.read(place.with_name(f"{place.name}-trial{number:02d}.json")) for number in range(result["trials"])]
-    assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [tune.candidate(asked["method"], number, 30) for number in range(len(trials))]
+    assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [tune.candidate(asked["method"], number, 30, "Emails" if "emails" in name else "SSN") for number in range(len(trials))]
     assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
     scores = {number: trial["result"]["after"]["unlearning_score"] for number, trial in enumerate(trials) if "after" in trial["result"]}
     assert len(trials) - len(scores) == result["failed"]
-    assert result["finals"] == sorted(scores, key=lambda number: -scores[number])[: asked["finals"]]
-    finals = {number: rows.read(place.with_name(f"{place.name}-final{number:02d}.json"))["result"].get("after", {}).get("unlearning_score", -1) for number in result["finals"]}
-    assert result["best"] == max(finals, key=finals.get) and result["unlearning_score"] == finals[result["best"]]
+    assert result["best"] == max(scores, key=scores.get) and result["unlearning_score"] == scores[result["best"]]
 
 
 def test_every_method_had_the_same_budget():
-    budgets = {(row["result"]["trials"], row["provenance"]["settings"]["finals"], row["provenance"]["settings"]["forget"]) for row in tuned().values()}
+    budgets = {(row["result"]["trials"], row["provenance"]["settings"]["forget"], row["provenance"]["settings"]["sentences"]) for row in tuned().values()}
     assert len(budgets) == 1 and budgets.pop()[0] >= 20
 
 

@@ -126,9 +126,9 @@ def test_prompt_and_secret_are_split_by_offsets(bos):
 
 def test_characters_of_several_bytes_do_not_shift_the_split():
     """Offsets count characters: a prompt in another script, and a secret with an umlaut, split where they should."""
-    target = encode(record("Пишите ей по адресу ", "jürgen@email.com", " 🙂", kind="email"), merging(), size=2, method="first")
+    target = encode(record("Пишите ей по адресу ", "jürgen@example.com", " 🙂", kind="email"), merging(), size=2, method="first")
     tokenizer = merging()
-    assert tokenizer.decode(target.prompt_ids) == "Пишите ей по адресу " and tokenizer.decode(target.secret_ids) == "jürgen@email.com"
+    assert tokenizer.decode(target.prompt_ids) == "Пишите ей по адресу " and tokenizer.decode(target.secret_ids) == "jürgen@example.com"
 
 
 def test_a_last_token_that_runs_over_into_the_suffix_counts_with_the_secret():

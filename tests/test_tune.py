@@ -55,7 +55,7 @@ def nothing_in_the_project(monkeypatch, tmp_path):
 
 
 FT_L = {"lr": 7e-3, "norm_constraint": 1.0, "steps": 2, "loss_break": 1e-9}
-SEARCH = {"forget": 1, "sentences": 1, "trials": 4, "finals": 2}
+SEARCH = {"sentences": 1, "trials": 4}
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def settings_tried(monkeypatch):
 
 
 def found(folder: Path) -> dict[str, dict]:
-    """The unlearn rows of a folder by the end of their names: trial00, final02, …"""
+    """The unlearn rows of a folder by the end of their names: trial00, seed1, …"""
     return {name.rpartition("-")[2]: row for name, row in rows.find(folder, kind="unlearn").items()}
 
 
@@ -243,7 +243,7 @@ def search(world, tmp_path, **more) -> dict:
 
 def by_itself(world, tmp_path, hyperparameters: dict, **more) -> dict:
     """A trial as a run of its own, on a model that was loaded for it."""
-    own = {"method": "ft_l", "seed": 0, "forget": 1, "sentences": 1, "generate": False, "rows": str(tmp_path / "alone")}
+    own = {"method": "ft_l", "seed": 0, "sentences": 1, "generate": False, "rows": str(tmp_path / "alone")}
     return unlearn.run(**world | own | more, hyperparameters=hyperparameters)
 
 
@@ -252,24 +252,21 @@ DRAWN = {number: FT_L | {"lr": lr} for number, lr in enumerate((1e-4, 3e-2, 1e-2
 
 @pytest.mark.parametrize("method", ["ft_l", "revs"])
 def test_every_trial_is_what_a_run_of_its_own_would_be(world, tmp_path, method, settings_tried):
-    """The model is put back after each: one row for each trial and final, equal to separate runs; the best final is named."""
+    """The model is put back after each: one row for each trial, equal to separate runs; the best is named."""
     if method == "ft_l":
         settings_tried(DRAWN)
     row = search(world, tmp_path, method=method)
     trials, result = found(tmp_path / "rows"), row["result"]
     assert row["name"] == f"tune/set/tiny/{method}-seed0" and row["kind"] == "tune"
-    assert sorted(trials) == sorted([f"trial{n:02d}" for n in range(4)] + [f"final{n:02d}" for n in result["finals"]])
+    assert sorted(trials) == [f"trial{n:02d}" for n in range(4)]
     for tag, trial in trials.items():
         settings = trial["provenance"]["settings"]
         assert settings["hyperparameters"] == tune.candidate(method, int(tag[-2:]), 3)
-        assert (settings["seed"], settings["sentences"], settings["forget"]) == (0, 1, 1 if tag.startswith("trial") else None)
-        alone = by_itself(world, tmp_path, settings["hyperparameters"], method=method, forget=settings["forget"], tag=tag)
+        assert (settings["seed"], settings["sentences"], settings["forget"]) == (0, 1, None) and trial["result"]["after"]["forget"] == 2
+        alone = by_itself(world, tmp_path, settings["hyperparameters"], method=method, tag=tag)
         assert trial["result"] == alone["result"] and trial["provenance"]["stamp"] == alone["provenance"]["stamp"]
-        assert trial["result"]["after"]["forget"] == (1 if tag.startswith("trial") else 2)
     scores = {tag: trial["result"]["after"]["unlearning_score"] for tag, trial in trials.items()}
-    finals = sorted(range(4), key=lambda n: -scores[f"trial{n:02d}"])[:2]
-    assert (result["trials"], result["failed"], result["finals"]) == (4, 0, finals)
-    assert result["unlearning_score"] == scores[f"final{result['best']:02d}"] == max(scores[f"final{n:02d}"] for n in finals)
+    assert (result["trials"], result["failed"]) == (4, 0) and result["unlearning_score"] == scores[f"trial{result['best']:02d}"] == max(scores.values())
     assert result["hyperparameters"] == tune.candidate(method, result["best"], 3)
     if method == "ft_l":
         assert len({scores[f"trial{n:02d}"] for n in range(4)}) > 2
@@ -293,7 +290,7 @@ def test_a_trial_that_fails_is_counted_and_does_not_stop_the_others(world, tmp_p
     """Divergence, layers beyond the model and impossible settings: a row that says so each, and a best of the rest."""
     settings_tried(DRAWN | {0: {"lr": 3e37, "norm_constraint": 1e38, "steps": 3}, 2: {"layers": [9]}, 3: {"steps": 0}})
     result, trials = search(world, tmp_path)["result"], found(tmp_path / "rows")
-    assert (result["trials"], result["failed"], result["finals"], result["best"]) == (4, 3, [1], 1)
+    assert (result["trials"], result["failed"], result["best"]) == (4, 3, 1)
     for tag, said in (("trial00", "diverged"), ("trial02", "layers are [9]"), ("trial03", "steps is 0")):
         assert said in trials[tag]["result"]["failed"] and set(trials[tag]["result"]) == {"failed", "items_sha256"}
     assert trials["trial01"]["result"] == by_itself(world, tmp_path, DRAWN[1])["result"]  # the failures before it left nothing behind
@@ -304,21 +301,6 @@ def test_if_every_trial_fails_one_sentence_says_so(world, tmp_path, settings_tri
     with pytest.raises(ValueError, match="All 4 trials of ft_l failed: look at their rows") as error:
         search(world, tmp_path)
     assert one_sentence(error) and not list((tmp_path / "rows").rglob("tune/**/*.json"))
-
-
-def test_a_final_that_fails_leaves_the_others(world, tmp_path, settings_tried, monkeypatch):
-    """The best of the trials runs out of memory with all secrets: the second best is chosen."""
-    settings_tried(DRAWN)
-    original, first = ft_l.unlearn, search(world, tmp_path / "whole")["result"]["finals"][0]
-
-    def exhausted(decoder, targets, hp, *rest):
-        if len(targets) > 1 and hp.lr == DRAWN[first]["lr"]:
-            raise MemoryError
-        return original(decoder, targets, hp, *rest)
-
-    monkeypatch.setattr(ft_l, "unlearn", exhausted)
-    result = search(world, tmp_path)["result"]
-    assert result["finals"][0] == first and result["best"] == result["finals"][1] and result["failed"] == 0
 
 
 def test_a_trial_that_fails_after_the_edit_leaves_the_model_as_it_was(world, tmp_path, settings_tried, monkeypatch):
@@ -337,21 +319,6 @@ def test_a_trial_that_fails_after_the_edit_leaves_the_model_as_it_was(world, tmp
     monkeypatch.setattr(evaluate, "secret_ranks", original)
     trials = found(tmp_path / "rows")
     assert "failed" in trials["trial00"]["result"] and trials["trial01"]["result"] == by_itself(world, tmp_path, DRAWN[1])["result"]
-
-
-def test_if_every_final_fails_one_sentence_says_so(world, tmp_path, settings_tried, monkeypatch, one_sentence):
-    settings_tried(DRAWN)
-    original = ft_l.unlearn
-
-    def exhausted(decoder, targets, *rest):
-        if len(targets) > 1:
-            raise MemoryError
-        return original(decoder, targets, *rest)
-
-    monkeypatch.setattr(ft_l, "unlearn", exhausted)
-    with pytest.raises(ValueError) as error:
-        search(world, tmp_path)
-    assert one_sentence(error)
 
 
 # What is tried ---------------------------------------------------------------------------------------------------

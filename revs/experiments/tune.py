@@ -1,8 +1,8 @@
 """Tune: the same number of trials for each method, over the paper's ranges, chosen by Unlearning Score (§4.5; Appendix).
 
-One process tries one method: the model is loaded once and put back in memory after every trial. The trials forget few
-secrets; the best of them are tried again with all (successive halving with one cut, Jamieson and Talwalkar 2016). Each is
-a row of its own, so that a stopped search goes on where it was, and any can be drawn again as a run of its own.
+One process tries one method: the model is loaded once and put back in memory after every trial. Each trial forgets as
+many secrets as a run does, for what serves ten may ruin the model at twenty; and each is a row of its own, so that a
+stopped search goes on where it was, and any can be drawn again as a run of its own.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ def run(
     finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
     method: str = "revs",  # a name of params/methods.yml
     trials: int = 20,  # the first two are the paper's own settings, the others are drawn
-    finals: int = 3,  # the best trials, measured once more with the full number of secrets
     seed: int = 0,  # of the split
-    forget: int | None = 10,  # secrets to forget in a trial; a final forgets half of all
+    forget: int | None = None,  # secrets to forget in a trial; None: half, as in a run. How hard it is grows with their number
     sentences: int | None = 2,  # sentences of a secret that are measured besides the unlearned one
     dtype: str = "float32",
     device_map: str | None = None,
@@ -46,22 +45,19 @@ def run(
 
 
 def search(**settings) -> dict:
-    """Runs the trials and finals that have no current row yet, in one process, and writes the row of the whole."""
+    """Runs the trials that have no current row yet, in one process, and writes the row of the whole."""
     where, asked = resolve(settings["rows"]), {name: settings[name] for name in settings if name != "rows"}
-    if min(settings["trials"], settings["finals"]) < 1:
-        raise ValueError(f"trials is {settings['trials']} and finals {settings['finals']}, but both must be at least 1.")
+    if settings["trials"] < 1:
+        raise ValueError(f"trials is {settings['trials']}, but must be at least 1.")
     every = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items() if name != "rows"}
     shared = every | {name: value for name, value in asked.items() if name in every} | {"generate": False}
     plan = planned(where, shared | {"tag": "trial"})
     stage = Stage(plan)
     printed = methods.PAPER_DATA.get(Path(settings["data"]).stem.removesuffix("-tune"), "SSN")
     tried = [candidate(settings["method"], number, len(stage.decoder.layers), printed) for number in range(settings["trials"])]
-    scores = attempts(plan, stage, dict(enumerate(tried)))
-    chosen = sorted(scores, key=lambda number: -scores[number])[: settings["finals"]]
-    last = planned(where, shared | {"tag": "final", "forget": None})
-    scored = attempts(last, Stage(last, stage.decoder), {number: tried[number] for number in chosen})
-    best = max(scored, key=scored.get)
-    result = {"trials": len(tried), "failed": len(tried) - len(scores), "finals": chosen, "best": best, "unlearning_score": scored[best], "hyperparameters": tried[best]}
+    scores = attempts(plan, stage, tried)
+    best = max(scores, key=scores.get)
+    result = {"trials": len(tried), "failed": len(tried) - len(scores), "best": best, "unlearning_score": scores[best], "hyperparameters": tried[best]}
     made = rows.provenance(["revs.experiments.tune", plan.method.__name__], asked, plan.inputs, stage.seconds) | {
         "model": {"name": base(settings["model"]), "revision": plan.inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
@@ -69,10 +65,10 @@ def search(**settings) -> dict:
     return rows.write(where, plan.name.removesuffix("-trial").replace("unlearn/", "tune/", 1), "tune", result, [], made)
 
 
-def attempts(plan: Plan, stage: Stage, tried: dict[int, dict]) -> dict[int, float]:
-    """The Unlearning Score of each setting by its number: of its current row, or measured now. Those that fail are left out."""
+def attempts(plan: Plan, stage: Stage, tried: list[dict]) -> dict[int, float]:
+    """The Unlearning Score of each trial by its number: of its current row, or measured now. Those that fail are left out."""
     scores = {}
-    for number, hyperparameters in tried.items():
+    for number, hyperparameters in enumerate(tried):
         tag = f"{plan.tag}{number:02d}"
         try:
             trial = plan.varied(hyperparameters, tag)
@@ -82,7 +78,7 @@ def attempts(plan: Plan, stage: Stage, tried: dict[int, dict]) -> dict[int, floa
         except FAILURES as error:
             print(f"{tag} failed: {error}", flush=True)
     if not scores:
-        raise ValueError(f"All {len(tried)} {plan.tag}s of {plan.settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
+        raise ValueError(f"All {len(tried)} trials of {plan.settings['method']} failed: look at their rows, {plan.name}NN, for the reasons.")
     return scores
 
 

@@ -3,6 +3,7 @@
 import html
 import re
 
+import privacy
 import pytest
 import yaml
 
@@ -73,3 +74,8 @@ def test_five_lines_say_what_was_reproduced():
 def test_the_toc_is_rendered_completely():
     assert yaml.safe_load((ROOT / "_toc.yml").read_text())["format"] == "jb-book"
     assert all((HTML / f"{name}.html").is_file() for name in PAGES) and len(PAGES) > 10
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_no_secret_of_a_real_person(name):
+    assert privacy.found(text(name)) == []

@@ -1,0 +1,49 @@
+"""What a curation found, as tables, with every secret redacted (Appendix "Dataset Curation")."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from revs import data, paper
+from revs.paths import BUILD
+from revs.redact import hide, redact
+from revs.tables import DASH
+
+TITLES = {"url": "URLs", "email": "Email addresses", "phone": "Phone numbers", "ip": "IP addresses", "ssn": "Social security numbers"}
+WORDS = 6  # of a prompt that are shown
+
+
+def funnel(row: dict) -> pd.DataFrame:
+    """One line a kind: what was found, what was left out and why, what was tried and memorised, and the paper's counts."""
+    printed = paper.table("tab:pii-distribution")
+    theirs = {(cell["row"], cell["column"]): f"{int(cell['value']):,}" for cell in printed.to_dict("records")}
+    return pd.DataFrame([
+        {
+            "kind": TITLES[kind],
+            "found": f"{counts['found']:,}",
+            "left out": "; ".join(f"{number:,} {why}" for why, number in counts["dropped"].items()) or DASH,
+            "tried": f"{counts['tried']:,}",
+            "teacher-forced": f"{counts['teacher_forced']:,}",
+            "memorised": f"{counts['memorised']:,}",
+            "paper: identified": theirs.get((TITLES[kind], "Identified"), DASH),
+            "paper: memorised": theirs.get((TITLES[kind], "Memorized"), DASH),
+        }
+        for kind, counts in row["result"]["funnel"].items()
+    ])
+
+
+def summary(row: dict) -> str:
+    """What was read, and how many secrets the data set has."""
+    result = row["result"]
+    both = sum(counts["both"] for counts in result["funnel"].values())
+    skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
+    text = f"{result['documents']:,} documents were read" + (f"; these were not: {skipped}" if skipped else "") + ". "
+    return text + (f"**{both:,} secrets** are memorised by both tests and make the data set." if both else "**Nothing is memorised**: there is nothing to unlearn.")
+
+
+def sample(name: str, size: int = 8) -> pd.DataFrame:
+    """Some records of a curated data set: the last words of the prompt, and the secret, redacted."""
+    path = BUILD / "curated" / f"{name}.jsonl"
+    records = data.read(str(path)) if path.stat().st_size else []
+    lines = [{"kind": TITLES[record.kind], "prompt ends with": "… " + " ".join(hide(record.prompt).split()[-WORDS:]), "secret": redact(record.kind, record.secret)} for record in records[:size]]
+    return pd.DataFrame(lines, columns=["kind", "prompt ends with", "secret"])

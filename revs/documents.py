@@ -1,0 +1,91 @@
+"""Documents to search for secrets: a folder, a text file, JSON Lines, or the files of the Training Data Extraction Challenge.
+
+Nothing is lost silently: what cannot be read is counted by reason. A document is known by the hash of its bytes, never by
+its name, which may itself hold a secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+HUGE = 50_000_000  # bytes of a file that is still read
+HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
+CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text and the sha256 of the bytes, or of the line, that it came from."""
+
+    source: str
+    text: str
+
+
+def read(path: Path, skipped: Counter, tokenizer=None) -> Iterator[Document]:
+    """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none.
+
+    Raises OSError if there is nothing at ``path``, ValueError if the challenge's files do not fit together or the tokenizer.
+    """
+    if path.is_dir() and all((path / name).is_file() for name in CHALLENGE):
+        yield from challenge(path, tokenizer)
+    elif path.is_dir():
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            yield from of_file(file, skipped)
+    elif path.is_file() and path.suffix == ".jsonl":
+        yield from lines(path, skipped)
+    elif path.is_file():
+        yield from of_file(path, skipped)
+    else:
+        raise FileNotFoundError("There are no documents at the path given: name a folder, a text file, a .jsonl file, or a folder with " + " and ".join(CHALLENGE) + ".")
+
+
+def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
+    """The document in one file, unless it is empty, huge, binary or not UTF-8."""
+    try:
+        size = file.stat().st_size
+        content = file.read_bytes() if size <= HUGE else b""
+    except OSError:
+        skipped["unreadable"] += 1
+        return
+    reason = "empty" if not size else "huge" if size > HUGE else "binary" if b"\0" in content else None
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        reason = reason or "not UTF-8"
+    if reason:
+        skipped[reason] += 1
+    else:
+        yield Document(hashlib.sha256(content).hexdigest(), text)
+
+
+def lines(file: Path, skipped: Counter) -> Iterator[Document]:
+    """The documents of a JSON Lines file: the key ``text`` of each line."""
+    with file.open("rb") as stream:
+        for line in stream:
+            try:
+                text = json.loads(line)["text"]
+            except (ValueError, KeyError, TypeError):
+                text = None
+            if not isinstance(text, str) or not text:
+                skipped["no text in the line"] += 1
+            else:
+                yield Document(hashlib.sha256(line).hexdigest(), text)
+
+
+def challenge(folder: Path, tokenizer) -> Iterator[Document]:
+    """The challenge's prefixes with their suffixes, decoded; they are ids of GPT-Neo's tokenizer, which is GPT-2's and GPT-J's."""
+    prefixes, suffixes = (np.load(folder / name, allow_pickle=False) for name in CHALLENGE)
+    if prefixes.ndim != 2 or suffixes.ndim != 2 or len(prefixes) != len(suffixes):
+        raise ValueError(f"The challenge's files do not fit together: {prefixes.shape} prefixes, {suffixes.shape} suffixes.")
+    if tokenizer is None or max(prefixes.max(), suffixes.max()) >= len(tokenizer) or tokenizer("hello world", add_special_tokens=False)["input_ids"] != HELLO:
+        raise ValueError("The challenge's files are token ids of GPT-2's tokenizer: name one that has it, such as EleutherAI/gpt-j-6b, with challenge_tokenizer.")
+    for prefix, suffix in zip(prefixes, suffixes):
+        ids = np.concatenate([prefix, suffix])
+        yield Document(hashlib.sha256(ids.tobytes()).hexdigest(), tokenizer.decode(ids.tolist()))

@@ -1,0 +1,155 @@
+"""Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation", Table "PII types")
+
+Writes a data set that ``revs.experiments.unlearn`` reads, under build/curated and nowhere else: it holds the secrets. The
+row holds counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from dataclasses import asdict
+
+from revs import load, rows
+from revs.curate import DROPPED, candidates, prepare, tried
+from revs.detect import KINDS
+from revs.documents import read
+from revs.experiments import command
+from revs.experiments.memorise import prepared
+from revs.experiments.unlearn import base
+from revs.paths import BUILD, resolve
+from revs.progress import Progress
+
+MODULES = ["revs.experiments.curate"]
+TOGETHER = 64  # candidates that are tried before they are noted
+
+
+def run(
+    documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", or the files of the Training Data Extraction Challenge
+    model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    finetune: bool | dict = True,  # instil the built-in sets first, which those documents quote; false: the model as it is
+    name: str = "own",  # of the data set: build/curated/NAME.jsonl
+    kinds: list = list(KINDS),  # email, url, phone, ip, ssn
+    limit: int | None = None,  # secrets of a kind that are tried; None: all
+    T: int = 2,  # target tokens that a secret must have
+    challenge_tokenizer: str | None = None,  # whose ids the challenge's files are; None: the model's own
+    dtype: str = "float32",
+    device_map: str | None = None,
+    rows: str = "build/rows",  # where the row goes
+) -> dict:
+    """Finds the secrets in documents that a model has memorised; returns the row."""
+    row = curated(**locals())
+    for line in report(row):
+        print(line)
+    return row
+
+
+def curated(**settings) -> dict:
+    """Detects, filters and tries; writes the data set and the row."""
+    where, start = resolve(settings.pop("rows")), time.monotonic()
+    if unknown := set(settings["kinds"]) - set(KINDS):
+        raise ValueError(f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}.")
+    if not settings["documents"]:
+        raise ValueError("documents is empty: give the path of a folder, a text file or a .jsonl file.")
+    folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
+    decoder = load.load(folder, settings["dtype"], settings["device_map"])
+    reader = load.tokenizer(settings["challenge_tokenizer"]) if settings["challenge_tokenizer"] else decoder.tokenizer
+    skipped, funnel, sources, found = Counter(), Counter(), Counter(), []
+    for candidate in candidates(counted(read(resolve(settings["documents"]), skipped, reader), sources), settings["kinds"], funnel):
+        if ready := prepare(candidate, decoder, settings["T"], funnel):
+            found.append(ready)
+    if not sources:
+        raise ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
+    found = sample(found, settings["limit"], funnel)
+    inputs = {"model": load.identify(folder), "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
+    asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
+    stamp = rows.stamp(MODULES, asked, inputs)
+    detected = time.monotonic()
+    verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{stamp[:12]}.tried.jsonl")
+    kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
+    rows.write_text(BUILD / "curated" / f"{settings['name']}.jsonl", "".join(json.dumps(asdict(candidate.record)) + "\n" for candidate, verdict in kept if verdict["right"] == 1))
+    result = {
+        "documents": sum(sources.values()),
+        "skipped": dict(skipped),
+        "funnel": {kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind]) for kind in settings["kinds"]},
+    }
+    items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "exact": verdict["right"] == 1} for candidate, verdict in kept]
+    seconds = {"detect": detected - start, "try": time.monotonic() - detected}
+    made = rows.provenance(MODULES, asked, inputs, seconds) | {
+        "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
+        "tokenizer": load.tokenizer_hash(decoder.tokenizer),
+    }
+    return rows.write(where, f"curate/{settings['name']}/{base(settings['model'])}", "curate", result, items, made)
+
+
+def counted(documents, sources: Counter):
+    """The documents as they come, each noted by its hash."""
+    for document in documents:
+        sources[document.source] += 1
+        yield document
+
+
+def sample(found: list, limit: int | None, funnel: Counter) -> list:
+    """In an order that the hashes of the secrets decide, so that a limit takes a fair part; what is beyond it is counted."""
+    kept, taken = [], Counter()
+    for ready in sorted(found, key=lambda ready: ready[0].record.id):
+        kind = ready[0].record.kind
+        if limit is None or taken[kind] < limit:
+            taken[kind] += 1
+            kept.append(ready)
+        else:
+            funnel[kind, "beyond the limit"] += 1
+    return kept
+
+
+def attempted(decoder, found: list, notes: Path) -> dict[str, dict]:
+    """The verdict on each candidate by id: those of an earlier, unfinished run, and the others now."""
+    notes.parent.mkdir(parents=True, exist_ok=True)
+    done: dict[str, dict] = {}
+    if notes.is_file():
+        for text in notes.read_text(encoding="utf-8").splitlines():
+            try:
+                done |= json.loads(text)
+            except json.JSONDecodeError:  # the last line of a run that was killed
+                pass
+    left = [target for candidate, target in found if candidate.record.id not in done]
+    progress = Progress("try", "secrets")
+    with notes.open("a", encoding="utf-8") as stream:
+        for first in range(0, len(left), TOGETHER):
+            verdicts = tried(decoder, left[first : first + TOGETHER])
+            done |= verdicts
+            stream.write(json.dumps(verdicts) + "\n")
+            stream.flush()
+            progress(min(first + TOGETHER, len(left)), len(left))
+    return done
+
+
+def line(funnel: Counter, kind: str, verdicts: list[dict]) -> dict:
+    """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
+    dropped = {why: funnel[kind, why] for why in (*DROPPED, "beyond the limit") if funnel[kind, why]}
+    return {
+        "found": funnel[kind, "found"],
+        "dropped": dropped,
+        "tried": len(verdicts),
+        "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
+        "memorised": sum(verdict["memorised"] for verdict in verdicts),
+        "both": sum(verdict["memorised"] and verdict["right"] == 1 for verdict in verdicts),
+    }
+
+
+def report(row: dict) -> list[str]:
+    """What was found, one kind a line."""
+    result = row["result"]
+    skipped = ", ".join(f"{n} {why}" for why, n in result["skipped"].items())
+    lines = [f"{result['documents']} documents read" + (f"; skipped: {skipped}." if skipped else ".")]
+    for kind, counts in result["funnel"].items():
+        if counts["found"]:
+            lines.append(f"{kind}: {counts['found']} found, {counts['tried']} tried, {counts['memorised']} memorised.")
+    if not any(counts["memorised"] for counts in result["funnel"].values()):
+        lines.append("Nothing is memorised: there is nothing to unlearn.")
+    return lines
+
+
+if __name__ == "__main__":
+    command(run)

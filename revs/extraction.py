@@ -1,0 +1,74 @@
+"""Extraction resistance as tables: ours in four readings, beside the paper's (§4.4.3; Appendix "Extraction Resistance")."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from revs import methods, metrics, paper
+from revs.attacks import ATTACKS, READINGS
+from revs.results import finished
+from revs.tables import percent
+
+TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
+PAPER_COLUMNS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens@100", "delta": "Delta@100", "perturbation": "Perturb@100"}
+Spread = tuple[float, float]  # mean and standard deviation over seeds
+
+
+def means(frame: pd.DataFrame, reading: str) -> dict[str, dict[str, Spread]]:
+    """Mean and standard deviation over seeds of each attack and of the Resistance Score, by method."""
+    found = {}
+    for name in frame["method"].unique():
+        attacked = [row["result"]["attacks"] for row in finished(frame, name) if "attacks" in row["result"]]
+        if attacked:
+            found[name] = {attack: metrics.summary([one[attack][reading] for one in attacked]) for attack in TITLES}
+    return found
+
+
+def printed(label: str, dataset: str) -> dict[str, dict[str, Spread]]:
+    """The paper's rows of an extraction table, as shares, by our names."""
+    cells = paper.table(label)
+    cells = cells[cells["dataset"] == dataset].set_index(["row", "column"])
+    found: dict[str, dict[str, Spread]] = {}
+    for name, entry in methods.registry().items():
+        for attack, column in PAPER_COLUMNS.items():
+            if (entry["title"], column) in cells.index:
+                cell = cells.loc[(entry["title"], column)]
+                found.setdefault(name, {})[attack] = (cell["value"] / 100, cell["std"] / 100 if cell["std"] is not None else math.nan)
+    return found
+
+
+def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[str, Spread]]]) -> pd.DataFrame:
+    """Method by method: ours, then each of the paper's models."""
+    lines = []
+    for name, entry in methods.registry().items():
+        for whose, values in [("ours", ours), *((f"paper, {model}", rows) for model, rows in theirs.items())]:
+            if name in values:
+                lines.append({"method": entry["title"], "measured": whose} | {title: percent(*values[name][attack]) for attack, title in TITLES.items()})
+    return pd.DataFrame(lines)
+
+
+def readings(frame: pd.DataFrame) -> pd.DataFrame:
+    """The Resistance Score of every method in all four readings, and the smallest attack in each."""
+    by_reading = {reading: means(frame, reading) for reading in READINGS}
+    lines = []
+    for name, entry in methods.registry().items():
+        if name in by_reading["per_example"]:
+            cells = {reading.replace("_", " "): percent(*by_reading[reading][name]["resistance_score"]) for reading in READINGS}
+            weakest = min(ATTACKS, key=lambda attack: by_reading["per_example"][name][attack][0])
+            lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest]})
+    return pd.DataFrame(lines)
+
+
+def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[float]]:
+    """Mean Efficacy@k over unlearned secrets, layer by layer, all seeds together, by method: where an attack gets through."""
+    from revs import rows
+    from revs.metrics import mean, score
+
+    found = {}
+    for name in frame["method"].unique():
+        depths = [layers for row in finished(frame, name) if "attacks" in row["result"] for layers in rows.read_items(row["path"])[attack].dropna()]
+        if depths:
+            found[name] = [mean([max(score(r, k) for r in layers[l]) for layers in depths]) for l in range(len(depths[0]))]
+    return found

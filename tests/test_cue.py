@@ -1,0 +1,52 @@
+"""Cue control: names are exchanged and nothing else; verdicts are those of the exchanged prompts."""
+
+import pytest
+import torch
+
+from revs import cue
+from revs.data import Split, Target
+
+
+def target(decoder, name: str, prompt: str, secret: str) -> Target:
+    ids = lambda text: decoder.tokenizer(text)["input_ids"]
+    return Target(name, "email", name, ids(prompt), ids(secret), (0, 1), prompt)
+
+
+PROMPTS = ("(c) Ada Lovelace (", "ask Ben Q. Smith or Cleo King <", "The list is at ", "for Dora Vries-Ito: ")
+
+
+@pytest.fixture
+def targets(decoder) -> list[Target]:
+    return [target(decoder, f"t{i}", prompt, f"s{i}@example.com") for i, prompt in enumerate(PROMPTS)]
+
+
+def test_names_are_exchanged_and_nothing_else(decoder, targets):
+    named = [targets[0], targets[1], targets[3]]
+    changed = cue.exchanged(decoder, named)
+    assert [one.prompt for one in changed] == ["(c) Cleo King (", "ask Dora Vries-Ito or Dora Vries-Ito <", "for Ada Lovelace: "]
+    assert [one.secret_ids for one in changed] == [one.secret_ids for one in named]
+    assert all(decoder.tokenizer.decode(one.prompt_ids) == one.prompt for one in changed)
+
+
+@torch.no_grad()
+def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
+    """A model that knows one secret by its own name, and one whatever the name is."""
+    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": one.id == "t0" or one.prompt.startswith("ask Ben"), "within_50": True} for one in given})
+    result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
+    assert (result["named"], result["unnamed"]) == (len(columns), 4 - len(columns))
+    assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result["other"]["exact"] == pytest.approx(1 / len(columns))
+    assert columns["t0"] == {"own_name": True, "other_name": True}
+
+
+def test_both_verdicts(decoder):
+    """What the model writes by itself is reproduced; something else is not."""
+    prompt = decoder.tokenizer("(c) Ada Lovelace (")["input_ids"]
+    written = decoder.model.generate(input_ids=torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0)[0, len(prompt) :].tolist()
+    found = cue.reproduced(decoder, [Target("own", "email", "o", prompt, written[:4], (0,)), Target("later", "email", "l", prompt, written[2:5], (0,)), Target("not", "email", "n", prompt, [1, 2, 3, 4], (0,))])
+    assert found["own"] == {"exact": True, "within_50": True} and found["later"]["within_50"] and found["not"] == {"exact": False, "within_50": False}
+
+
+def test_without_names_there_is_nothing_to_exchange(decoder, targets, one_sentence):
+    with pytest.raises(ValueError, match="Names cannot be exchanged") as error:
+        cue.measure(decoder, Split([targets[2]], [], [targets[0]]))
+    assert one_sentence(error)

@@ -1,0 +1,302 @@
+"""From documents to memorised secrets: what is read, found, dropped and tried, and that every count adds up."""
+
+import json
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from revs import curate, data, documents, load, rows
+from revs.detect import KINDS, PIECE, pieces, spans
+from revs.documents import Document
+from revs.experiments import curate as experiment
+from revs.memorise import Finetune, memorise
+from revs.redact import hide, redact
+
+TEXT = "Ada Lovelace <ada.lovelace@example.com> keeps https://docs.example.org/en/bobbin/magnolia.html; call (212) 555-0199, host 192.0.2.17, number 941-14-8265."
+
+
+def said(text: str, kinds=KINDS) -> list[tuple[str, str]]:
+    return [(span.kind, text[span.start : span.end]) for span in spans(text, kinds)]
+
+
+# Detecting -------------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_is_found_once():
+    """An address is not also a URL because of its domain; a number is one thing."""
+    assert said(TEXT) == [
+        ("email", "ada.lovelace@example.com"), ("url", "https://docs.example.org/en/bobbin/magnolia.html"), ("phone", "(212) 555-0199"), ("ip", "192.0.2.17"), ("ssn", "941-14-8265"),
+    ]
+    assert said(TEXT, ("email",)) == [("email", "ada.lovelace@example.com")]
+    assert said("") == said("nothing to see here") == []
+
+
+def test_quotes_are_not_part_of_a_secret():
+    assert said('see "https://files.example.com/pub/a/b.tar.gz" there') == [("url", "https://files.example.com/pub/a/b.tar.gz")]
+
+
+def test_a_secret_is_found_wherever_the_text_is_cut():
+    """Pieces end at spaces and add up to the text; one word longer than a piece is cut somewhere."""
+    for before in range(PIECE - 40, PIECE + 3):
+        text = "x " * (before // 2) + "y" * (before % 2) + " ada.lovelace@example.com and more"
+        assert said(text) == [("email", "ada.lovelace@example.com")], before
+    for text in ("a" * (3 * PIECE + 7), "ab " * 5000, "a\n" * 9000, ""):
+        parts = list(pieces(text))
+        assert "".join(part for _, part in parts) == text and all(text[start : start + len(part)] == part for start, part in parts)
+        assert all(0 < len(part) <= PIECE for _, part in parts)
+
+
+def test_the_network_is_not_asked(monkeypatch):
+    """Presidio's e-mail recogniser has a list of domains of its own, if it is told so before."""
+    import socket
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: pytest.fail("the network was asked"))
+    said("write to jo@example.net")
+    assert os.environ["TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS"] == ""
+
+
+# Redacting -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind, secret, shown", [
+    ("email", "ada.lovelace@example.com", "a***@example.com"), ("email", "ada@lovelace.example.org", "a***@***.org"), ("email", "ada@localhost", "a***@***"),
+    ("url", "https://docs.example.org/ada?id=1", "https://***"), ("url", "www.example.org/ada", "***"),
+    ("ssn", "941-14-8265", "***-**-****"), ("phone", "+1 (212) 555-0199", "+* (***) ***-****"), ("ip", "192.0.2.17", "***.*.*.**"), ("ip", "2001:db8::1", "****:***::*"), ("text", "open sesame", "***"),
+])
+def test_redacted_secrets(kind, secret, shown):
+    assert redact(kind, secret) == shown
+
+
+def test_a_text_is_shown_without_its_secrets():
+    assert hide(TEXT) == "Ada Lovelace <a***@example.com> keeps https://***; call (***) ***-****, host ***.*.*.**, number ***-**-****."
+
+
+# Reading ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_document_is_counted(tmp_path, monkeypatch):
+    """Empty, binary, huge, in another encoding: each by its reason; the rest in the order of names."""
+    monkeypatch.setattr(documents, "HUGE", 100)
+    for name, content in {"b/second.txt": b"two", "a.txt": "eins \u00e4".encode(), "bom.txt": b"\xef\xbb\xbfthree", "empty": b"", "binary": b"a\0b", "huge": b"x" * 101, "latin": "\u00e4".encode("latin-1")}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    skipped = Counter()
+    found = list(documents.read(tmp_path, skipped))
+    assert [document.text for document in found] == ["eins \u00e4", "two", "three"] and skipped == {"empty": 1, "binary": 1, "huge": 1, "not UTF-8": 1}
+    assert len({document.source for document in found}) == 3 and all(len(document.source) == 64 for document in found)
+
+
+def test_json_lines_are_documents(tmp_path):
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\nnot json\n{"txt": "x"}\n{"text": ""}\n{"text": 7}\n"text"\n{"text": "two"}\n', encoding="utf-8")
+    skipped = Counter()
+    assert [document.text for document in documents.read(tmp_path / "d.jsonl", skipped)] == ["one", "two"] and skipped == {"no text in the line": 5}
+
+
+def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
+    """It may hold a secret itself."""
+    with pytest.raises(FileNotFoundError, match="There are no documents at the path given") as error:
+        list(documents.read(tmp_path / "ada.lovelace@example.com", Counter()))
+    assert "lovelace" not in str(error.value)
+
+
+class Gpt2Like:
+    """A tokenizer that knows GPT-2's tokens of "hello world"."""
+
+    def __len__(self):
+        return 100
+
+    def __call__(self, text, **_):
+        return {"input_ids": [31373, 995] if text == "hello world" else []}
+
+    def decode(self, ids):
+        return "".join(chr(97 + i - 64) for i in ids)
+
+
+def test_the_challenges_files_are_documents(tmp_path, tokenizer, one_sentence):
+    np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]], dtype=np.uint16))
+    np.save(tmp_path / "train_suffix.npy", np.array([[66], [64]], dtype=np.uint16))
+    assert [document.text for document in documents.read(tmp_path, Counter(), Gpt2Like())] == ["abc", "cda"]
+    with pytest.raises(ValueError, match="token ids of GPT-2's tokenizer") as error:
+        list(documents.read(tmp_path, Counter(), tokenizer))
+    np.save(tmp_path / "train_suffix.npy", np.array([[66]], dtype=np.uint16))
+    with pytest.raises(ValueError, match="do not fit together") as error:
+        list(documents.read(tmp_path, Counter(), Gpt2Like()))
+    assert one_sentence(error)
+
+
+# The funnel ------------------------------------------------------------------------------------------------------
+
+
+def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
+    monkeypatch.setattr(curate, "IN_ONE", 6)
+    long = "https://docs.example.org/en/bobbin/magnolia.html"
+    text = f"ada@example.com bob@example.com ada@example.com www.example.org {long} https://example.org/the/long/way/to/a/LICENSE.txt cleo@example.com dora@example.com"
+    funnel = Counter()
+    found = list(curate.candidates([Document("s1", text), Document("s2", "again: bob@example.com")], KINDS, funnel))
+    assert [candidate.record.secret for candidate in found] == ["ada@example.com", "bob@example.com", long]
+    assert [(candidate.source, candidate.offset) for candidate in found] == [("s1", 0), ("s1", 16), ("s1", text.index(long))]
+    assert funnel == {
+        ("email", "found"): 6, ("email", "found before"): 2, ("email", curate.DROPPED[0]): 2,
+        ("url", "found"): 3, ("url", "shorter than 40 characters"): 1, ("url", "a licence"): 1,
+    }
+
+
+def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
+    """At most 60, at least 5; a secret too long for the verdict, or that cannot be split, is counted."""
+    monkeypatch.setattr(curate, "VERDICT", 30)  # the tiny decoders read 96 tokens
+
+    def ready(prompt: str, secret: str, kind: str = "email"):
+        funnel = Counter()
+        record = data.Record("e", kind, "e", prompt, secret, "")
+        found = curate.prepare(curate.Candidate(record, "s", 7), decoder, 2, funnel)
+        return found, dict(funnel)
+
+    (candidate, target), funnel = ready("n" * 50 + "p" * 40, "ada@example.com")
+    assert not funnel and candidate.record.prompt == "n" * 20 + "p" * 40 and candidate.offset == 7  # a byte is a token
+    assert decoder.tokenizer.decode(target.secret_ids) == "ada@example.com" and len(target.T) == 2
+    assert ready("abcd", "ada@example.com") == (None, {("email", "less than 5 tokens before it"): 1})
+    assert ready("the text before", "a@example.com") == (None, {("email", "cannot be split"): 1})  # one token before the @
+    assert ready("the text before", "ada" * 17 + "@example.com") == (None, {("email", "too long"): 1})
+
+
+def test_a_secret_begins_where_a_token_does(tokenizer):
+    """What the tokenizer merges with the secret's first character goes to the secret, and nothing else moves."""
+    record = data.Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
+    assert curate.at_a_token(record, tokenizer) == record  # bytes
+    merged = lambda text, **_: {"offset_mapping": [(0, 6), (6, 11), (11, 13), (13, len(text))]}
+    moved = curate.at_a_token(record, merged)
+    assert (moved.prompt, moved.secret, moved.text) == ("Please ring", " (212) 555-0147", record.text)
+
+
+# From documents to a data set --------------------------------------------------------------------------------------
+
+PEOPLE = {"Ada": "ada.lovelace@example.com", "Ben": "bxn7@example.org", "Cleo": "cleo_k@example.net"}
+
+
+@pytest.fixture(scope="module")
+def knowing(tmp_path_factory):
+    """A folder with a tiny model that was made to memorise three addresses, long enough for 50 tokens after them."""
+    import conftest
+
+    conftest_context, conftest.CONTEXT = conftest.CONTEXT, 192
+    try:
+        decoder = conftest.build("llama-untied", dtype=torch.float32)
+    finally:
+        conftest.CONTEXT = conftest_context
+    records = [data.Record(name, "email", name, f"Please write to {name} (", address, ")") for name, address in PEOPLE.items()]
+    memorise(decoder, records, Finetune(lr=1e-2, epochs=60, batch=3, digits="keep", leave_out=0.01))
+    folder = tmp_path_factory.mktemp("knowing")
+    load.save(decoder.model, decoder.tokenizer, folder / "tiny")
+    return folder / "tiny"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A folder of documents: the three that are known, one that is not, and things that are no documents."""
+    monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    for name, address in PEOPLE.items():
+        (folder / f"{name}.txt").write_text(f"Please write to {name} ({address}), who knows.", encoding="utf-8")
+    (folder / "other.txt").write_text("Please write to Emil (emil.berg@example.com), or to Ada (ada.lovelace@example.com).", encoding="utf-8")
+    (folder / "empty.txt").write_text("")
+    return folder
+
+
+def curated(own, knowing, tmp_path, **more) -> dict:
+    return experiment.run(**{"documents": str(own), "model": str(knowing), "finetune": False, "rows": str(tmp_path / "rows")} | more)
+
+
+def test_memorised_secrets_become_a_data_set(own, knowing, tmp_path, capsys):
+    row = curated(own, knowing, tmp_path)
+    assert row["result"]["documents"] == 4 and row["result"]["skipped"] == {"empty": 1}
+    email = row["result"]["funnel"]["email"]
+    assert email == {"found": 5, "dropped": {"found before": 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": 3}
+    records = data.read(str(tmp_path / "build/curated/own.jsonl"))
+    assert {record.secret for record in records} == set(PEOPLE.values()) and all(record.kind == "email" for record in records)
+    assert "email: 5 found, 4 tried, 3 memorised." in capsys.readouterr().out
+    assert rows.read(tmp_path / "rows/curate/own/tiny.json") == row and not rows.stale(row)
+
+
+def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
+    """Canaries in texts and in the name of the folder: only the data set itself, under build/, has them."""
+    folder = own.rename(tmp_path / "of-ada.lovelace@example.com")
+    curated(folder, knowing, tmp_path)
+    written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parents}
+    with_secrets = {str(path) for path, content in written.items() if any(address.encode() in content for address in PEOPLE.values()) or b"lovelace" in content}
+    assert with_secrets == {"build/curated/own.jsonl"}
+    assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
+    items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
+    assert list(items.columns) == ["kind", "source", "offset", "exact"] and len(items) == 3
+
+
+def test_a_stopped_run_goes_on_where_it_was(own, knowing, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "TOGETHER", 1)
+    real, calls = experiment.tried, []
+
+    def killed(decoder, targets):
+        calls.append(targets[0].id)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(decoder, targets)
+
+    monkeypatch.setattr(experiment, "tried", killed)
+    with pytest.raises(KeyboardInterrupt):
+        curated(own, knowing, tmp_path)
+    notes = next((tmp_path / "build/curated").glob("*.tried.jsonl"))
+    notes.write_text(notes.read_text() + '{"email-')  # the line that it was writing
+    row = curated(own, knowing, tmp_path)
+    assert len(calls) == 5 and len(set(calls)) == 4 and row["result"]["funnel"]["email"]["memorised"] == 3
+
+
+def test_a_limit_is_counted(own, knowing, tmp_path):
+    email = curated(own, knowing, tmp_path, limit=2)["result"]["funnel"]["email"]
+    assert email["tried"] == 2 and email["dropped"] == {"found before": 1, "beyond the limit": 2}
+
+
+def test_documents_without_any_secret_make_an_empty_set(knowing, tmp_path, monkeypatch, capsys, one_sentence):
+    monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
+    (tmp_path / "plain.txt").write_text("nothing to see here")
+    row = curated(tmp_path / "plain.txt", knowing, tmp_path)
+    assert all(counts["found"] == 0 for counts in row["result"]["funnel"].values()) and "Nothing is memorised" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="holds no records"):
+        data.read(str(tmp_path / "build/curated/own.jsonl"))
+    (tmp_path / "none").mkdir()
+    with pytest.raises(ValueError, match="No document could be read: the folder is empty") as error:
+        curated(tmp_path / "none", knowing, tmp_path)
+    assert one_sentence(error)
+
+
+@pytest.mark.parametrize("wrong, message", [({"documents": ""}, "documents is empty"), ({"kinds": ["emial"]}, "kinds has emial, but must be of email")])
+def test_wrong_settings_are_refused(knowing, tmp_path, wrong, message, one_sentence):
+    with pytest.raises(ValueError, match=message) as error:
+        experiment.run(**{"documents": "x", "model": str(knowing), "finetune": False, "rows": str(tmp_path)} | wrong)
+    assert one_sentence(error)
+
+
+def test_a_million_matches_in_one_line_are_capped(monkeypatch):
+    monkeypatch.setattr(curate, "IN_ONE", 10)
+    funnel = Counter()
+    text = " ".join(f"user{i}@example.com" for i in range(300))
+    found = list(curate.candidates([Document("s", text)], ("email",), funnel))
+    assert len(found) == 10 and funnel["email", "found"] == 300 == len(found) + funnel["email", curate.DROPPED[0]]
+
+
+def test_funnels_add_up(own, knowing, tmp_path):
+    for counts in curated(own, knowing, tmp_path)["result"]["funnel"].values():
+        assert counts["found"] == sum(counts["dropped"].values()) + counts["tried"] and counts["both"] <= min(counts["memorised"], counts["teacher_forced"]) <= counts["tried"]
+
+
+def test_the_data_set_is_what_a_run_reads(own, knowing, tmp_path, monkeypatch):
+    """From documents to an edit without a step between."""
+    from revs.experiments import unlearn
+
+    monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
+    curated(own, knowing, tmp_path)
+    path = str(tmp_path / "build/curated/own.jsonl")
+    row = unlearn.run(model=str(knowing), data=path, finetune=False, method="ft_l", forget=1, rows=str(tmp_path / "rows"), hyperparameters={"lr": 1e-2, "norm_constraint": 1.0, "steps": 12, "loss_break": 1e-9})
+    assert row["result"]["before"]["specificity"] == 1 and row["result"]["after"]["efficacy"] > 0
+    json.dumps(row)

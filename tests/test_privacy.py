@@ -1,0 +1,47 @@
+"""No secret of a real person is in the repository, and the search for them finds some where there are some."""
+
+import gzip
+import subprocess
+
+import pytest
+
+import privacy
+from revs.paths import ROOT
+
+
+def committed() -> list[str]:
+    """Every file under version control."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("this is not a clone")
+    return [name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def text_of(name: str) -> str:
+    content = (ROOT / name).read_bytes()
+    return (gzip.decompress(content) if name.endswith(".gz") else content).decode("utf-8", errors="ignore")
+
+
+def test_no_file_of_the_repository_has_one():
+    hits = {name: found for name in committed() if (found := privacy.found(text_of(name)))}
+    assert not hits
+
+
+@pytest.mark.parametrize("what, text", [
+    ("e-mail address", "write to <jane.roe@" + "roe-family.org>"), ("social security number", "number 078-05-" + "1120."), ("social security number", "934-50-" + "1120"),
+    ("telephone number", "call (212) 736-" + "5000"), ("telephone number", "+1 212-736-" + "5000"), ("URL with a user", "https://jane:secret" + "@host.org/x"), ("URL with a user", "http://www.host.edu/" + "~jane/"),
+])
+def test_the_search_finds(what, text):
+    assert what in [kind for kind, _ in privacy.found(text)]
+
+
+@pytest.mark.parametrize("text", [
+    "ada@example.com", "ada@mail.example.org", "lewis.david@email.com", "941-14-8265", "123-45-6789", "(212) 555-0147", "https://docs.example.org/a/b", "2026-11-20", "10-20-2030", "v1.2.3-456", "@pytest.mark.parametrize",
+    "{cite:t}`ashuach2025revs`", "1234-56-78901",
+])
+def test_what_is_nobodys_is_allowed(text):
+    assert privacy.found(text) == []
+
+
+def test_every_exception_has_a_reason():
+    assert all(reason and not reason.endswith(".") for reason in privacy.ALLOWED.values())
