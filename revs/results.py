@@ -179,7 +179,7 @@ def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
     hardware, lines = paper.tables()["hardware"], []
     for name, entry in methods.registry().items():
         part = finished(frame, name)
-        if len(part):
+        if len(part) and name != "unedited":
             made, edits = [row["provenance"] for row in part], [row["result"]["edit"] for row in part]
             lines.append({
                 "method": entry["title"],

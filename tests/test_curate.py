@@ -230,7 +230,7 @@ def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
     assert with_secrets == {"build/curated/own.jsonl"}
     assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
     items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
-    assert list(items.columns) == ["kind", "source", "offset", "exact"] and len(items) == 3
+    assert list(items.columns) == ["kind", "source", "offset", "package", "exact"] and len(items) == 3
 
 
 def test_a_stopped_run_goes_on_where_it_was(own, knowing, tmp_path, monkeypatch):
@@ -300,3 +300,31 @@ def test_the_data_set_is_what_a_run_reads(own, knowing, tmp_path, monkeypatch):
     row = unlearn.run(model=str(knowing), data=path, finetune=False, method="ft_l", forget=1, rows=str(tmp_path / "rows"), hyperparameters={"lr": 1e-2, "norm_constraint": 1.0, "steps": 12, "loss_break": 1e-9})
     assert row["result"]["before"]["specificity"] == 1 and row["result"]["after"]["efficacy"] > 0
     json.dumps(row)
+
+
+# What the machine carries ------------------------------------------------------------------------------------------
+
+
+def test_packages_are_documents_known_by_version_and_hash(tmp_path, monkeypatch):
+    """Headers of sources and whole texts, each text once; data, other files and large ones are left out."""
+    from revs import corpus
+
+    monkeypatch.setattr(corpus, "LARGEST", 20_000)
+    files = {"pkg/a.py": "# " + "x" * 9000, "pkg/LICENSE": "By Ada.", "pkg/copy/LICENSE": "By Ada.", "pkg/table.csv": "1,2", "pkg/README.md": "y" * 9000, "pkg/big.txt": "z" * 20_001}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    listed = [("pkg==1.0", tmp_path / name) for name in sorted(files) if corpus.wanted(tmp_path / name)] + [("pkg==1.0", tmp_path / "gone.py")]
+    monkeypatch.setattr(corpus, "python_files", lambda: listed)
+    monkeypatch.setattr(corpus, "debian_files", lambda: [])
+    skipped = Counter()
+    found = list(documents.read("machine", skipped))
+    assert [len(document.text) for document in found] == [7, 9000, corpus.HEAD] and {document.package for document in found} == {"pkg==1.0"}
+    assert skipped == {"the same text again": 1, "large": 1, "unreadable": 1} and len({document.source for document in found}) == 3
+
+
+def test_installed_packages_have_versions():
+    from revs import corpus
+
+    named = {package.split("==")[0].lower() for package, _ in corpus.python_files()}
+    assert {"torch", "numpy", "pandas"} <= named and all("==" in package and file.is_absolute() for package, file in corpus.python_files()[:100])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from flow import choose
-from revs import ablations, compare, methods, results, rows, tuning
+from revs import ablations, attacks, compare, extraction, methods, results, rows, tuning
 from revs.experiments import tune
 from revs.tables import DASH
 
@@ -22,7 +22,7 @@ def shelf(tmp_path, monkeypatch):
     schema = rows.schema()
     monkeypatch.setattr(rows, "schema", lambda: schema)
 
-    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100):
+    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None):
         result = {"k": 100, "efficacy": efficacy, "generalization": efficacy, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
         result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, efficacy)
         before = result | {"efficacy": 0.0, "generalization": 0.0, "specificity": 1.0, "unlearning_score": 0.0}
@@ -31,7 +31,10 @@ def shelf(tmp_path, monkeypatch):
         settings = {"method": method, "seed": seed, "data": data, "hyperparameters": BASE | (hyperparameters or {})}
         made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
         items = [{"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1], "efficacy": 1.0, "exact": False}, {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1], "efficacy": 0.0, "exact": True}]
-        return rows.write(rows.RECORDED, name, "unlearn", {"failed": failed} if failed else {"before": before, "after": result, "edit": edit}, [] if failed else items, made)
+        if depths:  # layer by layer, for the two target tokens of the forgotten secret
+            items = [item | {attack: depths if item["id"] == "a" else None for attack in attacks.ATTACKS} for item in items]
+            attacked = {"attacks": attacks.resistance({attack: {"a": depths} for attack in attacks.ATTACKS}, 100)}
+        return rows.write(rows.RECORDED, name, "unlearn", {"failed": failed} if failed else {"before": before, "after": result, "edit": edit} | (attacked if depths else {}), [] if failed else items, made)
 
     return put
 
@@ -150,6 +153,40 @@ def test_variants_compare_with_the_base(shelf):
     table, found = ablations.variants("smollm2-135m", "ssn")
     assert found["seconds"] == 3 and found["columns"] == 1 and found["text"] == pytest.approx(1) and found["raw"] == pytest.approx(40)
     assert list(table["option"])[0] == "as in the core results" and len(table) == 4
+
+
+def test_ways_to_read_numbers_that_are_missing_are_named():
+    found = {"noise": {"memorised": 99.0, "specificity": 60.0, "before": 98.0}, "mean": {"memorised": 10.0}}
+    said = ablations.digits_sentence(found)
+    assert "**60.0**" in said and "10.0 per cent of all sentences with grouped digits and means" in said
+    assert said.endswith("Not measured here yet, or not memorised well enough to be measured: single digits, grouped digits and means.")
+
+
+# --- extraction ------------------------------------------------------------------------------------------------------
+
+
+def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
+    """Found in layer 0 and safe in layer 1, or the other way round for its two tokens: per example safe, in union found."""
+    shelf(seed=1, depths=[[0, 100], [100, 0]])
+    shelf(seed=2, depths=[[50, 50], [100, 100]])
+    shelf(method="random", seed=1)
+    frame = results.runs("smollm2-135m", "ssn")
+    assert extraction.means(frame, "per_example")["revs"]["logit_lens"] == (pytest.approx(0.75), pytest.approx(math.sqrt(0.125)))
+    assert extraction.means(frame, "union")["revs"]["resistance_score"][0] == pytest.approx(0.25)
+    assert list(extraction.means(frame, "released")) == ["revs"]
+    table = extraction.readings(frame)
+    assert list(table["method"]) == ["REVS"] and table.loc[0, "token wise"].startswith("25.0") and table.loc[0, "per example"].startswith("75.0")
+    assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
+
+
+def test_the_papers_extraction_tables_stand_beside_ours(shelf):
+    shelf(seed=1, depths=[[0, 100], [100, 0]])
+    theirs = {model: extraction.printed(label, "SSN") for model, label in {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}.items()}
+    assert {"unedited", "revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl"} == set(theirs["Llama-3-8B"])
+    assert theirs["Llama-3-8B"]["ft_l"]["resistance_score"] == (pytest.approx(0.8277), pytest.approx(0.0573))
+    table = extraction.table(extraction.means(results.runs("smollm2-135m", "ssn"), "released"), theirs)
+    assert list(table[table["method"] == "REVS"]["measured"]) == ["ours", "paper, Llama-3-8B", "paper, GPT-J-6B"]
+    assert list(table[table["method"] == "FT-L"]["measured"]) == ["paper, Llama-3-8B", "paper, GPT-J-6B"]
 
 
 # --- tuning ----------------------------------------------------------------------------------------------------------

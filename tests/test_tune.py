@@ -398,3 +398,50 @@ def test_what_is_searched_is_a_setting_of_its_method():
 def test_n_max_is_never_above_k():
     drawn = [tune.candidate("revs", number, 30) for number in range(2, 60)]
     assert all(settings["n_max"] <= settings["k"] for settings in drawn) and any(settings["n_max"] < settings["k"] for settings in drawn)
+
+
+# After a change of code ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def recorded(world, tmp_path, settings_tried, monkeypatch):
+    """A folder of rows, a search and two runs, whose code then changes: all of them are stale."""
+    from flow import verify
+
+    settings_tried(DRAWN | {3: {"steps": 0}})
+    search(world, tmp_path)
+    for seed in (1, 2):
+        a_run(world, tmp_path, seed=seed)
+    monkeypatch.setattr(verify, "PLACE", tmp_path / "again")
+    real = rows.code_hash
+    monkeypatch.setattr(rows, "code_hash", lambda module: real(module) + ("!" if module == "revs.architecture" else ""))
+    assert all(map(rows.stale, rows.find(tmp_path / "rows").values()))
+    return tmp_path / "rows"
+
+
+def test_rows_are_verified_by_drawing_one_of_them_again(recorded, monkeypatch):
+    """One run speaks for all of its method, failures too; the search is made anew from its trials; no result changes."""
+    from flow import verify
+
+    before, drawn, original = rows.find(recorded), [], ft_l.unlearn
+    monkeypatch.setattr(ft_l, "unlearn", lambda *given: drawn.append(1) or original(*given))
+    said = verify.verify(recorded)
+    after = rows.find(recorded)
+    assert len(drawn) == 1 and said == {"verified": sorted(before, key=lambda name: name.startswith("tune/")), "different": []}
+    assert not any(map(rows.stale, after.values()))
+    assert {name: row["result"] for name, row in after.items()} == {name: row["result"] for name, row in before.items()}
+    assert len({row["provenance"]["verified_by"] for row in after.values() if row["kind"] == "unlearn"}) == 1
+    assert verify.verify(recorded) == {"verified": [], "different": []}
+
+
+def test_rows_that_would_be_different_now_stay_stale(recorded, monkeypatch):
+    from flow import verify
+
+    original = ft_l.unlearn
+
+    def weaker(decoder, targets, hp, *rest):
+        return original(decoder, targets[:1], hp, *rest)
+
+    monkeypatch.setattr(ft_l, "unlearn", weaker)
+    said = verify.verify(recorded)
+    assert len(said["different"]) >= 6 and all(rows.stale(row) for row in rows.find(recorded, kind="unlearn").values())

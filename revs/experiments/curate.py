@@ -14,7 +14,7 @@ from dataclasses import asdict
 from revs import load, rows
 from revs.curate import DROPPED, candidates, prepare, tried
 from revs.detect import KINDS
-from revs.documents import read
+from revs.documents import MACHINE, read
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
@@ -26,7 +26,7 @@ TOGETHER = 64  # candidates that are tried before they are noted
 
 
 def run(
-    documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", or the files of the Training Data Extraction Challenge
+    documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", the files of the Training Data Extraction Challenge, or "machine": what this machine's packages carry
     model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
     finetune: bool | dict = True,  # instil the built-in sets first, which those documents quote; false: the model as it is
     name: str = "own",  # of the data set: build/curated/NAME.jsonl
@@ -52,11 +52,12 @@ def curated(**settings) -> dict:
         raise ValueError(f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}.")
     if not settings["documents"]:
         raise ValueError("documents is empty: give the path of a folder, a text file or a .jsonl file.")
+    place = settings["documents"] if settings["documents"] == MACHINE else resolve(settings["documents"])
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
     decoder = load.load(folder, settings["dtype"], settings["device_map"])
     reader = load.tokenizer(settings["challenge_tokenizer"]) if settings["challenge_tokenizer"] else decoder.tokenizer
     skipped, funnel, sources, found = Counter(), Counter(), Counter(), []
-    for candidate in candidates(counted(read(resolve(settings["documents"]), skipped, reader), sources), settings["kinds"], funnel):
+    for candidate in candidates(counted(read(place, skipped, reader), sources), settings["kinds"], funnel):
         if ready := prepare(candidate, decoder, settings["T"], funnel):
             found.append(ready)
     if not sources:
@@ -74,7 +75,7 @@ def curated(**settings) -> dict:
         "skipped": dict(skipped),
         "funnel": {kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind]) for kind in settings["kinds"]},
     }
-    items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "exact": verdict["right"] == 1} for candidate, verdict in kept]
+    items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "package": candidate.package, "exact": verdict["right"] == 1} for candidate, verdict in kept]
     seconds = {"detect": detected - start, "try": time.monotonic() - detected}
     made = rows.provenance(MODULES, asked, inputs, seconds) | {
         "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
@@ -91,7 +92,7 @@ def counted(documents, sources: Counter):
 
 
 def sample(found: list, limit: int | None, funnel: Counter) -> list:
-    """In an order that the hashes of the secrets decide, so that a limit takes a fair part; what is beyond it is counted."""
+    """In an order that hashes of their places decide, so that a limit takes a fair part; what is beyond it is counted."""
     kept, taken = [], Counter()
     for ready in sorted(found, key=lambda ready: ready[0].record.id):
         kind = ready[0].record.kind
