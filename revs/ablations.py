@@ -79,6 +79,14 @@ def best(which: str, model: str, data: str) -> tuple[str, float, str, float]:
     return ours[1], frame.loc[ours[0], "unlearning_score"], theirs[1], printed[theirs[2]]
 
 
+def same_neurons(model: str, data: str) -> str:
+    """What the tuned setting makes of the difference between hybrid and activations; empty if it leaves one."""
+    hp = scores(model, data).loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
+    if hp["n_max"] < hp["k"]:
+        return ""
+    return f" The tuned setting has $n_\\max = k = {hp['k']}$: hybrid and activations then look at the same neurons and differ only in the order in which they are edited."
+
+
 def curves(model: str, data: str) -> dict[str, pd.DataFrame]:
     """For each of n_max, k, r_h and r_n the runs in which it alone differs from the base, with the base, in its order."""
     frame = scores(model, data)
@@ -90,6 +98,16 @@ def curves(model: str, data: str) -> dict[str, pd.DataFrame]:
         same = [all(settings[tag].get(other) == usual[other] for other in others) for tag in varied["tag"]]
         found[name] = varied[same].sort_values(name)
     return found
+
+
+def knobs(found: dict[str, pd.DataFrame]) -> str:
+    """By how much the Unlearning Score moves over each setting, and which moves it most; or that there are no runs yet."""
+    spread = {name: curve["unlearning_score"].max() - curve["unlearning_score"].min() for name, curve in found.items() if len(curve) > 1}
+    missing = [f"`{name}`" for name in found if name not in spread]
+    text = ""
+    if spread:
+        text = "The Unlearning Score moves by " + ", ".join(f"{value:.0f} points over `{name}`" for name, value in spread.items()) + f": **`{max(spread, key=spread.get)}`** is the knob that decides."
+    return text + (f" Not measured here yet: {', '.join(missing)}. `make ablations adopt` measures what is missing." if missing else "")
 
 
 def best_on_curves(found: dict[str, pd.DataFrame]) -> tuple[dict, dict]:

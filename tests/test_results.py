@@ -155,6 +155,20 @@ def test_variants_compare_with_the_base(shelf):
     assert list(table["option"])[0] == "as in the core results" and len(table) == 4
 
 
+def test_curves_without_runs_are_named(shelf):
+    shelf(tag="base")
+    shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.9)
+    said = ablations.knobs(ablations.curves("smollm2-135m", "ssn"))
+    assert "**`k`** is the knob" in said and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
+
+
+def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
+    shelf(tag="base")
+    assert ablations.same_neurons("smollm2-135m", "ssn") == ""
+    shelf(tag="base", hyperparameters={"n_max": 100})
+    assert "= k = 100$" in ablations.same_neurons("smollm2-135m", "ssn")
+
+
 def test_ways_to_read_numbers_that_are_missing_are_named():
     found = {"noise": {"memorised": 99.0, "specificity": 60.0, "before": 98.0}, "mean": {"memorised": 10.0}}
     said = ablations.digits_sentence(found)
