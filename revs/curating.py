@@ -41,9 +41,10 @@ def summary(row: dict) -> str:
     return text + (f"**{both:,} secrets** are memorised by both tests and make the data set." if both else "**Nothing is memorised**: there is nothing to unlearn.")
 
 
-def sample(name: str, size: int = 8) -> pd.DataFrame:
+def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
     """Some records of a curated data set: the last words of the prompt, and the secret, redacted."""
     path = BUILD / "curated" / f"{name}.jsonl"
     records = data.read(str(path)) if path.stat().st_size else []
-    lines = [{"kind": TITLES[record.kind], "prompt ends with": "… " + " ".join(hide(record.prompt).split()[-WORDS:]), "secret": redact(record.kind, record.secret)} for record in records[:size]]
+    shown = [record for kind in TITLES for record in [record for record in records if record.kind == kind][:of_a_kind]]
+    lines = [{"kind": TITLES[record.kind], "prompt ends with": "… " + " ".join(hide(record.prompt).split()[-WORDS:]), "secret": redact(record.kind, record.secret)} for record in shown]
     return pd.DataFrame(lines, columns=["kind", "prompt ends with", "secret"])

@@ -107,8 +107,8 @@ def test_unlearning_waits_for_the_memorised_model_that_it_needs():
     runs = [{"notebook": "memorise", "over": {"digits": ["noise", "keep"]}}, RUN, {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}}, {"notebook": "unlearn", "parameters": {"finetune": False, "tag": "known"}}]
     made = profile.build("record", {"title": "t", "runs": runs})
     before = {name.rsplit("/", 1)[1]: [job.id for job in made.upstream(job)] for name, job in made.jobs.items()}
-    assert before["revs-seed2"] == ["memorise/ssn/smollm2-135m"]
-    assert before["revs-seed1-keep"] == ["memorise/ssn/smollm2-135m-keep"]
+    assert before["revs-seed2"] == ["memorise/synthetic/smollm2-135m"]
+    assert before["revs-seed1-keep"] == ["memorise/synthetic/smollm2-135m-keep"]
     assert before["revs-seed1-known"] == before["smollm2-135m"] == []
 
 
@@ -124,7 +124,7 @@ def test_a_job_is_called_as_the_row_that_its_experiment_writes(name, parameters,
     monkeypatch.setattr("revs.rows.read", lambda path: seen.append(path) or row)
     monkeypatch.setattr("revs.rows.write", lambda folder, called, *_: seen.append(folder / f"{called}.json") or row)
     monkeypatch.setattr("revs.experiments.memorise.BUILD", tmp_path)
-    (kept := tmp_path / "models" / "smollm2-135m+ssn-stamp" / "row.json").parent.mkdir(parents=True)
+    (kept := tmp_path / "models" / "smollm2-135m+synthetic-stamp" / "row.json").parent.mkdir(parents=True)
     kept.touch()
     job.row.parent.mkdir(parents=True)
     job.row.touch()

@@ -14,7 +14,7 @@ from revs.notebook import Refused, assigned, refuse_unknown, run
 from revs.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-HEAVY = ("memorise", "tune", "unlearn")
+HEAVY = ("curate", "memorise", "tune", "unlearn")
 
 
 def cells(path, kind="code"):
