@@ -24,7 +24,7 @@ def verify(folder: Path) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {"verified": [], "different": []}
     for kind in ("memorise", "unlearn", "tune"):  # in this order: a run starts from a memorised model, a search reads its trials
         for group in groups(folder, kind):
-            sample = min((row for row in group if "failed" not in row["result"]), key=lambda row: sum(row["provenance"]["seconds"].values()))
+            sample = min((row for row in group if finished(row)), key=lambda row: sum(row["provenance"]["seconds"].values()))
             print(f"{sample['name']} is drawn again, for {len(group)} rows …", flush=True)
             equal = again(sample, folder)["result"] == sample["result"]
             said["verified" if equal else "different"] += [row["name"] for row in group]
@@ -41,7 +41,12 @@ def groups(folder: Path, kind: str) -> list[list[dict]]:
         if rows.stale(row):
             made = row["provenance"]
             found.setdefault((*made["entry"], made["model"]["name"]) if kind == "unlearn" else (name,), []).append(row)
-    return [group for group in found.values() if any("failed" not in row["result"] for row in group)]
+    return [group for group in found.values() if any(map(finished, group))]
+
+
+def finished(row: dict) -> bool:
+    """Has the run a result? (A search's ``failed`` is a count of trials.)"""
+    return row["kind"] != "unlearn" or "failed" not in row["result"]
 
 
 def again(row: dict, folder: Path) -> dict:
