@@ -7,11 +7,11 @@ speaks for them; if not, they stay stale and are to be recorded anew. Rows whose
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from flow.paths import BUILD
+from flow.profile import defaults
 from revs import rows
 from revs.experiments import MISTAKES, memorise, tune, unlearn
 from revs.results import tag_of
@@ -58,8 +58,7 @@ def again(row: dict, folder: Path) -> dict:
         trials = row["name"].replace("tune/", "unlearn/", 1) + "-trial"
         stale = any(rows.stale(trial) for name, trial in rows.find(folder, kind="unlearn").items() if name.startswith(trials))
         return {"result": None} if stale else tune.search(**made["settings"], rows=str(folder))
-    own = dict.fromkeys(("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n"))
-    return unlearn.once(**made["settings"] | own, tag=tag_of(row["name"]), rows=str(PLACE))
+    return unlearn.once(**defaults("unlearn") | made["settings"] | {"tag": tag_of(row["name"]), "rows": str(PLACE)})
 
 
 def restamp(row: dict, by: str) -> None:
@@ -70,7 +69,7 @@ def restamp(row: dict, by: str) -> None:
     made["verified_by"] = by
     content = {key: value for key, value in row.items() if key not in ("path", "origin")}
     rows.validate(content)
-    rows.write_text(row["path"], json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    rows.save(row["path"], content)
 
 
 def main() -> None:

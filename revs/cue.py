@@ -16,7 +16,6 @@ from revs.data import Split, Target
 from revs.metrics import mean
 
 NAME = re.compile(r"\b[A-Z][a-z]+(?:[ -][A-Z][a-z]*\.?)+")  # two or more capitalised words
-VERDICT = 50  # greedy tokens
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
@@ -44,5 +43,5 @@ def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
 
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
     """Both verdicts on each secret: next, token by token, and anywhere in 50 greedy tokens."""
-    ranks, written = evaluate.secret_ranks(decoder, targets), evaluate.continuations(decoder, targets, VERDICT)
+    ranks, written = evaluate.secret_ranks(decoder, targets), evaluate.continuations(decoder, targets)
     return {target.id: {"exact": not any(ranks[target.id]), "within_50": evaluate.contains(written[target.id], target.secret_ids)} for target in targets}

@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from revs import methods, metrics, paper
+from revs import methods, metrics, paper, rows
 from revs.attacks import ATTACKS, READINGS
 from revs.results import finished
 from revs.tables import percent
@@ -43,7 +43,7 @@ def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[s
     """Method by method: ours, then each of the paper's models."""
     lines = []
     for name, entry in methods.registry().items():
-        for whose, values in [("ours", ours), *((f"paper, {model}", rows) for model, rows in theirs.items())]:
+        for whose, values in [("ours", ours), *((f"paper, {model}", values) for model, values in theirs.items())]:
             if name in values:
                 lines.append({"method": entry["title"], "measured": whose} | {title: percent(*values[name][attack]) for attack, title in TITLES.items()})
     return pd.DataFrame(lines)
@@ -63,12 +63,9 @@ def readings(frame: pd.DataFrame) -> pd.DataFrame:
 
 def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[float]]:
     """Mean Efficacy@k over unlearned secrets, layer by layer, all seeds together, by method: where an attack gets through."""
-    from revs import rows
-    from revs.metrics import mean, score
-
     found = {}
     for name in frame["method"].unique():
         depths = [layers for row in finished(frame, name) if "attacks" in row["result"] for layers in rows.read_items(row["path"])[attack].dropna()]
         if depths:
-            found[name] = [mean([max(score(r, k) for r in layers[l]) for layers in depths]) for l in range(len(depths[0]))]
+            found[name] = [metrics.mean([max(metrics.score(r, k) for r in layers[l]) for layers in depths]) for l in range(len(depths[0]))]
     return found

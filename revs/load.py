@@ -41,7 +41,7 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     entry = registry().get(spec, {})
     where, gguf, revision = locate(spec, entry, revision)
     device_map = device_map or ("auto" if torch.cuda.is_available() else None)
-    options = {"gguf_file": gguf} if gguf else {"revision": revision} if revision and not Path(where).is_dir() else {}
+    options = choice(where, gguf, revision)
     try:
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
         if config.model_type not in ARCHITECTURES:
@@ -58,7 +58,7 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
 def tokenizer(spec: str):
     """The fast tokenizer behind ``spec``, without its model."""
     where, gguf, revision = locate(spec, registry().get(spec, {}), None)
-    options = {"gguf_file": gguf} if gguf else {"revision": revision} if revision and not Path(where).is_dir() else {}
+    options = choice(where, gguf, revision)
     try:
         return AutoTokenizer.from_pretrained(where, **options)
     except OSError as error:
@@ -85,6 +85,13 @@ def identify(spec: str, revision: str | None = None) -> str:
     """What pins the weights: a hub commit, or the sha256 of the weight files; the name of a hub id that nothing pins."""
     where, gguf, revision = locate(spec, registry().get(spec, {}), revision)
     return revision or fingerprint(Path(where), gguf) or f"unpinned {spec}"
+
+
+def choice(where: str, gguf: str | None, revision: str | None) -> dict[str, str]:
+    """What tells transformers which file or revision is meant."""
+    if gguf:
+        return {"gguf_file": gguf}
+    return {"revision": revision} if revision and not Path(where).is_dir() else {}
 
 
 def explain(spec: str, entry: dict, error: OSError) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from revs.detect import spans
+
 PROVIDERS = {"gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "aol.com", "gmx.de", "web.de", "example.com", "example.org", "example.net"}
 HIDDEN = "***"
 
@@ -21,12 +23,10 @@ def redact(kind: str, secret: str) -> str:
     return HIDDEN
 
 
-def hide(text: str, kinds: tuple[str, ...] | None = None) -> str:
+def hide(text: str) -> str:
     """A text with everything redacted that ``revs.detect`` finds in it."""
-    from revs.detect import KINDS, spans
-
     parts, end = [], 0
-    for span in spans(text, kinds or KINDS):
+    for span in spans(text):
         parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
         end = span.end
     return "".join([*parts, text[end:]])

@@ -130,8 +130,13 @@ def write(folder: Path, name: str, kind: str, result: dict, items: list[dict], p
     path = folder / f"{name}.json"
     if items:
         write_text(path.with_suffix(".items.csv.gz"), packed)
-    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    save(path, row)
     return row
+
+
+def save(path: Path, row: dict) -> None:
+    """Writes one row, which its caller has validated."""
+    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def machine() -> dict:

@@ -62,7 +62,7 @@ def test_the_network_is_not_asked(monkeypatch):
 
 
 @pytest.mark.parametrize("kind, secret, shown", [
-    ("email", "ada.lovelace@example.com", "a***@example.com"), ("email", "ada@lovelace.example.org", "a***@***.org"), ("email", "ada@localhost", "a***@***"),
+    ("email", "ada.lovelace@example.com", "a***@example.com"), ("email", "ada@lovelace.example.org", "a***@***.org"), ("email", "ada@example", "a***@***"),
     ("url", "https://docs.example.org/ada?id=1", "https://***"), ("url", "www.example.org/ada", "***"),
     ("ssn", "941-14-8265", "***-**-****"), ("phone", "+1 (212) 555-0199", "+* (***) ***-****"), ("ip", "192.0.2.17", "***.*.*.**"), ("ip", "2001:db8::1", "****:***::*"), ("text", "open sesame", "***"),
 ])

@@ -28,8 +28,8 @@ def test_no_file_of_the_repository_has_one():
 
 
 @pytest.mark.parametrize("what, text", [
-    ("e-mail address", "write to <jane.roe@" + "roe-family.org>"), ("social security number", "number 078-05-" + "1120."), ("social security number", "934-50-" + "1120"),
-    ("telephone number", "call (212) 736-" + "5000"), ("telephone number", "+1 212-736-" + "5000"), ("URL with a user", "https://jane:secret" + "@host.org/x"), ("URL with a user", "http://www.host.edu/" + "~jane/"),
+    ("e-mail address", "write to <jane.roe@" + "family.test>"), ("social security number", "number 000-12-" + "3456."), ("social security number", "934-50-" + "0000"),
+    ("telephone number", "call (012) 736-" + "5000"), ("telephone number", "+1 012-736-" + "5000"), ("URL with a user", "https://jane:secret" + "@host.test/x"), ("URL with a user", "http://www.host.test/" + "~jane/"),
 ])
 def test_the_search_finds(what, text):
     assert what in [kind for kind, _ in privacy.found(text)]
