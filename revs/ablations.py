@@ -122,6 +122,18 @@ def what_differs(run: dict, usual: dict) -> str:
     return ", ".join(f"`{name}` = {run[name]:g}" for name in CURVES if run[name] != usual[name])
 
 
+def chosen_here(found: dict[str, pd.DataFrame]) -> str:
+    """What choosing on the split that is reported on would change; nothing can be said of a base without other runs."""
+    best, usual = best_on_curves(found)
+    text = f"Chosen on other people's secrets, the setting scores {usual['unlearning_score']:.1f} here. "
+    if all(len(curve) == 1 for curve in found.values()):
+        return text + "What a choice on this very split would change is not measured here yet."
+    text += "The best of the runs on this page, chosen on the very split that it is scored on, is "
+    if best["tag"] == "base":
+        return text + "the same setting."
+    return text + f"{what_differs(best, usual)} with {best['unlearning_score']:.1f}: a gain of {best['unlearning_score'] - usual['unlearning_score']:.1f} points, of which the part that is luck would not carry over to other splits."
+
+
 def curves_table(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Every run of every curve."""
     lines = []

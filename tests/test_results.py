@@ -163,6 +163,15 @@ def test_curves_without_runs_are_named(shelf):
     assert "**`k`** is the knob" in said and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
 
 
+def test_what_a_choice_on_the_same_split_changes_needs_other_runs(shelf):
+    shelf(tag="base", efficacy=0.3)
+    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith("is not measured here yet.")
+    shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.2)
+    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith("is the same setting.")
+    shelf(tag="curve-k400", hyperparameters={"k": 400}, efficacy=0.5)
+    assert "`k` = 400 with 50.0: a gain of" in ablations.chosen_here(ablations.curves("smollm2-135m", "ssn"))
+
+
 def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
     shelf(tag="base")
     assert ablations.same_neurons("smollm2-135m", "ssn") == ""
