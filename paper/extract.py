@@ -497,6 +497,16 @@ def splits(tex):
     }
 
 
+def token_example(tex):
+    """The address whose tokens are shown, its ids as printed, and which tokens are chosen."""
+    text = only(r"For example, consider the email address.*?common domain", section(tex, "app:token_selection"), "the example of token selection")[0]
+    address = only(r"email address \\texttt\{(.*?)\}", text, "the example's address")[1]
+    tokens = only(r"tokenized as \\texttt\{\[(.*?)\]\}", text, "the example's tokens")[1].split(", ")
+    ids = [int(number) for number in only(r"token IDs \\texttt\{\[(.*?)\]\}", text, "the example's ids")[1].split(", ")]
+    chosen = only(r"we select \\texttt\{(.*?)\} and \\texttt\{(.*?)\} as", text, "the example's choice").groups()
+    return {"text": address, "tokens": tokens, "ids": ids, "chosen": list(chosen)}
+
+
 # --------------------------------------------------------------------------------------------------------------- output
 
 def extract(path):
@@ -519,6 +529,7 @@ def extract(path):
         "hardware": hardware(tex),
         "finetune_ssn": finetune_ssn(tex),
         "splits": splits(tex),
+        "token_example": token_example(tex),
     }
 
 

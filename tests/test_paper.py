@@ -227,6 +227,8 @@ def test_set_up():
     assert data["finetune_ssn"] == {"lr": 2e-6, "epochs": 4, "batch_size": 1}
     assert data["splits"] == {"seeds": [1, 2, 3, 4, 5, 6], "tuning_seed": 0, "forget_emails": 50, "forget_urls": 50,
                               "forget_ssn": "half"}
+    example = data["token_example"]
+    assert example["text"] == "".join(example["tokens"]) and len(example["ids"]) == 6 and example["chosen"] == ["wis", "avid"]
     hardware = data["hardware"]
     assert hardware["gpu"] == "NVIDIA RTX 6000 Ada Generation" and hardware["vram_gb"] == 49
     assert hardware["gpus"] == {"REVS": 1, "FT-L": 4, "MEMIT": 2, "Max-Entropy": 4, "Head-Projection": 4, "RMU": 3,
@@ -241,7 +243,7 @@ def test_set_up():
 def test_no_address_and_no_number_of_a_person():
     text = paper._file().read_text(encoding="utf-8")
     for word in re.findall(r"\S*@\S*", text):
-        assert re.fullmatch(r'"[A-Za-z-]+@100",?', word), "an address"
+        assert re.fullmatch(r'"[A-Za-z-]+@100",?', word) or word.strip('",') in ("lewis.david@email.com", "@email"), "an address"  # the invented one
     assert not re.search(r"\d{3}[-. )]\s?\d{3,4}[-. ]\d{4}", text), "a telephone number"
     assert not re.search(r"\d{3}-\d{2}-\d{4}", text), "a social security number"
 
