@@ -1,0 +1,92 @@
+"""MMLU, GSM8K and perplexity through the real lm-eval: the items that were meant, answers judged as they should be."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from conftest import build
+from revs import benign, integrity
+from revs.data import Split
+
+ITEMS = [
+    {"subject": "law", "question": "Which is first?", "choices": ["one", "two", "three", "four"], "answer": 0, "error_type": "ok"},
+    {"subject": "law", "question": "Unclear?", "choices": ["one", "two", "three", "four"], "answer": 1, "error_type": "bad question clarity"},
+    {"subject": "law", "question": "Which is second?", "choices": ["one", "two", "three", "four"], "answer": 1, "error_type": "ok"},
+    {"subject": "law", "question": "Too many?", "choices": ["one", "two", "three", "four"], "answer": 2, "error_type": "ok"},
+    {"subject": "art", "question": "Which is third?", "choices": ["one", "two", "three", "four"], "answer": 2, "error_type": "ok"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Benchmarks of a few items, named as the environment names them; nothing of the hub's cache is used."""
+    for name, lines in {"mmlu_redux/test.jsonl": ITEMS, "gsm8k/test.jsonl": [{"question": f"What is {n} and 1?", "answer": f"It is 1,00{n}.\n#### 1,00{n}"} for n in range(3)], "gsm8k/train_first200.jsonl": [{"question": "1 + 1?", "answer": "#### 2"}]}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(integrity, "EACH", 2)
+    monkeypatch.setattr(integrity, "WINDOWS", 2)
+    return tmp_path
+
+
+@pytest.fixture
+def able():
+    """A tiny decoder with room for the questions."""
+    return build("llama-untied", dtype=torch.float32, max_position_embeddings=1024)
+
+
+def test_the_answers_are_the_models(folder, able, monkeypatch):
+    """Each letter's probability is asked of the model after the very question; the best one is its answer."""
+    monkeypatch.setattr(integrity, "WRITTEN", 5)
+    result, columns = integrity.measure(able, Split([], [], []))
+    right = []
+    for item in (ITEMS[0], ITEMS[2], ITEMS[4]):
+        prompt = integrity.mmlu(folder)["doc_to_text"](item)
+        with torch.no_grad():
+            log_p = able.model(input_ids=torch.tensor([able.tokenizer(prompt + " ")["input_ids"]])).logits[0, -1].log_softmax(-1)  # a space, then the letter
+        letters = [able.tokenizer(letter)["input_ids"][0] for letter in "ABCD"]
+        right.append(int(max(range(4), key=lambda i: log_p[letters[i]]) == item["answer"]))
+    assert result["mmlu"] == {"accuracy": pytest.approx(sum(right) / 3), "items": 3, "right": "".join(map(str, right))}
+    assert result["gsm8k"]["items"] == 3 and set(result["gsm8k"]["right"]) <= {"0", "1"} and len(result["from"]) == 64 and columns == {}
+    json.dumps(result)
+
+
+def test_a_solution_is_right_by_its_last_number(folder, able, monkeypatch):
+    """What stands before it, a thousands' comma and a full stop at the end do not matter."""
+    from lm_eval.models.huggingface import HFLM
+
+    written = iter([" First 7, then 1,000.", " It is 1001 or 5", " There is no number"])
+    monkeypatch.setattr(HFLM, "generate_until", lambda self, requests, **_: [next(written) for _ in requests])
+    assert integrity.measure(able, Split([], [], []))[0]["gsm8k"]["right"] == "100"
+
+
+def test_perplexity_is_written_out(folder, able):
+    """exp of the mean of −log p of each token after the ones before it."""
+    losses = []
+    for window in benign.windows(able.tokenizer, 2, 128):
+        with torch.no_grad():
+            log_p = able.model(input_ids=torch.tensor([window])).logits[0].log_softmax(-1)
+        losses += [-float(log_p[i, t]) for i, t in enumerate(window[1:])]
+    assert integrity.perplexity(able) == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4)
+
+
+def test_flips_are_counted_both_ways():
+    assert integrity.flips("1100", "1010") == {"lost": 1, "won": 1} and integrity.flips("", "") == {"lost": 0, "won": 0}
+    with pytest.raises(ValueError, match="compare runs on the same items"):
+        integrity.flips("10", "1")
+
+
+@pytest.mark.parametrize("where", ["", "/no/such/folder"])
+def test_missing_benchmarks_are_one_sentence(where, monkeypatch, one_sentence):
+    monkeypatch.setenv("REVS_BENCHMARKS", where)
+    with pytest.raises(FileNotFoundError, match="set REVS_BENCHMARKS to a folder") as error:
+        integrity.benchmarks()
+    assert one_sentence(error)
+
+
+def test_the_hub_is_asked_only_if_it_is_named(monkeypatch):
+    monkeypatch.setenv("REVS_BENCHMARKS", "hub")
+    assert integrity.benchmarks() == (["mmlu", "gsm8k"], "hub")
