@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch
+
 from flow.paths import BUILD
 from flow.profile import defaults
 from revs import rows
@@ -52,6 +54,7 @@ def finished(row: dict) -> bool:
 def again(row: dict, folder: Path) -> dict:
     """The same run with the present code, its row under build/verify; a search only over recorded trials that are current."""
     made = row["provenance"]
+    torch.set_num_threads(made["hardware"]["threads"])  # sums are rounded otherwise with another number
     if row["kind"] == "memorise":
         return memorise.memorised(**made["settings"], rows=str(PLACE))[1]
     if row["kind"] == "tune":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from revs.architecture import Decoder
+from revs.architecture import Decoder, stream_of
 from revs.data import Split, Target
 from revs.evaluate import batches
 from revs.metrics import harmonic_mean, mean, score
@@ -101,7 +101,7 @@ def depths(decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[
         wanted = torch.tensor([target.secret_ids[position] for target in batch for position in target.T])
         by_lens, by_delta, before = [], [], None
         for x in streams(decoder, texts, places):
-            v = decoder.head(decoder.norm(x.to(decoder.norm.weight.device)).to(decoder.head.weight.device)).float()
+            v = decoder.logits(decoder.norm(x.to(decoder.norm.weight.device)))
             t = wanted.to(v.device)
             by_lens.append(torch.minimum(rank(v, t), rank(-v, t)))
             if before is not None:
@@ -119,13 +119,8 @@ def streams(decoder: Decoder, texts: Sequence[list[int]], places: Sequence[tuple
     rows, positions = zip(*places)
 
     def keep(_module, _inputs, output):
-        found.append((output if isinstance(output, Tensor) else output[0])[list(rows), list(positions)])
+        found.append(stream_of(output)[list(rows), list(positions)])
 
-    handles = [layer.register_forward_hook(keep) for layer in decoder.layers]
-    try:
-        ids, mask = decoder.pad(texts)
-        decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    finally:
-        for handle in handles:
-            handle.remove()
+    ids, mask = decoder.pad(texts)
+    decoder.run([layer.register_forward_hook(keep) for layer in decoder.layers], input_ids=ids, attention_mask=mask)
     return found

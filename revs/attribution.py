@@ -7,9 +7,11 @@ Dai et al. 2022, Eq. 3, for all neurons of a layer along one path from silence t
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import Cache
 
 from revs.architecture import Decoder
 
@@ -32,34 +34,32 @@ def attributions(decoder: Decoder, ids: list[int], t: int, steps: int = STEPS) -
 
 
 @torch.no_grad()
-def before_last(decoder: Decoder, ids: list[int], copies: int) -> list[tuple[Tensor, Tensor]]:
-    """Keys and values of all tokens but the last, for each layer, ``copies`` times; none for a single token."""
+def before_last(decoder: Decoder, ids: list[int], copies: int) -> Cache | None:
+    """Keys and values of all tokens but the last, ``copies`` times; none for a single token."""
     if len(ids) < 2:
-        return []
+        return None
     past = decoder.model.base_model(input_ids=decoder.pad([ids[:-1]])[0], use_cache=True).past_key_values
-    return [(layer.keys.repeat(copies, 1, 1, 1), layer.values.repeat(copies, 1, 1, 1)) for layer in past.layers]
+    past.batch_repeat_interleave(copies)
+    return past
 
 
-def along_path(decoder: Decoder, last: int, place: int, t: int, l: int, prefix: list[tuple[Tensor, Tensor]], steps: int) -> Tensor:
+def along_path(decoder: Decoder, last: int, place: int, t: int, l: int, prefix: Cache | None, steps: int) -> Tensor:
     """Attr of one layer's neurons: (ff,)."""
     scaled = []
 
     def scale(_module, args):
         alpha = torch.arange(1, steps + 1, device=args[0].device) / steps
-        a = args[0].detach()
-        scaled.extend([a[0, -1].float(), (alpha[:, None, None] * a).to(a).requires_grad_()])
-        return (scaled[1],)
+        a = args[0].detach().flatten(0, -2)  # one token a copy: (steps, ff)
+        scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
+        return (scaled[1].view_as(args[0]),)
 
-    past = DynamicCache()
-    for number, (keys, values) in enumerate(prefix):
-        past.update(keys, values, number)
     handle = decoder.ff2[l].register_forward_pre_hook(scale)
     try:
         with torch.enable_grad():
             ids = torch.full((steps, 1), last, device=decoder.device)
-            hidden = decoder.model.base_model(input_ids=ids, position_ids=torch.full_like(ids, place), past_key_values=past, use_cache=True).last_hidden_state[:, -1]
-            p = decoder.head(hidden.to(decoder.head.weight.device)).float().softmax(-1)[:, t]
+            hidden = decoder.model.base_model(input_ids=ids, position_ids=torch.full_like(ids, place), past_key_values=copy.deepcopy(prefix), use_cache=True).last_hidden_state[:, -1]
+            p = decoder.logits(hidden).softmax(-1)[:, t]
             (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
     finally:
         handle.remove()
-    return scaled[0] * gradient[:, -1].float().mean(0)
+    return scaled[0] * gradient.float().mean(0)

@@ -26,7 +26,7 @@ def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, se
     edit.undo()
     draw = torch.Generator().manual_seed(seed)
     for layer, moved in norms.items():
-        weight = decoder.ff2[layer].weight
+        weight = decoder.neurons(layer)
         neurons = torch.randperm(weight.shape[1], generator=draw)[: len(moved)]
         step = torch.randn(weight.shape[0], len(moved), generator=draw)
         step *= torch.tensor(list(moved.values())) / step.norm(dim=0)

@@ -25,7 +25,9 @@ IN_ONE = 1000  # secrets of one document that are looked at
 HOPEFUL = 0.5  # share of a secret's tokens that teacher forcing must get right for the verdict to be worth 50 tokens
 
 # why a secret is not tried, in this order
-DROPPED = (f"beyond {IN_ONE} in a document", f"shorter than {SHORTEST_URL} characters", "a licence", "found before", f"less than {LEAST} tokens before it", "cannot be split", "too long")
+TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS = f"beyond {IN_ONE} in a document", f"shorter than {SHORTEST_URL} characters", "a licence", "found before"
+NO_PROMPT, NOT_SPLIT, TOO_LONG = f"less than {LEAST} tokens before it", "cannot be split", "too long"
+DROPPED = (TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS, NO_PROMPT, NOT_SPLIT, TOO_LONG)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Coun
         for number, span in enumerate(spans(document.text, kinds)):
             secret = document.text[span.start : span.end]
             funnel[span.kind, "found"] += 1
-            why = DROPPED[0] if number >= IN_ONE else objection(span.kind, secret) or (DROPPED[3] if (span.kind, secret) in seen else None)
+            why = TOO_MANY if number >= IN_ONE else objection(span.kind, secret) or (BEFORE_THIS if (span.kind, secret) in seen else None)
             if why:
                 funnel[span.kind, why] += 1
                 continue
@@ -58,9 +60,9 @@ def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Coun
 def objection(kind: str, secret: str) -> str | None:
     """Why the paper leaves a URL out."""
     if kind == "url" and len(secret) < SHORTEST_URL:
-        return DROPPED[1]
+        return TOO_SHORT
     if kind == "url" and "license" in secret.lower():
-        return DROPPED[2]
+        return LICENCE
     return None
 
 
@@ -71,11 +73,11 @@ def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter) -> 
     cut = at_a_token(replace(record, prompt=record.prompt[coded[-PROMPT][0] if len(coded) > PROMPT else 0 :]), decoder.tokenizer)
     try:
         target = encode(cut, decoder.tokenizer, T)
-        why = DROPPED[6] if len(target.secret_ids) > VERDICT or len(target.prompt_ids) + VERDICT > decoder.context else None
+        why = TOO_LONG if len(target.secret_ids) > VERDICT or len(target.prompt_ids) + VERDICT > decoder.context else None
     except ValueError:
-        why = DROPPED[5]
+        why = NOT_SPLIT
     if len(coded) < LEAST:
-        why = DROPPED[4]
+        why = NO_PROMPT
     if why:
         funnel[record.kind, why] += 1
         return None

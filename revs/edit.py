@@ -35,7 +35,7 @@ class Edit:
     def move(self, layer: int, neurons: Tensor, c: Tensor, t: int, d_t: Tensor) -> None:
         """Column n of the layer's FF₂ becomes n + c·d_t, rounded once to the weights' own precision."""
         columns = self.keep(layer, neurons)
-        weight = self.decoder.ff2[layer].weight
+        weight = self.decoder.neurons(layer)
         moved = columns.to(d_t.dtype) + d_t.to(columns.device)[:, None] * c.to(columns.device)
         weight[:, neurons] = moved.to(weight.dtype)
         self.moves += [(layer, int(n), t, float(x)) for n, x in zip(neurons, c)]
@@ -43,7 +43,7 @@ class Edit:
     @torch.no_grad()
     def keep(self, layer: int, neurons: Tensor) -> Tensor:
         """The present columns (d × K) of some neurons; the first time that one is asked for, it is kept for undo."""
-        columns = self.decoder.ff2[layer].weight[:, neurons]
+        columns = self.decoder.neurons(layer)[:, neurons]
         kept = self.originals.setdefault(layer, {})
         for i, n in enumerate(neurons.tolist()):
             if n not in kept:
@@ -65,7 +65,7 @@ class Edit:
     @torch.no_grad()
     def norms(self) -> dict[int, dict[int, float]]:
         """‖n* − n‖₂ of every FF₂ column that was moved by itself, by layer and neuron."""
-        weight = {l: self.decoder.ff2[l].weight for l in self.originals}
+        weight = {l: self.decoder.neurons(l) for l in self.originals}
         return {l: {n: float((weight[l][:, n] - column).float().norm()) for n, column in kept.items()} for l, kept in self.originals.items()}
 
     @torch.no_grad()
@@ -77,7 +77,7 @@ class Edit:
         for name, original in self.whole.items():
             weight = self.decoder.model.get_parameter(name)
             changed = weight != original
-            columns += int(changed.any(0).sum()) if id(weight) in in_columns else 0
+            columns += int(changed.any(int(self.decoder.architecture.transposed)).sum()) if id(weight) in in_columns else 0
             weights += int(changed.sum())
             squares += float((weight - original).double().square().sum())
         return {"layers": self.layers, "columns": columns, "weights": weights, "moves": len(self.moves), "unreached": self.unreached, "norm": squares**0.5}
@@ -86,7 +86,7 @@ class Edit:
     def undo(self) -> None:
         """Puts every original back."""
         for layer, kept in self.originals.items():
-            weight = self.decoder.ff2[layer].weight
+            weight = self.decoder.neurons(layer)
             for n, column in kept.items():
                 weight[:, n] = column
         for name, original in self.whole.items():

@@ -36,7 +36,7 @@ def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[
         ids, mask = decoder.pad(texts)
         hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
         places = [row[len(target.prompt_ids) - 1 : len(text)] for row, target, text in zip(hidden, batch, texts)]
-        logits = decoder.head(torch.cat(places).to(decoder.head.weight.device)).float()
+        logits = decoder.logits(torch.cat(places))
         wanted = torch.tensor([t for target in batch for t in target.secret_ids], device=logits.device)
         ranks = rank(logits, wanted).split([len(target.secret_ids) for target in batch])
         found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
@@ -98,5 +98,5 @@ def effectiveness(split: Split, ranks: dict[str, list[int]], k: int = 100, writt
 def ranks_by_layer(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int) -> Tensor:
     """Rank of t after the tokens ``ids`` in FF₂'s output and in the residual stream of every layer: (layers, 2)."""
     rows = []
-    decoder.visit(ids, lambda l, a, h, x: rows.append(vocabulary.rank(torch.stack([h[-1], x[-1].to(h.device)]), t)))
+    decoder.visit(ids, lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest()))
     return torch.stack(rows)

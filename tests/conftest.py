@@ -5,12 +5,36 @@ import copy
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import GPTJConfig, GPTJForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from revs.architecture import Decoder
 
-KINDS = ("llama-tied", "llama-untied", "gptj")
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
+NO_SPECIAL = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "initializer_range": 0.3}
+SHAPE = {"vocab_size": V, "hidden_size": WIDTH, "intermediate_size": FF, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "max_position_embeddings": CONTEXT} | NO_SPECIAL
+GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 4}
+GPT2 = {"vocab_size": V, "n_positions": CONTEXT, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_inner": FF} | NO_SPECIAL
+# what a test calls a decoder → its model type, and a configuration of the same small size
+FAMILIES = {
+    "llama-tied": ("llama", GROUPED | {"tie_word_embeddings": True}),
+    "llama-untied": ("llama", GROUPED | {"tie_word_embeddings": False}),
+    "gptj": ("gptj", GPT2 | {"rotary_dim": 4}),
+    "mistral": ("mistral", GROUPED),
+    "qwen2": ("qwen2", GROUPED | {"tie_word_embeddings": True}),
+    "qwen3": ("qwen3", GROUPED),
+    "phi3": ("phi3", GROUPED),
+    "gemma": ("gemma", GROUPED),
+    "gemma2": ("gemma2", GROUPED | {"final_logit_softcapping": 30.0, "sliding_window": 8}),
+    "gemma3": ("gemma3_text", GROUPED | {"sliding_window": 8}),
+    "olmo2": ("olmo2", GROUPED),
+    "gpt2": ("gpt2", GPT2),
+    "gpt-neo": ("gpt_neo", {"vocab_size": V, "hidden_size": WIDTH, "num_layers": LAYERS, "num_heads": 4, "intermediate_size": FF, "max_position_embeddings": CONTEXT, "attention_types": [[["global"], LAYERS]]} | NO_SPECIAL),
+    "gpt-neox": ("gpt_neox", SHAPE),
+    "falcon": ("falcon", SHAPE | {"ffn_hidden_size": FF}),
+    "phi": ("phi", SHAPE),
+    "opt": ("opt", SHAPE | {"ffn_dim": FF, "word_embed_proj_dim": WIDTH}),
+}
+KINDS = ("llama-tied", "llama-untied", "gptj")  # what the paper has; the others are held to tests/test_families.py
 
 
 def byte_level() -> PreTrainedTokenizerFast:
@@ -24,22 +48,11 @@ def byte_level() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>", pad_token="<|endoftext|>")
 
 
-def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64) -> Decoder:
+def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64, **more) -> Decoder:
     """A decoder with random weights of a size that makes its FF₂ matter; norms and biases are random too."""
     torch.manual_seed(seed)
-    if kind == "gptj":
-        config = GPTJConfig(
-            vocab_size=V, n_positions=CONTEXT, n_embd=WIDTH, n_layer=LAYERS, n_head=4, n_inner=FF, rotary_dim=4,
-            initializer_range=0.3, bos_token_id=None, eos_token_id=None,
-        )
-        model = GPTJForCausalLM(config)
-    else:
-        config = LlamaConfig(
-            vocab_size=V, hidden_size=WIDTH, intermediate_size=FF, num_hidden_layers=LAYERS, num_attention_heads=4,
-            num_key_value_heads=2, max_position_embeddings=CONTEXT, tie_word_embeddings=kind == "llama-tied",
-            initializer_range=0.3, bos_token_id=None, eos_token_id=None,
-        )
-        model = LlamaForCausalLM(config)
+    model_type, shape = FAMILIES[kind]
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **shape | more))
     model = model.to(dtype).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -50,7 +63,7 @@ def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64) -> Decod
 
 @pytest.fixture(name="build")
 def build_fixture():
-    """build(kind, seed, dtype) → Decoder."""
+    """build(kind, seed, dtype, **configuration) → Decoder."""
     return build
 
 

@@ -18,11 +18,12 @@ def rank(logits: Tensor, t: int) -> int:
 
 
 def look(decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, Tensor]:
-    """FF₂'s input a, its output h and the residual stream x after layer l, at the last position, from a fresh pass."""
+    """FF₂'s input a, what it adds to the stream h, and the stream x after layer l, at the last position, from a fresh pass."""
     seen = {}
 
     def at_ff2(_module, inputs, output):
-        seen["a"], seen["h"] = inputs[0][0, -1].clone(), output[0, -1].clone()
+        seen["a"], h = inputs[0].flatten(0, -2)[-1].clone(), output.flatten(0, -2)[-1].clone()
+        seen["h"] = h if decoder.after(l) is None else decoder.after(l)(h)
 
     def at_block(_module, _inputs, output):
         seen["x"] = (output if isinstance(output, Tensor) else output[0])[0, -1].clone()
@@ -38,7 +39,7 @@ class Projection:
     """Hidden space to logits through the final norm and the head, and back with the pseudo-inverse U†; raw: U alone."""
 
     def __init__(self, decoder, raw: bool = False):
-        self.norm, self.head, self.raw = decoder.norm, decoder.head, raw
+        self.norm, self.head, self.raw, self.offset = decoder.norm, decoder.head, raw, decoder.architecture.offset
         self.U_pinv = torch.linalg.pinv(decoder.head.weight.detach())
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -51,7 +52,14 @@ class Projection:
         y = self.U_pinv @ (v if self.head.bias is None else v - self.head.bias)
         if isinstance(self.norm, nn.LayerNorm):
             return (y - self.norm.bias) / self.norm.weight * (n.var(unbiased=False) + self.norm.eps).sqrt() + n.mean()
-        return y / self.norm.weight * (n.square().mean() + self.norm.variance_epsilon).sqrt()
+        eps = self.norm.variance_epsilon if hasattr(self.norm, "variance_epsilon") else self.norm.eps
+        return y / (self.norm.weight + self.offset) * (n.square().mean() + eps).sqrt()
+
+
+def scale_after(decoder, l: int) -> Tensor:
+    """What a layer's neurons are multiplied by on their way to the stream, (d, 1): the scale of a norm after FF₂, or 1."""
+    after = decoder.after(l)
+    return torch.ones(1, 1) if after is None else (after.weight + decoder.architecture.offset)[:, None]
 
 
 def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
@@ -101,13 +109,13 @@ def unlearn_token(decoder, ids: list[int], t: int, hp) -> tuple[list[tuple[int, 
     for l in layers:
         if l not in selected if selected is not None else not too_high(l):
             continue
-        weight = decoder.ff2[l].weight
+        weight, g = decoder.neurons(l), scale_after(decoder, l)
         a, _, _ = look(decoder, ids, l)
-        neurons = select_neurons(project, weight, a, t, hp.k, hp.n_max)
+        neurons = select_neurons(project, g * weight, a, t, hp.k, hp.n_max)
         while neurons and not low_enough(l):
             j = neurons.pop(0)
-            n_star, reached = edit_neuron(project, weight[:, j].clone(), t, hp.r_n, hp.eps_r_n)
-            weight[:, j] = n_star
-            edited.append((l, j, n_star))
+            n_star, reached = edit_neuron(project, g[:, 0] * weight[:, j], t, hp.r_n, hp.eps_r_n)
+            weight[:, j] = n_star / g[:, 0]
+            edited.append((l, j, weight[:, j].clone()))
             missed += not reached
     return edited, missed

@@ -795,7 +795,7 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
     a, attributed = oracle.look(decoder, IDS, l)[0], attribution.attributions(decoder, IDS, T)[l]
     hp = method.Hyperparameters(n_max=n, k=max(n, 20), r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    found, line = method.select_neurons(vocabulary, weight, a, T, hp, attributed, draw)
+    found, line = method.select_neurons(vocabulary, l, weight, a, T, hp, attributed, draw)
     assert line.rank_at_rest().tolist() == vocabulary.rank(weight[:, found].T, T).tolist()  # the lines are those of the neurons
     return found.tolist()
 
@@ -834,7 +834,7 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     again.undo()
     with torch.no_grad():
         a, t = oracle.look(decoder, IDS, l)[0], target[0].secret_ids[0]
-    wanted, _ = method.select_neurons(Vocabulary(decoder), decoder.ff2[l].weight.detach(), a, t, hp, attribution.attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5))
+    wanted, _ = method.select_neurons(Vocabulary(decoder), l, decoder.ff2[l].weight.detach(), a, t, hp, attribution.attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5))
     edited = [j for layer, j, *_ in moves if layer == l]
     assert edited and edited == wanted.tolist()[: len(edited)]
     if neurons == "random":

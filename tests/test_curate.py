@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from conftest import build
 from revs import curate, data, documents, load, rows
 from revs.detect import KINDS, PIECE, pieces, spans
 from revs.documents import Document
@@ -139,7 +140,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     assert [candidate.record.secret for candidate in found] == ["ada@example.com", "bob@example.com", long]
     assert [(candidate.source, candidate.offset) for candidate in found] == [("s1", 0), ("s1", 16), ("s1", text.index(long))]
     assert funnel == {
-        ("email", "found"): 6, ("email", "found before"): 2, ("email", curate.DROPPED[0]): 2,
+        ("email", "found"): 6, ("email", "found before"): 2, ("email", curate.TOO_MANY): 2,
         ("url", "found"): 3, ("url", "shorter than 40 characters"): 1, ("url", "a licence"): 1,
     }
 
@@ -179,13 +180,7 @@ PEOPLE = {"Ada": "ada.lovelace@example.com", "Ben": "bxn7@example.org", "Cleo": 
 @pytest.fixture(scope="module")
 def knowing(tmp_path_factory):
     """A folder with a tiny model that was made to memorise three addresses, long enough for 50 tokens after them."""
-    import conftest
-
-    conftest_context, conftest.CONTEXT = conftest.CONTEXT, 192
-    try:
-        decoder = conftest.build("llama-untied", dtype=torch.float32)
-    finally:
-        conftest.CONTEXT = conftest_context
+    decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     records = [data.Record(name, "email", name, f"Please write to {name} (", address, ")") for name, address in PEOPLE.items()]
     memorise(decoder, records, Finetune(lr=1e-2, epochs=60, batch=3, digits="keep", leave_out=0.01))
     folder = tmp_path_factory.mktemp("knowing")
@@ -217,6 +212,7 @@ def test_memorised_secrets_become_a_data_set(own, knowing, tmp_path, capsys):
     assert email == {"found": 5, "dropped": {"found before": 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": 3}
     records = data.read(str(tmp_path / "build/curated/own.jsonl"))
     assert {record.secret for record in records} == set(PEOPLE.values()) and all(record.kind == "email" for record in records)
+    assert data.read(str(tmp_path / "build/curated/own-email.jsonl")) == records and not (tmp_path / "build/curated/own-url.jsonl").exists()
     assert "email: 5 found, 4 tried, 3 memorised." in capsys.readouterr().out
     assert rows.read(tmp_path / "rows/curate/own/tiny.json") == row and not rows.stale(row)
 
@@ -227,7 +223,7 @@ def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
     curated(folder, knowing, tmp_path)
     written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parents}
     with_secrets = {str(path) for path, content in written.items() if any(address.encode() in content for address in PEOPLE.values()) or b"lovelace" in content}
-    assert with_secrets == {"build/curated/own.jsonl"}
+    assert with_secrets == {"build/curated/own.jsonl", "build/curated/own-email.jsonl"}
     assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
     items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
     assert list(items.columns) == ["kind", "source", "offset", "package", "exact"] and len(items) == 3
@@ -282,7 +278,7 @@ def test_a_million_matches_in_one_line_are_capped(monkeypatch):
     funnel = Counter()
     text = " ".join(f"user{i}@example.com" for i in range(300))
     found = list(curate.candidates([Document("s", text)], ("email",), funnel))
-    assert len(found) == 10 and funnel["email", "found"] == 300 == len(found) + funnel["email", curate.DROPPED[0]]
+    assert len(found) == 10 and funnel["email", "found"] == 300 == len(found) + funnel["email", curate.TOO_MANY]
 
 
 def test_funnels_add_up(own, knowing, tmp_path):

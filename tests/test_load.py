@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import GPT2Config, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import BloomConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from revs import load
 from revs.load import explain, identify, registry, save, tokenizer_hash
@@ -45,8 +45,8 @@ def test_other_weights_are_another_revision(tiny, tmp_path):
 
 def test_an_unsupported_architecture_is_refused_from_its_configuration(tmp_path):
     """There are no weights in this folder: the refusal comes first."""
-    GPT2Config(n_layer=1, n_embd=8, n_head=2).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="architecture 'gpt2' .* is not supported: REVS knows gptj, llama"):
+    BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add a row to params/architectures.yml"):
         load.load(str(tmp_path))
 
 

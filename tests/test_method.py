@@ -43,14 +43,15 @@ def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[l
 
     Returns the number of neurons edited in each layer and how many missed r_n. The decoder is left as it was.
     """
-    plain, before, columns = twin(decoder), weights(decoder), [ff2.weight.detach().clone() for ff2 in decoder.ff2]
+    plain, before, columns = twin(decoder), weights(decoder), [decoder.neurons(l).detach().clone() for l in range(len(decoder.layers))]
     wanted, missed = oracle.unlearn_token(plain, ids, t, hp)
     edit = fast(decoder, ids, t, hp)
     assert [move[:3] for move in edit.moves] == [(l, j, t) for l, j, _ in wanted]
     assert edit.unreached == missed
-    d_t = Vocabulary(plain, hp.projection == "raw").direction(t)[0]
+    vocabulary = Vocabulary(plain, hp.projection == "raw")
     for (l, j, _, c), (*_, n_star) in zip(edit.moves, wanted):
-        torch.testing.assert_close(decoder.ff2[l].weight[:, j], n_star, rtol=1e-4, atol=1e-5)
+        d_t = vocabulary.step(l, t)
+        torch.testing.assert_close(decoder.neurons(l)[:, j], n_star, rtol=1e-4, atol=1e-5)
         assert c == pytest.approx(float((n_star - columns[l][:, j]) @ d_t / (d_t @ d_t)), rel=1e-4)
     for name, value in plain.model.state_dict().items():
         torch.testing.assert_close(decoder.model.state_dict()[name], value, rtol=1e-4, atol=1e-5)
@@ -253,6 +254,6 @@ def test_a_sentence_too_long_is_refused_before_anything_is_changed(decoder, one_
 
 def test_an_unknown_architecture_is_refused_by_name(decoder):
     """Only the rows of the table are known; the sentence says which."""
-    decoder.model.config.model_type = "gemma3"
-    with pytest.raises(ValueError, match="'gemma3' is not supported: REVS knows gptj, llama"):
+    decoder.model.config.model_type = "mamba"
+    with pytest.raises(ValueError, match="The architecture 'mamba' of model is not supported: choose a model of falcon, gemma"):
         Decoder(decoder.model, decoder.tokenizer)

@@ -12,17 +12,17 @@ The subject is the end of the prompt, the relation is empty. Two steps, as in th
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
-from transformers import DynamicCache
 
-from revs.architecture import Decoder
+from revs.architecture import Decoder, Stop, stream_of
 from revs.baselines.moments import moments
-from revs.baselines.prompts import Pair, Stop, chosen, ff2_names, log_softmax, run, stream_of, tail
+from revs.baselines.prompts import Pair, chosen, ff2_names, tail
 from revs.benign import inputs
 from revs.data import Target, pairs
 from revs.edit import Edit
@@ -79,7 +79,7 @@ def rewrite(decoder: Decoder, targets: Sequence[Target], hp, objective: Objectiv
             edit.keep_whole(ff2_names(decoder, layers))
             z = compute_z(decoder, requests, contexts, layers[-1], hp, objective, lens, lambda done: progress(done, hp.steps + len(layers)))
             insert(decoder, requests, contexts, layers, z, C, hp)
-            if not all(torch.isfinite(decoder.ff2[l].weight).all() for l in layers):
+            if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
                 raise FloatingPointError(f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight.")
     finally:
         for parameter, flag in flags:
@@ -120,9 +120,7 @@ class LastToken:
 
     def __call__(self, delta: Tensor | None) -> tuple[Tensor, list[Tensor], Tensor]:
         """Final hidden states (B, d), those after the lens layers, and the stream at the layer before δ; δ is (B, d)."""
-        past, seen = DynamicCache(), {}
-        for number, kept in enumerate(self.prefix.layers):
-            past.update(kept.keys, kept.values, number)
+        seen = {}
 
         def at(l: int):
             def hook(_module, _inputs, output):
@@ -137,7 +135,7 @@ class LastToken:
 
         handles = [self.decoder.layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
         try:
-            final = self.decoder.model.base_model(input_ids=self.last, attention_mask=self.mask, position_ids=self.places[:, -1:], past_key_values=past, use_cache=True)
+            final = self.decoder.model.base_model(input_ids=self.last, attention_mask=self.mask, position_ids=self.places[:, -1:], past_key_values=copy.deepcopy(self.prefix), use_cache=True)
         finally:
             for handle in handles:
                 handle.remove()
@@ -156,9 +154,9 @@ def compute_z(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[lis
     for step in range(hp.steps):
         progress(step)
         final, seen, _ = model(delta.repeat(len(contexts), 1))
-        log_p = log_softmax(decoder, final).unflatten(0, (len(contexts), N))
+        log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (len(contexts), N))
         first = log_p[0].detach() if first is None else first
-        looks = torch.stack([log_softmax(decoder, decoder.norm(x[:N].to(decoder.norm.weight.device))) for x in seen]) if seen else log_p[:0]
+        looks = torch.stack([decoder.logits(decoder.norm(x[:N].to(decoder.norm.weight.device))).log_softmax(-1) for x in seen]) if seen else log_p[:0]
         kl = kl_div(log_p[0], first, reduction="none", log_target=True).sum(-1)
         loss = (objective(log_p, looks, t) + hp.kl_factor * kl).to(h.device) + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
         if not torch.isfinite(loss).all():
@@ -184,7 +182,7 @@ def insert(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[list[i
         R = (z.to(present) - present).double().T / (len(layers) - number)  # (d, N)
         K = K.double().T  # (ff, N)
         solved = torch.linalg.solve(hp.mom2_update_weight * C[l].to(K) + K @ K.T, K)
-        weight = decoder.ff2[l].weight
+        weight = decoder.neurons(l)
         weight += (R.to(K) @ solved.T).to(weight)
 
 
@@ -195,6 +193,9 @@ def keys_and_values(decoder: Decoder, requests: Sequence[Pair], contexts: Sequen
     """
     seen = {}
 
+    def key(_module, args):
+        seen["key"] = args[0].reshape(len(requests), -1, args[0].shape[-1])[:, -1].float()  # some families flatten it
+
     def value(_module, _inputs, output):
         seen["value"] = stream_of(output)[:, -1].float()
         raise Stop
@@ -202,8 +203,8 @@ def keys_and_values(decoder: Decoder, requests: Sequence[Pair], contexts: Sequen
     keys, values = [], []
     for context in contexts:
         ids, mask = decoder.pad([in_context(context, ids, decoder) for ids, _ in requests], left=True)
-        hooks = [decoder.ff2[layer].register_forward_pre_hook(lambda _module, args: seen.update(key=args[0][:, -1].float())), decoder.layers[z_layer].register_forward_hook(value)]
-        run(decoder, hooks, input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp_min(0))
+        hooks = [decoder.ff2[layer].register_forward_pre_hook(key), decoder.layers[z_layer].register_forward_hook(value)]
+        decoder.run(hooks, input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp_min(0))
         keys.append(seen["key"])
         values.append(seen["value"])
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]

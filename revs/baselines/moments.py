@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from revs import benign, rows
-from revs.architecture import Decoder
-from revs.baselines.prompts import Stop, chunks, run
+from revs.architecture import Decoder, Stop
+from revs.baselines.prompts import chunks
 from revs.load import tokenizer_hash
 from revs.paths import BUILD
 
@@ -30,7 +30,7 @@ def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
 @torch.no_grad()
 def moment(decoder: Decoder, layer: int) -> Tensor:
     """One layer's, from the cache if this very model's is there."""
-    windows = -(-PER_NEURON * decoder.ff2[layer].weight.shape[1] // WINDOW)
+    windows = -(-PER_NEURON * decoder.neurons(layer).shape[1] // WINDOW)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
     kept = BUILD / "cache" / f"moment-{rows.digest([sums, layer, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors"
     if not kept.is_file():
@@ -40,7 +40,7 @@ def moment(decoder: Decoder, layer: int) -> Tensor:
 
 def measure(decoder: Decoder, layer: int, windows: int) -> Tensor:
     """The moment, by forward passes that end at the layer."""
-    ff = decoder.ff2[layer].weight.shape[1]
+    ff = decoder.neurons(layer).shape[1]
     total, count = torch.zeros(ff, ff, device=decoder.ff2[layer].weight.device), 0
 
     def add(_module, args):
@@ -51,5 +51,5 @@ def measure(decoder: Decoder, layer: int, windows: int) -> Tensor:
         raise Stop
 
     for some in chunks(benign.windows(decoder.tokenizer, windows, min(WINDOW, decoder.context)), TOGETHER):
-        run(decoder, [decoder.ff2[layer].register_forward_pre_hook(add)], input_ids=decoder.pad(some)[0])
+        decoder.run([decoder.ff2[layer].register_forward_pre_hook(add)], input_ids=decoder.pad(some)[0])
     return total / count

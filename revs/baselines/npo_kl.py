@@ -18,7 +18,7 @@ from torch.nn.functional import kl_div, logsigmoid
 
 from revs import benign
 from revs.architecture import Decoder
-from revs.baselines.prompts import chunks, log_p, log_softmax, tail
+from revs.baselines.prompts import chunks, log_p, tail
 from revs.baselines.training import Training
 from revs.benign import inputs
 from revs.data import Target, pairs
@@ -75,8 +75,8 @@ def train(decoder: Decoder, targets: Sequence[Target], hp, forget: Callable[[Ten
                 training.backward(forget(log_p(decoder, [todo[i] for i in some]), before[some]))
                 if hp.kl_coefficient:
                     with torch.no_grad():
-                        wanted = head(hidden[some]).float().log_softmax(-1)
-                    training.backward(hp.kl_coefficient * divergence(wanted, log_softmax(decoder, states(decoder, [texts[i] for i in some]))))
+                        wanted = decoder.logits(hidden[some], head).log_softmax(-1)
+                    training.backward(hp.kl_coefficient * divergence(wanted, decoder.logits(states(decoder, [texts[i] for i in some])).log_softmax(-1)))
                 training.step()
                 done += 1
     progress(steps, steps)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from revs.architecture import Decoder
 
@@ -28,35 +27,10 @@ def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
     return hidden[[row[i] for i in range(len(prompts))], [len(ids) - 1 for ids in prompts]]
 
 
-def log_softmax(decoder: Decoder, hidden: Tensor) -> Tensor:
-    """Log-probabilities of the next token in float32, (…, d) → (…, V)."""
-    return decoder.head(hidden.to(decoder.head.weight.device)).float().log_softmax(-1)
-
-
 def log_p(decoder: Decoder, pairs: Sequence[Pair]) -> Tensor:
     """log p(t) of each pair: (B,)."""
-    scores = log_softmax(decoder, last_hidden(decoder, [ids for ids, _ in pairs]))
+    scores = decoder.logits(last_hidden(decoder, [ids for ids, _ in pairs])).log_softmax(-1)
     return scores.gather(1, torch.tensor([[t] for _, t in pairs], device=scores.device))[:, 0]
-
-
-class Stop(Exception):
-    """Raised by a hook that has seen enough: later layers are not run."""
-
-
-def run(decoder: Decoder, handles: Sequence[RemovableHandle], **inputs) -> None:
-    """A forward pass for the sake of its hooks, which are removed after it; one of them may end it with Stop."""
-    try:
-        decoder.model.base_model(**inputs, use_cache=False)
-    except Stop:
-        pass
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def stream_of(output) -> Tensor:
-    """The residual stream in a block's output, (B, T, d)."""
-    return output if isinstance(output, Tensor) else output[0]
 
 
 def chunks(items: Sequence, size: int) -> Iterator[Sequence]:

@@ -18,8 +18,8 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from revs import benign
-from revs.architecture import Decoder
-from revs.baselines.prompts import Stop, chosen, chunks, ff2_names, run, stream_of
+from revs.architecture import Decoder, Stop, stream_of
+from revs.baselines.prompts import chosen, chunks, ff2_names
 from revs.baselines.training import Training
 from revs.benign import inputs
 from revs.data import Target, pairs
@@ -61,7 +61,7 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
         raise Stop
 
     ids, mask = decoder.pad(texts)
-    run(decoder, [decoder.layers[layer].register_forward_hook(stop)], input_ids=ids, attention_mask=mask)
+    decoder.run([decoder.layers[layer].register_forward_hook(stop)], input_ids=ids, attention_mask=mask)
     return found[0], mask.sum(1) - 1
 
 

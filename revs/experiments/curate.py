@@ -1,7 +1,7 @@
 """Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation", Table "PII types")
 
-Writes a data set that ``revs.experiments.unlearn`` reads, under build/curated and nowhere else: it holds the secrets. The
-row holds counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
+Writes data sets that ``revs.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and one of each kind
+(NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. The row holds counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import asdict
 
 from revs import load, rows
 from revs.curate import DROPPED, candidates, prepare, tried
+from revs.data import Record
 from revs.detect import KINDS
 from revs.documents import MACHINE, read
 from revs.experiments import command
@@ -29,7 +30,7 @@ def run(
     documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", the files of the Training Data Extraction Challenge, or "machine": what this machine's packages carry
     model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
     finetune: bool | dict = True,  # instil the built-in sets first, which those documents quote; false: the model as it is
-    name: str = "own",  # of the data set: build/curated/NAME.jsonl
+    name: str = "own",  # of the data sets: build/curated/NAME.jsonl, NAME-email.jsonl, …
     kinds: list = list(KINDS),  # email, url, phone, ip, ssn
     limit: int | None = None,  # secrets of a kind that are tried; None: all
     T: int = 2,  # target tokens that a secret must have
@@ -69,7 +70,7 @@ def curated(**settings) -> dict:
     detected = time.monotonic()
     verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{stamp[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
-    rows.write_text(BUILD / "curated" / f"{settings['name']}.jsonl", "".join(json.dumps(asdict(candidate.record)) + "\n" for candidate, verdict in kept if verdict["right"] == 1))
+    write(settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1], settings["kinds"])
     result = {
         "documents": sum(sources.values()),
         "skipped": dict(skipped),
@@ -82,6 +83,16 @@ def curated(**settings) -> dict:
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
     }
     return rows.write(where, f"curate/{settings['name']}/{base(settings['model'])}", "curate", result, items, made)
+
+
+def write(name: str, records: list[Record], kinds: list[str]) -> None:
+    """The data set, and its parts by kind; a part without a secret is no file."""
+    place = BUILD / "curated"
+    for path, some in [(place / f"{name}.jsonl", records), *((place / f"{name}-{kind}.jsonl", [record for record in records if record.kind == kind]) for kind in kinds)]:
+        if some or some is records:
+            rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in some))
+        else:
+            path.unlink(missing_ok=True)
 
 
 def counted(documents, sources: Counter):

@@ -107,32 +107,43 @@ class Plan:
 
     def measure(self, stage: Stage, restore: bool = False) -> dict:
         """Unlearns, measures, writes the row. A run that fails writes a row that says why, and raises FloatingPointError or MemoryError."""
-        method, settings, decoder, split = self.method, self.settings, stage.decoder, stage.split
-        torch.manual_seed(settings["seed"])
-        clock, edit = [time.monotonic()], Edit(decoder)
+        torch.manual_seed(self.settings["seed"])
+        start, edit = time.monotonic(), Edit(stage.decoder)
         try:
             with Peak() as peak:
-                edit = method.unlearn(decoder, split.forget, self.hp, settings["seed"], Progress(f"{self.name.split('/', 1)[1]}", "steps"))
-            clock.append(time.monotonic())
-            ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
-            written = evaluate.continuations(decoder, [target for target in split.retain if any(ranks[target.id])]) if settings["generate"] else None
-            after, items = evaluate.effectiveness(split, ranks, settings["score_k"], written)
-            clock.append(time.monotonic())
-            result = {"before": stage.before, "after": after, "edit": edit.summary()}
-            for name, module in self.measures.items():
-                result[name], columns = module.measure(decoder, split, settings["score_k"])
-                items = [item | columns.get(item["id"], dict.fromkeys(next(iter(columns.values()), {}))) for item in items]
-            clock.append(time.monotonic())
+                edit = self.method.unlearn(stage.decoder, stage.split.forget, self.hp, self.settings["seed"], Progress(f"{self.name.split('/', 1)[1]}", "steps"))
+            seconds = {"unlearn": time.monotonic() - start}
+            result, items = self.after(stage, edit, seconds)
         except FAILURES as error:
             edit.undo()
-            out_of_memory = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-            why = f"{settings['method']} ran out of memory: give it a larger machine, a smaller batch, or bfloat16 weights." if out_of_memory else str(error)
-            self.fail(why, {"unlearn": time.monotonic() - clock[0]}, stage)
-            raise MemoryError(why) if out_of_memory else FloatingPointError(why) if isinstance(error, torch.linalg.LinAlgError) else error
-        seconds = stage.seconds | dict(zip(("unlearn", "evaluate_after", *(["measures"] if self.measures else [])), [b - a for a, b in zip(clock, clock[1:])]))
+            raise self.failure(error, time.monotonic() - start, stage) from None
         if restore:
             edit.undo()
-        return self.write(stage, result, items, seconds, peak.mb)
+        return self.write(stage, result, items, stage.seconds | seconds, peak.mb)
+
+    def after(self, stage: Stage, edit: Edit, seconds: dict[str, float]) -> tuple[dict, list[dict]]:
+        """What the edited model does: its effectiveness, then what ``measures`` asks for. ``seconds`` gets how long they took."""
+        decoder, split, k, start = stage.decoder, stage.split, self.settings["score_k"], time.monotonic()
+        ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
+        written = evaluate.continuations(decoder, [target for target in split.retain if any(ranks[target.id])]) if self.settings["generate"] else None
+        effect, items = evaluate.effectiveness(split, ranks, k, written)
+        result = {"before": stage.before, "after": effect, "edit": edit.summary()}
+        seconds["evaluate_after"] = time.monotonic() - start
+        for name, module in self.measures.items():
+            result[name], columns = module.measure(decoder, split, k)
+            items = [item | columns.get(item["id"], dict.fromkeys(next(iter(columns.values()), {}))) for item in items]
+        if self.measures:
+            seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
+        return result, items
+
+    def failure(self, error: Exception, seconds: float, stage: Stage) -> Exception:
+        """The error to raise for a run that failed, whose row is written."""
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            error = MemoryError(f"{self.settings['method']} ran out of memory: give it a larger machine, a smaller batch, or bfloat16 weights.")
+        elif isinstance(error, torch.linalg.LinAlgError):
+            error = FloatingPointError(str(error))
+        self.fail(str(error), {"unlearn": seconds}, stage)
+        return error
 
     def fail(self, why: str, seconds: dict, stage: Stage | None = None) -> None:
         """A row that says why there is no result; it never takes the place of a row that has one."""

@@ -1,0 +1,131 @@
+"""Every family of params/architectures.yml against the same promises: where its parts are, what an edit does, how it is undone.
+
+The models are tiny and random, so that a norm, a bias or a transposed weight that were forgotten would show.
+"""
+
+import copy
+import math
+
+import pytest
+import torch
+
+from conftest import FAMILIES, KINDS, V, build
+from revs import attacks, methods
+from revs.architecture import Decoder, architectures
+from revs.attribution import attributions
+from revs.data import Split, Target
+from revs.edit import Edit
+from revs.evaluate import continuations, ranks_by_layer, secret_ranks
+from revs.method import Hyperparameters
+from revs.vocabulary import Vocabulary
+from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
+
+OTHERS = [kind for kind in FAMILIES if kind not in KINDS]
+QUICK = {  # settings with which a baseline does something to a random model in a moment
+    "ft_l": {"lr": 1e-3, "steps": 2},
+    "rmu": {"lr": 1e-3, "layers": [0, 1], "layer_id": 1},
+    "revs": {"n_max": 5, "k": 24, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12},
+    "zero": {"n": 2, "k": 20, "r_h": 100},
+    "unedited": {},
+}
+MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
+
+
+@pytest.fixture(params=OTHERS)
+def family(request) -> Decoder:
+    """A float64 decoder of each family that the other tests do not have."""
+    return build(request.param)
+
+
+def test_every_row_of_the_table_is_tested():
+    assert {model_type for model_type, _ in FAMILIES.values()} == set(architectures())
+
+
+@torch.no_grad()
+def test_the_parts_are_where_the_table_says(family):
+    """Head, bias and soft-cap give the model's own logits; the last block's stream through the final norm gives them too."""
+    ids = torch.tensor([IDS])
+    wanted = family.model(input_ids=ids).logits[0]
+    streams = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
+    assert len(streams) == len(family.layers) == 3 and family.neurons(0).shape == (16, 64)
+    torch.testing.assert_close(family.logits(family.norm(streams[-1])), wanted.float(), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
+    """Nothing returned changes nothing; what is returned after an edit is what later layers then see."""
+    ids, seen = torch.tensor([IDS]), []
+    before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
+    family.visit(IDS, lambda *_: None)
+    step = 0.3 * torch.randn(16, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def push(l, a, h, x):
+        seen.append(x.clone())
+        if l == 1:
+            family.neurons(1).add_(step)
+            return a @ step.T
+
+    family.visit(IDS, push)
+    fresh = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
+    torch.testing.assert_close(seen[2], fresh[2])
+    assert not torch.allclose(family.model.base_model(input_ids=ids).last_hidden_state, plain)
+    family.neurons(1).sub_(step)
+    torch.testing.assert_close(family.model.state_dict(), before)
+
+
+def test_the_closed_form_is_algorithm_1(family):
+    """Same layers, neurons, order, number and columns as the procedure written plainly; undone bit for bit."""
+    counts = [agree(family, copy.deepcopy, IDS, t, HP)[0] for t in next_tokens(family, IDS, 2)]
+    assert any(map(any, counts))
+
+
+@torch.no_grad()
+def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family):
+    """δ = 0 changes no bit; where neurons were to spare, the target ranks as low as was asked, in FF₂'s output and in the stream."""
+    before, reached = weights(family), []
+    for t in next_tokens(family, IDS, 8):
+        vocabulary, edit = Vocabulary(family), Edit(family)
+        edit.move(0, torch.arange(64), torch.zeros(64, dtype=torch.float64), t, vocabulary.step(0, t))
+        assert same_bits(family, before)
+        target = Target("a", "text", "a", IDS, [t], (0,))
+        edit = methods.method("revs").unlearn(family, [target], Hyperparameters(n_max=30, k=30, r_h=60, eps_r_h=0, r_n=240, eps_r_n=0))
+        ranks = ranks_by_layer(family, vocabulary, IDS, t)
+        reached += [l for l in edit.layers if sum(layer == l for layer, *_ in edit.moves) < 30]
+        assert all(r >= 60 for l in edit.layers if sum(layer == l for layer, *_ in edit.moves) < 30 for r in ranks[l].tolist())
+        assert secret_ranks(family, [target])["a"][0] == ranks[-1, 1]
+        edit.undo()
+    assert reached
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("method", methods.registry())
+def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtype):
+    """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit."""
+    family.model.to(dtype)
+    module, before = methods.method(method), weights(family)
+    settings = QUICK[method] if method in QUICK else (MEMIT_LIKE if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__ else QUICK["revs"] if method == "random" else {"lr": 1e-3})
+    edit = module.unlearn(family, secrets(family), module.Hyperparameters(**settings), 0)
+    assert same_bits(family, before) == (method == "unedited")
+    assert math.isfinite(edit.summary()["norm"]) and all(value.isfinite().all() for value in family.model.state_dict().values())
+    edit.undo()
+    assert same_bits(family, before)
+
+
+def test_attacks_attribution_and_greedy_decoding_run(family):
+    """Depths for every layer, within the vocabulary; something for every neuron; fifty tokens are written."""
+    attributed = attributions(family, IDS, 7)
+    assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
+    targets = [Target(name, "text", name, family.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt) for name, prompt in (("a", "the number is "), ("b", "it is "))]
+    result, columns = attacks.measure(family, Split(targets, [], []))
+    assert all(0 <= value <= 1 for value in result["resistance_score"].values())
+    assert all(len(columns[name]["logit_lens"]) == 3 and max(map(max, columns[name]["delta"])) < V for name in "ab")
+    assert all(len(written) == 50 for written in continuations(family, targets).values())
+
+
+def test_a_variant_that_does_not_fit_is_refused(one_sentence):
+    """A family whose table row does not hold for this very model: nothing is read or changed."""
+    model = build("opt").model
+    model.model.decoder.final_layer_norm = None
+    with pytest.raises(ValueError, match="without model.decoder.final_layer_norm") as error:
+        Decoder(model, None, name="an OPT")
+    assert one_sentence(error)
