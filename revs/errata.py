@@ -1,0 +1,121 @@
+"""The paper's numbers that do not add up, each recomputed from its own tables (paper/tables.json).
+
+A function is one rule that printed numbers must keep; it looks everywhere the rule applies and returns what breaks it.
+Printed numbers are rounded: a rule is broken only if no unrounded numbers could keep it.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+import pandas as pd
+
+from revs import paper
+from revs.metrics import harmonic_mean
+
+CORE = {"Llama-3-8B": "tab:core_results_llama", "GPT-J-6B": "tab:core_results_gptj"}
+EXTRACTION = {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}
+ABLATIONS = ("tab:ablation_neuron_selection", "tab:method_results", "tab:ablation_token_method")
+PARTS = {"Unlearning Score": ("Efficacy@100", "Generalization@100", "Specificity"), "Resistance Score": ("Logit-Lens@100", "Delta@100", "Perturb@100")}
+
+
+def lines(label: str) -> dict[tuple[str, str], dict[str, dict]]:
+    """A table's cells by (data set, row), then by column; dashes left out."""
+    found: dict[tuple[str, str], dict[str, dict]] = {}
+    for cell in paper.table(label).dropna(subset=["value"]).to_dict("records"):
+        found.setdefault((cell["dataset"], cell["row"]), {})[cell["column"]] = cell
+    return found
+
+
+def rounding(cell: dict) -> float:
+    """Half a unit of a printed number's last digit."""
+    return 0.5 * 10.0 ** -len(cell["printed"].split("±")[0].strip().partition(".")[2].rstrip("} \\$"))
+
+
+def above_its_harmonic_mean() -> pd.DataFrame:
+    """A mean of harmonic means never exceeds the harmonic mean of the means (Jensen's inequality)."""
+    broken = []
+    for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS):
+        for (dataset, row), cells in lines(label).items():
+            for score, names in PARTS.items():
+                parts = [cells[name] for name in names if name in cells]
+                if score in cells and len(parts) > 1:
+                    bound = harmonic_mean([part["value"] + rounding(part) for part in parts])
+                    if cells[score]["value"] - rounding(cells[score]) > bound:
+                        broken.append({"table": f"`{label}`", "data": dataset, "row": row, "printed": f"{score} {cells[score]['value']:g}", "at most": f"{harmonic_mean([part['value'] for part in parts]):.2f}", "from": ", ".join(f"{part['value']:g}" for part in parts)})
+    return pd.DataFrame(broken)
+
+
+def lens_against_efficacy() -> pd.DataFrame:
+    """Resistance to the Logit-Lens is a minimum over layers, the last of which gives Efficacy: it cannot be larger. How often are they equal?"""
+    found = []
+    for model in CORE:
+        core, attacked = lines(CORE[model]), lines(EXTRACTION[model])
+        both = {place: (core[place]["Efficacy@100"]["value"], attacked[place]["Logit-Lens@100"]["value"]) for place in core if place in attacked and {"Efficacy@100"} <= set(core[place]) and "Logit-Lens@100" in attacked[place]}
+        larger = [f"{dataset}, {row}: {lens:g} against {efficacy:g}" for (dataset, row), (efficacy, lens) in both.items() if lens > efficacy]
+        different = [f"{dataset}, {row}: {lens:g} against {efficacy:g}" for (dataset, row), (efficacy, lens) in both.items() if lens < efficacy]
+        found.append({"model": model, "rows": str(len(both)), "equal": str(len(both) - len(larger) - len(different)), "Logit-Lens above Efficacy": "; ".join(larger) or "none", "below": f"{len(different)}" + (f" ({different[0]})" if len(different) == 1 else "")})
+    return pd.DataFrame(found)
+
+
+def rows_that_repeat() -> pd.DataFrame:
+    """Rows of two tables that agree in every number, to the digits that both print, although their columns mean other things."""
+    every = [(label, place, [cell for cell in cells.values()]) for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS) for place, cells in lines(label).items()]
+    found = []
+    for i, (one, place, some) in enumerate(every):
+        for other, elsewhere, others in every[i + 1 :]:
+            if one != other and len(some) == len(others) > 2 and [c["column"] for c in some] != [c["column"] for c in others]:
+                if all(abs(a["value"] - b["value"]) <= max(rounding(a), rounding(b)) + 1e-9 for a, b in zip(some, others)) and len({a["value"] for a in some}) > 1:
+                    found.append({"row": f"`{one}`: {place[0]}, {place[1]}", "repeats": f"`{other}`: {elsewhere[0]}, {elsewhere[1]}", "numbers": ", ".join(f"{a['value']:g} = {b['value']:g}" for a, b in zip(some, others))})
+    return pd.DataFrame(found)
+
+
+def one_configuration_twice() -> pd.DataFrame:
+    """REVS as it is stands in each of the ablations of one model, data set and seed: its numbers must agree."""
+    usual = {"tab:ablation_neuron_selection": "Rank & Activations (hybrid)", "tab:method_results": "REVS", "tab:ablation_token_method": "Rarest"}
+    cells = {label: lines(label)["Emails", row] for label, row in usual.items()}
+    columns = [name for name in ("Unlearning Score", "Efficacy@100", "Specificity", "Resistance Score") if sum(name in found for found in cells.values()) > 1]
+    return pd.DataFrame([{"column": column} | {f"`{label}`": f"{found[column]['value']:g}" if column in found else "–" for label, found in cells.items()} for column in columns])
+
+
+def outlying_spreads(times: float = 4.0) -> pd.DataFrame:
+    """Standard deviations of more than some times the median of their column in the same data set."""
+    found = []
+    for label in (*CORE.values(), *EXTRACTION.values()):
+        table = paper.table(label).dropna(subset=["std"])
+        for (dataset, column), cells in table[table["std"] > 0].groupby(["dataset", "column"]):
+            usual = median(cells["std"])
+            for cell in cells[cells["std"] > times * usual].to_dict("records"):
+                found.append({"table": f"`{label}`", "data": dataset, "row": cell["row"], "column": column, "printed": f"± {cell['std']:g}", "median of the column": f"± {usual:g}"})
+    return pd.DataFrame(found)
+
+
+def outside_their_sweep() -> pd.DataFrame:
+    """Chosen hyperparameters that lie outside the range that the Appendix says was searched."""
+    ranges = {(entry["method"], entry["name"]): entry for entry in paper.tables()["sweep"]}
+    found = []
+    for chosen in paper.tables()["hyperparameters"]:
+        sweep = ranges.get((chosen["method"], chosen["name"]))
+        if sweep is None or isinstance(chosen["value"], (list, str)) or chosen.get("inherited"):
+            continue
+        inside = chosen["value"] in sweep["values"] if "values" in sweep else sweep["low"] <= chosen["value"] <= sweep["high"]
+        if not inside:
+            span = ", ".join(f"{value:g}" for value in sweep["values"]) if "values" in sweep else f"{sweep['low']:g} to {sweep['high']:g}"
+            found.append({"method": chosen["method"], "setting": f"`{chosen['name']}`", "model": chosen["model"], "data": chosen["dataset"], "chosen": f"{chosen['value']:g}", "searched": span})
+    return pd.DataFrame(found)
+
+
+def specificity_in_words() -> pd.DataFrame:
+    """What the text says of REVS's specificity on Llama-3-8B, and where it stands among the methods."""
+    said = {"SSN": "near-perfect; best", "Emails": "best", "URLs": "competitive"}
+    found = []
+    for dataset, words in said.items():
+        values = {row: cells["Specificity"]["value"] for (data, row), cells in lines(CORE["Llama-3-8B"]).items() if data == dataset and row != "Unedited" and "Specificity" in cells}
+        order = sorted(values, key=values.get, reverse=True)
+        found.append({"data": dataset, "the text": words, "printed": f"{values['REVS']:g}", "place among the methods": f"{order.index('REVS') + 1} of {len(order)}", "highest": f"{order[0]}, {values[order[0]]:g}"})
+    return pd.DataFrame(found)
+
+
+def without_an_unedited_row() -> list[str]:
+    """Blocks of the result tables that do not say where the model started."""
+    return [f"`{label}`, {dataset}" for label in (*CORE.values(), *EXTRACTION.values()) for dataset in paper.table(label)["dataset"].unique() if (dataset, "Unedited") not in lines(label)]
