@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import html
 import math
+import re
 from dataclasses import dataclass
 
 import pandas as pd
@@ -36,6 +38,49 @@ class Table:
         """A column is set flush left unless its first filled cell starts like a number."""
         filled = [str(cell) for cell in self.frame[column] if str(cell) not in ("", DASH)]
         return not filled or not (filled[0].lstrip("−-*").strip()[:1].isdigit())
+
+
+@dataclass(frozen=True)
+class Filtered(Table):
+    """A long table with a field to search it, a choice of one column's values, and its data as CSV; ``links`` is a column of pages."""
+
+    choose: str
+    links: str
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": f"{self.caption}\n{self.frame.to_string(index=False)}"}
+
+    def to_html(self) -> str:
+        """The table and its controls; without scripts it is a plain table."""
+        shown = self.frame.drop(columns=[self.links])
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in shown)
+        body = "".join(f'<tr data-value="{html.escape(str(row[self.choose]), quote=True)}">' + "".join(self.cell(column, row) for column in shown) + "</tr>" for row in self.frame.to_dict("records"))
+        options = "".join(f"<option>{html.escape(value)}</option>" for value in dict.fromkeys(map(str, self.frame[self.choose])))
+        csv = base64.b64encode(self.frame.to_csv(index=False).encode()).decode()
+        return (
+            f'<div class="filtered" id="{self.name}"><p><label>Search <input type="search"></label> <label>{html.escape(self.choose)} <select><option value="">all</option>{options}</select></label> '
+            f'<span class="filtered-count">{len(shown)}</span> of {len(shown)} · <a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a></p>'
+            f'<div class="filtered-table"><table class="dataframe"><caption>{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div><script>{FILTER % self.name}</script>'
+        )
+
+    def cell(self, column: str, row: dict) -> str:
+        """One cell, text only; the chosen column's links to its page."""
+        text = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(str(row[column])))
+        return f'<td><a href="{row[self.links]}">{text}</a></td>' if column == self.choose and row[self.links] else f"<td>{text}</td>"
+
+
+FILTER = """(() => {
+  const box = document.getElementById("%s"), [search, choice] = [box.querySelector("input"), box.querySelector("select")];
+  const show = () => {
+    let count = 0;
+    for (const row of box.querySelectorAll("tbody tr")) {
+      row.hidden = !(row.textContent.toLowerCase().includes(search.value.toLowerCase()) && (!choice.value || row.dataset.value === choice.value));
+      count += !row.hidden;
+    }
+    box.querySelector(".filtered-count").textContent = count;
+  };
+  search.addEventListener("input", show); choice.addEventListener("change", show);
+})();"""
 
 
 def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:

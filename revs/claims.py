@@ -1,0 +1,222 @@
+"""The ledger: every printed number of the paper's result tables and every claim of its prose, with ours and a verdict.
+
+``params/claims.yml`` holds the tolerance and the claims' checks. Nothing is judged by hand: a verdict is what the check
+says of our rows. Ours are of another model than the paper's, and each line says of which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+import yaml
+
+from revs import ablations, errata, extraction, methods, metrics, paper, results
+from revs.paths import ROOT
+from revs.tables import DASH
+
+REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
+DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
+PAGES = {**dict.fromkeys(errata.CORE.values(), "core"), **dict.fromkeys(errata.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens"}
+ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
+BENCHMARKS = ("MMLU", "GSM8K")
+Place = tuple[str, str, str]  # data set, row, column, in the paper's words
+
+
+@dataclass(frozen=True)
+class Ours:
+    """One of our numbers, in per cent: mean and standard deviation (nan for one run), and the rows behind it."""
+
+    value: float
+    std: float
+    rows: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.value:.1f}" + ("" if math.isnan(self.std) else f" ± {self.std:.1f}")
+
+
+def terms() -> dict:
+    """params/claims.yml."""
+    return yaml.safe_load((ROOT / "params" / "claims.yml").read_text(encoding="utf-8"))
+
+
+def printed(label: str) -> dict[Place, dict]:
+    """A table's cells that hold a number."""
+    return {(cell["dataset"], cell["row"], cell["column"]): cell for cell in paper.table(label).dropna(subset=["value"]).to_dict("records")}
+
+
+def measured(label: str, model: str) -> dict[Place, Ours]:
+    """Our numbers in the places of a table, where there are rows."""
+    found: dict[Place, Ours] = {}
+    for dataset, data in DATA.items():
+        if label in ABLATIONS:
+            found |= of_ablation(label, dataset, data, model)
+            continue
+        try:
+            frame = results.runs(model, data)
+        except ValueError:  # no rows of this data set
+            continue
+        for name, entry in methods.registry().items():
+            done = list(results.finished(frame, name))
+            for column, pick in columns(label).items():
+                values = [value for row in done if (value := pick(row["result"])) is not None]
+                if done and len(values) == len(done):
+                    mean, std = metrics.summary(values)
+                    found[dataset, entry["title"], column] = Ours(100 * mean, 100 * std, tuple(row["name"] for row in done))
+    return found
+
+
+def columns(label: str) -> dict[str, Callable[[dict], float | None]]:
+    """The columns of a core or an extraction table, and what they are in a row's result."""
+    if label in errata.EXTRACTION.values():
+        return {column: lambda result, attack=attack: result["attacks"][attack]["released"] if "attacks" in result else None for attack, column in extraction.PAPER_COLUMNS.items()}
+    return {column: lambda result, metric=metric: result["after"][metric] for metric, column in results.PAPER_COLUMNS.items()}
+
+
+def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, Ours]:
+    """Our numbers of an ablation on one data set, seed 0."""
+    try:
+        frame = ablations.scores(model, data)
+    except ValueError:
+        return {}
+    found = {}
+    for tag, _, row in ABLATIONS[label]:
+        if tag in frame.index:
+            run = frame.loc[tag]
+            for metric, column in results.PAPER_COLUMNS.items():
+                found[dataset, row, column] = Ours(run[metric], math.nan, (run["name"],))
+            if "attacks" in run["row"]["result"]:
+                found[dataset, row, "Resistance Score"] = Ours(100 * run["row"]["result"]["attacks"]["resistance_score"]["released"], math.nan, (run["name"],))
+    return found
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------
+
+
+def number(place: Place, theirs: dict[Place, float], ours: dict[Place, float], tolerance: float) -> str:
+    """The verdict on one printed number."""
+    if place not in ours:
+        return UNMEASURED
+    if abs(ours[place] - theirs[place]) <= tolerance:
+        return REPRODUCED
+    dataset, row, column = place
+    others = [(dataset, other, column) for _, other, _ in theirs if other not in (row, "Unedited") and (dataset, other, column) in theirs and (dataset, other, column) in ours]
+    revs = [other for other in others if other[1] == "REVS"]
+    against = revs or others
+    if not against or row == "Unedited":
+        return DIFFERENT
+    sides = [side(values[place] - max(values[other] for other in against)) for values in (theirs, ours)]
+    return DIRECTION if sides[0] == sides[1] else DIFFERENT
+
+
+def side(difference: float) -> int:
+    return (difference > 0) - (difference < 0)
+
+
+def needed(expect: dict, every: list[str]) -> set[str]:
+    """The rows of a table without which a check cannot be made; ``every`` are those that the paper prints in its column."""
+    (kind, given), = expect.items()
+    named = {row for row in given if isinstance(row, str) and row != "all"}
+    if kind in ("first", "place") or "all" in given:
+        named |= {row for row in every if row != "Unedited"}
+    return named | ({"Unedited"} if kind == "near" else set())
+
+
+def holds(expect: dict, values: dict[str, float]) -> bool:
+    """Does a check hold of one column's values, by row?"""
+    (kind, given), = expect.items()
+    of_methods = {row: value for row, value in values.items() if row != "Unedited"}
+    if kind == "at_least":
+        return values[given[0]] >= given[1]
+    if kind in ("first", "place"):
+        return sum(value > values[given[0]] for value in of_methods.values()) < (given[1] if kind == "place" else 1)
+    if kind == "above":
+        return all(values[given[0]] > values[other] for other in given[1:])
+    if kind == "times":
+        return values[given[0]] >= given[2] * values[given[1]]
+    if kind == "near":
+        return all(abs(values[row] - values["Unedited"]) <= given[0] for row in (of_methods if given[1:] == ["all"] else given[1:]))
+    raise ValueError(f"'{kind}' is not a check: use first, place, above, at_least, times or near.")
+
+
+def of_column(cells: dict[Place, float], dataset: str, column: str, rows_of: set[str]) -> dict[str, float]:
+    """One column's values by row, of the rows that the paper has."""
+    return {row: value for (data, row, name), value in cells.items() if (data, name) == (dataset, column) and row in rows_of}
+
+
+# --- the ledger ------------------------------------------------------------------------------------------------------
+
+
+def ledger(model: str) -> pd.DataFrame:
+    """One line for each printed number and each claim (a claim about several data sets has one for each)."""
+    rules = terms()
+    tables = {label: (printed(label), measured(label, model)) for label in PAGES}
+    lines = [line for label, (theirs, ours) in tables.items() for line in numbers(label, theirs, ours, model, rules["numbers"]["tolerance"])]
+    return pd.DataFrame(lines + [line for claim in rules["claims"] for line in verdicts(claim, tables, model)])
+
+
+def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, tolerance: float) -> list[dict]:
+    """The lines of one table's cells. An ablation that is not recorded on the paper's data set is not judged by another's."""
+    their_values, our_values = {place: cell["value"] for place, cell in theirs.items()}, {place: cell.value for place, cell in ours.items()}
+    lines = []
+    for place, cell in theirs.items():
+        dataset, row, column = place
+        verdict = number(place, their_values, our_values, tolerance)
+        lines.append(line(f"`{label}`", f"{dataset}, {row}: {column}", cell["printed"], ours.get(place), model, f"within {tolerance} points", verdict, unmeasured(column, f"{row} on {dataset}"), PAGES[label]))
+    return lines
+
+
+def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
+    """The lines of one claim: its check on the paper's own numbers, and on ours."""
+    if "reason" in claim:
+        return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "")]
+    lines, label = [], claim["table"]
+    theirs, ours = tables[label]
+    known = {row for _, row, _ in theirs}
+    for dataset in claim["data"]:
+        mine = of_column({place: cell.value for place, cell in ours.items()}, dataset, claim["column"], known)
+        printed_values = of_column({place: cell["value"] for place, cell in theirs.items()}, dataset, claim["column"], known)
+        rows_needed = needed(claim["expect"], list(printed_values))
+        said = holds(claim["expect"], printed_values) if rows_needed <= set(printed_values) else None
+        missing = sorted(rows_needed - set(mine))
+        verdict = UNMEASURED if missing else REPRODUCED if holds(claim["expect"], mine) else DIFFERENT
+        why = unmeasured(claim["column"], f"{', '.join(missing)} on {dataset}")
+        subject = next((given for given in next(iter(claim["expect"].values())) if given in known), "REVS")
+        in_its_table = {True: "holds in its table", False: "does not hold in its own table", None: DASH}[said]
+        lines.append(line(claim["place"], f"{dataset}: {claim['says']}", in_its_table, ours.get((dataset, subject, claim["column"])), model, check(claim), verdict, why, PAGES[label]))
+    return lines
+
+
+def check(claim: dict) -> str:
+    """A claim's check in a few words."""
+    (kind, given), = claim["expect"].items()
+    words = {"first": "{0} first", "place": "{0} among the first {1}", "at_least": "{0} at least {1}", "times": "{0} at least {2} × {1}", "near": "within {0} points of unedited"}
+    text = words[kind].format(*given) if kind in words else f"{given[0]} above {', '.join(given[1:])}"
+    return f"{claim['column']}: {text}"
+
+
+def unmeasured(column: str, what: str) -> str:
+    """Why there is no number of ours."""
+    return f"{column} is not recorded yet (`revs/integrity.py` measures it)" if column in BENCHMARKS else f"no recorded run of {what} yet"
+
+
+def line(where: str, what: str, theirs: str, ours: Ours | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
+    """One line of the ledger."""
+    behind = ", ".join(ours.rows) if ours else ""
+    return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}
+
+
+def summary(frame: pd.DataFrame) -> dict[str, int]:
+    """How many lines have each verdict."""
+    counts = frame["verdict"].value_counts()
+    return {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """The ledger's columns as a page shows them: the reason beside what was expected, the rows in the data only."""
+    return pd.DataFrame({
+        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "expected": frame["expected"],
+        "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]],
+    })  # fmt: skip

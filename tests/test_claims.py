@@ -1,0 +1,96 @@
+"""The ledger: complete, judged by rules alone, and honest about what is missing."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from revs import claims, paper
+from revs.claims import DIFFERENT, DIRECTION, REPRODUCED, UNMEASURED, Ours
+from revs.tables import Filtered
+
+PLACES = [("SSN", row, "Specificity") for row in ("Unedited", "FT-L", "MEMIT", "REVS")]
+
+
+def values(*numbers: float) -> dict:
+    return dict(zip(PLACES, numbers))
+
+
+@pytest.mark.parametrize("row, theirs, ours, verdict", [
+    ("REVS", (100, 20, 30, 80), (100, 5, 5, 71), REPRODUCED),
+    ("REVS", (100, 20, 30, 80), (100, 20, 30, 50), DIRECTION),  # still above the best other
+    ("REVS", (100, 20, 30, 80), (100, 20, 60, 50), DIFFERENT),
+    ("MEMIT", (100, 20, 30, 80), (100, 20, 45, 50), DIRECTION),  # still below REVS
+    ("MEMIT", (100, 20, 30, 80), (100, 20, 55, 50), DIFFERENT),
+    ("Unedited", (100, 20, 30, 80), (80, 20, 30, 80), DIFFERENT),
+])
+def test_verdicts_on_numbers(row, theirs, ours, verdict):
+    assert claims.number(("SSN", row, "Specificity"), values(*theirs), values(*ours), 10) == verdict
+
+
+def test_a_number_without_rows_is_not_judged():
+    assert claims.number(PLACES[1], values(100, 20, 30, 80), {}, 10) == UNMEASURED
+    assert claims.number(PLACES[3], values(100, 20, 30, 80), {PLACES[3]: 50.0}, 10) == DIFFERENT  # no other method to compare with
+
+
+@pytest.mark.parametrize("expect, found, holds", [
+    ({"first": ["b"]}, {"a": 1, "b": 2, "Unedited": 9}, True), ({"first": ["a"]}, {"a": 1, "b": 2}, False), ({"first": ["a"]}, {"a": 2, "b": 2}, True),
+    ({"place": ["a", 2]}, {"a": 1, "b": 2, "c": 0}, True), ({"place": ["c", 2]}, {"a": 1, "b": 2, "c": 0}, False),
+    ({"above": ["b", "a", "Unedited"]}, {"a": 1, "b": 2, "Unedited": 1.5}, True), ({"above": ["b", "a"]}, {"a": 2, "b": 2}, False),
+    ({"at_least": ["a", 95]}, {"a": 95}, True), ({"at_least": ["a", 95]}, {"a": 94.9}, False),
+    ({"times": ["a", "b", 2]}, {"a": 4, "b": 2}, True), ({"times": ["a", "b", 2]}, {"a": 3.9, "b": 2}, False),
+    ({"near": [2, "all"]}, {"a": 1, "b": 4, "Unedited": 2.5}, True), ({"near": [2, "a"]}, {"a": 0, "b": 4, "Unedited": 2.5}, False),
+])
+def test_checks(expect, found, holds):
+    assert claims.holds(expect, found) is holds
+    with pytest.raises(ValueError, match="is not a check"):
+        claims.holds({"better": ["a"]}, found)
+
+
+def test_a_check_needs_every_method_that_it_speaks_of():
+    every = ["Unedited", "FT-L", "MEMIT", "REVS"]
+    assert claims.needed({"first": ["REVS"]}, every) == {"FT-L", "MEMIT", "REVS"} == claims.needed({"place": ["REVS", 2]}, every)
+    assert claims.needed({"above": ["REVS", "Unedited"]}, every) == {"REVS", "Unedited"} and claims.needed({"at_least": ["REVS", 95]}, every) == {"REVS"}
+    assert claims.needed({"near": [2, "all"]}, every) == set(every)
+
+
+@pytest.fixture(scope="module")
+def ledger() -> pd.DataFrame:
+    return claims.ledger("smollm2-135m")
+
+
+def test_every_printed_number_has_one_line(ledger):
+    cells = sum(len(claims.printed(label)) for label in claims.PAGES)
+    assert ledger["where"].str.startswith("`").sum() == cells > 350
+    assert not ledger[ledger["where"].str.startswith("`")].duplicated(["where", "what"]).any()
+    result_tables = [label for label, table in paper.tables()["tables"].items() if "cells" in table and label != "tab:pii-distribution"]
+    assert set(result_tables) == set(claims.PAGES)
+
+
+def test_every_claim_has_its_lines(ledger):
+    wanted = sum(len(claim.get("data", [0])) for claim in claims.terms()["claims"])
+    assert (~ledger["where"].str.startswith("`")).sum() == wanted
+    for claim in claims.terms()["claims"]:
+        assert ("reason" in claim) != ("expect" in claim) and claim["says"] and claim["place"]
+        if "expect" in claim:
+            known = {row for _, row, _ in claims.printed(claim["table"])}
+            assert claims.needed(claim["expect"], []) <= known and all((data, column) in {(d, c) for d, _, c in claims.printed(claim["table"])} for data in claim["data"] for column in [claim["column"]] if claim["column"] not in claims.BENCHMARKS)
+            assert claims.check(claim)
+
+
+def test_a_verdict_is_never_without_a_row_or_a_reason(ledger):
+    judged = ledger[ledger["verdict"] != UNMEASURED]
+    assert (judged["rows"] != "").all() and (judged["ours"] != "–").all() and (judged["on"] != "–").all()
+    assert (ledger.loc[ledger["verdict"] == UNMEASURED, "why"] != "").all()
+    assert sum(claims.summary(ledger).values()) == len(ledger)
+
+
+def test_our_numbers_are_printed_with_their_spread():
+    assert str(Ours(71.94, 4.41, ("a",))) == "71.9 ± 4.4" and str(Ours(71.94, math.nan, ("a",))) == "71.9"
+
+
+def test_a_long_table_can_be_searched_and_downloaded(ledger):
+    table = Filtered(claims.shown(ledger), "All of it.", "tab-all", choose="verdict", links="page")
+    text = table.to_html()
+    assert text.count("<tr") == len(ledger) + 1 and "data:text/csv;base64," in text and 'getElementById("tab-all")' in text and "<code>tab:core_results_llama</code>" in text
+    assert list(table._repr_mimebundle_()) == ["text/html", "text/plain"]
