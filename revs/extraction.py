@@ -8,7 +8,7 @@ import pandas as pd
 
 from revs import methods, metrics, paper, rows
 from revs.attacks import ATTACKS, READINGS
-from revs.results import finished
+from revs.results import finished, measured
 from revs.tables import percent
 
 TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
@@ -59,6 +59,15 @@ def readings(frame: pd.DataFrame) -> pd.DataFrame:
             weakest = min(ATTACKS, key=lambda attack: by_reading["per_example"][name][attack][0])
             lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest]})
     return pd.DataFrame(lines)
+
+
+def strategies(model: str, data: str) -> pd.DataFrame:
+    """Resistance that is left after each strategy of perturbing a prompt (``revs.perturbations``), by method, seed 0; empty without rows."""
+    frame = measured(model, data)
+    frame = frame[frame["tag"] == "perturbations"]
+    found = {methods.registry()[run["method"]]["title"]: run["row"]["result"]["perturbations"] for run in frame.to_dict("records")}
+    names = next(iter(found.values()), {})
+    return pd.DataFrame([{"strategy": name} | {f"{title}, {reading.replace('_', ' ')}": percent(one[name][reading]) for title, one in found.items() for reading in ("released", "per_example")} for name in names])
 
 
 def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[float]]:

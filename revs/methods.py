@@ -16,7 +16,7 @@ from revs import load, paper
 from revs.nearest import hint
 from revs.paths import ROOT
 
-MEASURES = ("attacks", "cue", "instead", "integrity", "public")
+MEASURES = ("attacks", "cue", "instead", "integrity", "perturbations", "public")
 SETTINGS_OF = {"urls": "emails"}  # in the paper, addresses of pages are unlearned with the settings of e-mail addresses
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
