@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations record paper adopt verify compare clean
+.PHONY: help book test plan tune core ablations organic record paper adopt verify compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -26,7 +26,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|paper would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|paper would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -38,7 +38,10 @@ core: $(INSTALLED)  ## the core table's rows from nothing, resumable (an hour)
 ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (an hour)
 	@$(PY) -m flow.build ablations
 
-record: tune core ablations  ## all three
+organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
+	@$(PY) -m flow.build organic
+
+record: tune core ablations  ## the three of the embedded model
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper

@@ -137,7 +137,7 @@ def failure(noise: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m flow.build", description="Runs a profile, and builds the book if it has pages.")
-    parser.add_argument("profile", nargs="?", default="quick", help="a name of params/: quick, tune, core, ablations, paper")
+    parser.add_argument("profile", nargs="?", default="quick", help="a name of params/: quick, tune, core, ablations, organic, paper")
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     lifeline.hold()

@@ -82,7 +82,7 @@ def there(name: str, entry: dict) -> bool:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="make plan", description="Says what a profile would run.")
-    parser.add_argument("profile", nargs="?", default="quick", help="a name of params/: quick, tune, core, ablations, paper")
+    parser.add_argument("profile", nargs="?", default="quick", help="a name of params/: quick, tune, core, ablations, organic, paper")
     try:
         profile = read(parser.parse_args().profile)
     except ValueError as error:

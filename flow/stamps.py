@@ -18,7 +18,7 @@ from flow.profile import Job, Profile
 from revs import methods, rows
 from revs.paths import resolve
 
-PROFILES = ("quick", "tune", "core", "ablations", "paper")
+PROFILES = ("quick", "tune", "core", "ablations", "organic", "paper")
 
 
 def code(path: Path) -> list[str]:

@@ -81,7 +81,7 @@ def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
 
 
 def test_an_unknown_profile_names_the_known_ones():
-    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, core, paper, quick, tune"):
+    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, core, organic, paper, quick, tune"):
         profile.read("quik")
 
 
@@ -318,6 +318,14 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
     assert "Snakemake stopped: no rule" in build.failure("a\nno rule\n")
 
 
+def test_a_run_waits_for_the_curation_that_makes_its_data_set():
+    organic = profile.read("organic")
+    of = lambda name: [job.id for job in organic.upstream(organic.jobs[name])]
+    curate = "curate/machine/qwen2.5-coder-1.5b"
+    assert of("unlearn/machine-email/qwen2.5-coder-1.5b/revs-seed1") == of("unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1") == [curate]
+    assert of(curate) == [] and not any(curate in [other.id for other in profile.read("quick").upstream(job)] for job in profile.read("quick").jobs.values())
+
+
 def test_progress_counts_finished_jobs():
     overview = build.Overview(profile.Profile("quick", "t", {}, ["a", "b"]), ["a", "b"])
     assert overview("a: step 1 of 2").startswith("[0/2 done")
@@ -326,7 +334,7 @@ def test_progress_counts_finished_jobs():
     assert overview.took == {"a": 12, "b": 3}
 
 
-@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "paper"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "paper"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
