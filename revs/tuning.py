@@ -9,7 +9,7 @@ import pandas as pd
 
 from revs import methods, paper, rows
 from revs.experiments import tune
-from revs.results import measured
+from revs.results import means, measured, runs
 from revs.tables import DASH, METRICS, percent
 
 PAPER_TRIALS = tuple(tune.PAPER_VOCABULARY)  # the models behind trials 0 and 1
@@ -43,6 +43,20 @@ def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
             "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if paper.has_settings(methods.registry()[name]["title"]) else DASH,
             "seconds a trial": f"{tried['seconds'].median():.0f}",
         })  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def transfer(frame: pd.DataFrame, model: str, data: str) -> pd.DataFrame:
+    """What a choice on one set of secrets is worth on another: the best trial's scores, and the means over seeds of the runs with its settings."""
+    ours = means(runs(model, data))
+    lines = []
+    for name, tried in frame.groupby("method", observed=True):
+        if name in ours:
+            best = tried.loc[tried["unlearning_score"].idxmax()]
+            there = {metric: percent(best[metric]) for metric in METRICS}
+            here = {metric: percent(*ours[name][metric]) for metric in METRICS}
+            title = methods.registry()[name]["title"]
+            lines += [{"method": title, "measured on": where} | {METRICS[metric]: values[metric] for metric in METRICS} for where, values in (("the secrets it was chosen on", there), ("other secrets", here))]
     return pd.DataFrame(lines)
 
 

@@ -228,6 +228,18 @@ def test_trials_of_every_method(shelf):
     assert line["the paper's settings"] == "0.0 / 50.0" and line["within 10 points of the best"] == "25"
 
 
+def test_a_choice_is_shown_on_the_secrets_it_was_made_on_and_on_others(shelf):
+    """The best trial's line, then the mean of the runs that no trial belongs to; a method without such runs has no lines."""
+    for number, efficacy in enumerate((0.2, 0.8, 0.4)):
+        shelf(tag=f"trial{number:02d}", data="ssn-tune", method="ft_l", efficacy=efficacy)
+    shelf(tag="trial00", data="ssn-tune", method="memit", efficacy=0.9)
+    for seed, efficacy in ((1, 0.1), (2, 0.3)):
+        shelf(seed=seed, method="ft_l", efficacy=efficacy)
+    table = tuning.transfer(tuning.trials("smollm2-135m", "ssn-tune"), "smollm2-135m", "ssn")
+    assert list(table["method"]) == ["FT-L", "FT-L"] and list(table["measured on"]) == ["the secrets it was chosen on", "other secrets"]
+    assert list(table["Efficacy"]) == ["80.0", "20.0 ± 14.1"]
+
+
 def test_no_trials_is_said(shelf):
     shelf()
     with pytest.raises(ValueError, match="make tune"):

@@ -176,6 +176,14 @@ def test_attacks_are_measured_where_they_are_asked_for(world, tmp_path):
     assert "revs.attacks" not in plain["provenance"]["modules"]
 
 
+def test_every_measure_has_its_place_in_a_row(world, tmp_path):
+    """The schema knows them all, and rows with those that the tiny model can be asked for are valid."""
+    rule = next(rule for rule in rows.schema()["allOf"] if rule["if"]["properties"]["kind"]["const"] == "unlearn")
+    assert set(methods.MEASURES) <= set(rule["then"]["properties"]["result"]["properties"])
+    row = a_run(world, tmp_path, measures=["instead", "perturbations", "public"])
+    assert sum(row["result"]["instead"].values()) == 2 and len(row["result"]["perturbations"]) == 8 and not any(row["result"]["public"]["known"].values())
+
+
 def test_an_unknown_measure_is_refused_with_the_nearest(world, tmp_path):
     with pytest.raises(ValueError, match="There is no measure .atacks.: did you mean .attacks."):
         a_run(world, tmp_path, measures=["atacks"])
