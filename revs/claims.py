@@ -7,13 +7,12 @@ says of our rows. Ours are of another model than the paper's, and each line says
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pandas as pd
 import yaml
 
-from revs import ablations, errata, extraction, methods, metrics, paper, results
+from revs import ablations, errata, extraction, methods, results
 from revs.paths import ROOT
 from revs.tables import DASH
 
@@ -44,7 +43,7 @@ def terms() -> dict:
 
 def printed(label: str) -> dict[Place, dict]:
     """A table's cells that hold a number."""
-    return {(cell["dataset"], cell["row"], cell["column"]): cell for cell in paper.table(label).dropna(subset=["value"]).to_dict("records")}
+    return {(*place, column): cell for place, cells in errata.lines(label).items() for column, cell in cells.items()}
 
 
 def measured(label: str, model: str) -> dict[Place, Ours]:
@@ -58,21 +57,15 @@ def measured(label: str, model: str) -> dict[Place, Ours]:
             frame = results.runs(model, data)
         except ValueError:  # no rows of this data set
             continue
-        for name, entry in methods.registry().items():
-            done = list(results.finished(frame, name))
-            for column, pick in columns(label).items():
-                values = [value for row in done if (value := pick(row["result"])) is not None]
-                if done and len(values) == len(done):
-                    mean, std = metrics.summary(values)
-                    found[dataset, entry["title"], column] = Ours(100 * mean, 100 * std, tuple(row["name"] for row in done))
+        attacked = label in errata.EXTRACTION.values()
+        ours, columns = (extraction.means(frame, "released"), extraction.PAPER_COLUMNS) if attacked else (results.means(frame), results.PAPER_COLUMNS)
+        for name, values in ours.items():
+            behind = tuple(row["name"] for row in results.finished(frame, name))
+            for metric, column in columns.items():
+                mean, std = values[metric]
+                if behind and not math.isnan(mean):
+                    found[dataset, methods.registry()[name]["title"], column] = Ours(100 * mean, 100 * std, behind)
     return found
-
-
-def columns(label: str) -> dict[str, Callable[[dict], float | None]]:
-    """The columns of a core or an extraction table, and what they are in a row's result."""
-    if label in errata.EXTRACTION.values():
-        return {column: lambda result, attack=attack: result["attacks"][attack]["released"] if "attacks" in result else None for attack, column in extraction.PAPER_COLUMNS.items()}
-    return {column: lambda result, metric=metric: result["after"][metric] for metric, column in results.PAPER_COLUMNS.items()}
 
 
 def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, Ours]:
@@ -215,8 +208,8 @@ def summary(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """The ledger's columns as a page shows them: the reason beside what was expected, the rows in the data only."""
+    """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only."""
     return pd.DataFrame({
         "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "expected": frame["expected"],
-        "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]],
+        "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
     })  # fmt: skip

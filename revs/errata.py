@@ -60,7 +60,7 @@ def lens_against_efficacy() -> pd.DataFrame:
 
 def rows_that_repeat() -> pd.DataFrame:
     """Rows of two tables that agree in every number, to the digits that both print, although their columns mean other things."""
-    every = [(label, place, [cell for cell in cells.values()]) for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS) for place, cells in lines(label).items()]
+    every = [(label, place, list(cells.values())) for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS) for place, cells in lines(label).items()]
     found = []
     for i, (one, place, some) in enumerate(every):
         for other, elsewhere, others in every[i + 1 :]:

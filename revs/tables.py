@@ -42,17 +42,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Filtered(Table):
-    """A long table with a field to search it, a choice of one column's values, and its data as CSV; ``links`` is a column of pages."""
+    """A long table with a field to search it, a choice of one column's values, and its data as CSV.
+
+    ``links`` is a column of pages; that and the ``hidden`` columns are in the data only.
+    """
 
     choose: str
     links: str
+    hidden: tuple[str, ...] = ()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         return {"text/html": self.to_html(), "text/plain": f"{self.caption}\n{self.frame.to_string(index=False)}"}
 
     def to_html(self) -> str:
         """The table and its controls; without scripts it is a plain table."""
-        shown = self.frame.drop(columns=[self.links])
+        shown = self.frame.drop(columns=[self.links, *self.hidden])
         head = "".join(f"<th>{html.escape(column)}</th>" for column in shown)
         body = "".join(f'<tr data-value="{html.escape(str(row[self.choose]), quote=True)}">' + "".join(self.cell(column, row) for column in shown) + "</tr>" for row in self.frame.to_dict("records"))
         options = "".join(f"<option>{html.escape(value)}</option>" for value in dict.fromkeys(map(str, self.frame[self.choose])))

@@ -90,7 +90,7 @@ def test_our_numbers_are_printed_with_their_spread():
 
 
 def test_a_long_table_can_be_searched_and_downloaded(ledger):
-    table = Filtered(claims.shown(ledger), "All of it.", "tab-all", choose="verdict", links="page")
+    table = Filtered(claims.shown(ledger), "All of it.", "tab-all", choose="verdict", links="page", hidden=("rows",))
     text = table.to_html()
     assert text.count("<tr") == len(ledger) + 1 and "data:text/csv;base64," in text and 'getElementById("tab-all")' in text and "<code>tab:core_results_llama</code>" in text
     assert list(table._repr_mimebundle_()) == ["text/html", "text/plain"]
