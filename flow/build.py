@@ -21,7 +21,7 @@ import psutil
 
 from flow import estimate, lifeline
 from flow.paths import BUILD, LOGS, ROOT, shown
-from flow.profile import Profile, names, read
+from flow.profile import Profile, known, read
 from flow.site import HTML
 from revs.rows import write_text
 
@@ -137,7 +137,7 @@ def failure(noise: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m flow.build", description="Runs a profile, and builds the book if it has pages.")
-    parser.add_argument("profile", nargs="?", default="quick", help=f"a name of params/: {', '.join(names())}")
+    parser.add_argument("profile", nargs="?", default="quick", help=f"a name of params/: {', '.join(known())}")
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     lifeline.hold()

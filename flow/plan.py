@@ -11,7 +11,7 @@ import pandas as pd
 
 from flow.build import duration
 from flow.estimate import Estimate, estimate
-from flow.profile import Job, Profile, names, read
+from flow.profile import Job, Profile, known, read
 from revs import load, rows
 
 UNKNOWN = "unknown"
@@ -82,7 +82,7 @@ def there(name: str, entry: dict) -> bool:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="make plan", description="Says what a profile would run.")
-    parser.add_argument("profile", nargs="?", default="quick", help=f"a name of params/: {', '.join(names())}")
+    parser.add_argument("profile", nargs="?", default="quick", help=f"a name of params/: {', '.join(known())}")
     try:
         profile = read(parser.parse_args().profile)
     except ValueError as error:

@@ -95,7 +95,7 @@ def defaults(notebook: str) -> dict:
     return {name: parameter.default for name, parameter in inspect.signature(experiment(notebook)).parameters.items()}
 
 
-def names() -> list[str]:
+def known() -> list[str]:
     """The profiles that there are: the files of params/ that name runs."""
     return sorted(path.stem for path in (ROOT / "params").glob("*.yml") if "runs:" in path.read_text(encoding="utf-8"))
 
@@ -104,7 +104,7 @@ def read(name: str) -> Profile:
     """The profile of params/NAME.yml, expanded; a mistake in the file raises ValueError with one sentence."""
     path = ROOT / "params" / f"{name}.yml"
     if not path.is_file():
-        raise ValueError(f"There is no profile '{name}': there are {', '.join(names())}.")
+        raise ValueError(f"There is no profile '{name}': there are {', '.join(known())}.")
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 
 from flow.paths import ROOT
-from flow.profile import Job, Profile, names
+from flow.profile import Job, Profile, known
 from revs import methods, rows
 from revs.paths import resolve
 
@@ -36,7 +36,7 @@ def folder(path: Path, ending: str = "", leave_out: tuple[str, ...] = ()) -> str
 def settings_and_data() -> dict[str, str]:
     """Hashes of what notebooks read: params (without the profiles, which name runs but do not change them), data, paper."""
     return {
-        "params": folder(ROOT / "params", leave_out=tuple(f"{name}.yml" for name in names())),
+        "params": folder(ROOT / "params", leave_out=tuple(f"{name}.yml" for name in known())),
         "data": folder(ROOT / "data"),
         "paper": rows.digest((ROOT / "paper" / "tables.json").read_bytes()),
     }
