@@ -5,6 +5,8 @@ Nobody edits that file by hand; a test holds it against the rows.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import yaml
 
 from flow.paths import ROOT
@@ -20,11 +22,14 @@ HEADER = """\
 
 
 def chosen(found: dict[str, dict]) -> dict[str, dict]:
-    """The content of the file: method → model → data set → settings, in the order of params/methods.yml."""
+    """The content of the file: method → model → data set → settings, in the order of params/methods.yml.
+
+    Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself only where there is no such set.
+    """
     tuned: dict[str, dict] = {}
-    for row in found.values():
+    for row in sorted(found.values(), key=lambda row: row["provenance"]["settings"]["data"].endswith("-tune")):  # these last: they replace the others
         asked = row["provenance"]["settings"]
-        data = asked["data"].removesuffix("-tune")
+        data = Path(asked["data"]).stem.removesuffix("-tune")
         model = row["provenance"]["model"]["name"]
         of_method = tuned.setdefault(asked["method"], {})
         of_method.setdefault(model, {})[data] = row["result"]["hyperparameters"]

@@ -272,6 +272,13 @@ def test_the_settings_are_what_the_tune_rows_chose():
     assert set(written) == {row["provenance"]["settings"]["method"] for row in tuned().values()}
 
 
+def test_other_peoples_secrets_choose_before_the_secrets_themselves():
+    """A search on the data that is reported on is for comparison; where there is no other set, it is all there is."""
+    one, another = ({"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"k": k}}} for data, k in (("ssn-tune", 1), ("ssn", 2)))
+    assert choose.chosen({"a": one, "b": another}) == choose.chosen({"b": another, "a": one}) == {"revs": {"m": {"ssn": {"k": 1}}}}
+    assert choose.chosen({"b": another}) == {"revs": {"m": {"ssn": {"k": 2}}}}
+
+
 @pytest.mark.parametrize("name", tuned())
 def test_a_search_has_all_its_trials_and_chose_the_best(name):
     row = tuned()[name]
