@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from revs.load import registry
 from revs.tables import DASH, METRICS, percent
 
 PAPER_COLUMNS = {"efficacy": "Efficacy@100", "generalization": "Generalization@100", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
+PAPER_CORES = {"Llama-3-8B": "tab:core_results_llama", "GPT-J-6B": "tab:core_results_gptj"}
 Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → (mean, standard deviation), as shares
 
 
@@ -25,13 +27,13 @@ def title(model: str) -> str:
 # --- ours ------------------------------------------------------------------------------------------------------------
 
 
-def measured(model: str, data: str) -> pd.DataFrame:
-    """One line for each unlearning run of a model and a data set, with the tag that its name carries; a failed run has no numbers."""
+def measured(model: str, *data: str) -> pd.DataFrame:
+    """One line for each unlearning run of a model on some data sets, with the tag that its name carries; a failed run has no numbers."""
     lines = []
     for name, row in rows.find(kind="unlearn").items():
         settings, result = row["provenance"]["settings"], row["result"]
-        if (row["provenance"]["model"]["name"], Path(settings["data"]).stem) == (model, data):
-            line = {"name": name, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
+        if row["provenance"]["model"]["name"] == model and (stem := Path(settings["data"]).stem) in data:
+            line = {"name": name, "data": stem, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
             after = {metric: math.nan if "failed" in result else result["after"][metric] for metric in METRICS}
             lines.append(line | settings["hyperparameters"] | after)
     return pd.DataFrame(lines, columns=None if lines else ["tag"])
@@ -57,6 +59,25 @@ def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
     if frame.empty:
         raise ValueError(f"There are no rows of {model} on {data}" + (f" with the tag '{tag}'" if tag else "") + ": run the workflow, or look for recorded rows.")
     return frame.sort_values(["method", "seed"], ignore_index=True)
+
+
+def frames(model: str) -> dict[str, pd.DataFrame]:
+    """The usual runs on each of the paper's data sets that REVS and the random edit have been measured on, by our name of it.
+
+    Raises ValueError if there is none: a page without rows must not render.
+    """
+    found = measured(model, *methods.PAPER_DATA)
+    found = found[found["tag"] == ""]
+    parts = {data: found[found["data"] == data].sort_values(["method", "seed"], ignore_index=True) for data in (methods.PAPER_DATA if len(found) else ())}
+    if not (parts := {data: part for data, part in parts.items() if {"revs", "random"} <= set(part["method"])}):
+        raise ValueError(f"There are no rows of {model}: run the workflow, or look for recorded rows.")
+    return parts
+
+
+def by_data(table: Callable[[pd.DataFrame], pd.DataFrame], found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """One table after the other, the data set in the first column."""
+    parts = [table(frame) for frame in found.values()]
+    return pd.concat([part.assign(data=methods.PAPER_DATA[data])[["data", *part]] for data, part in zip(found, parts)])
 
 
 def means(frame: pd.DataFrame) -> Means:
@@ -113,6 +134,11 @@ def paper_core(label: str, dataset: str) -> dict[str, dict[str, tuple[float, flo
     return found
 
 
+def paper_cores() -> dict[str, dict[str, Means]]:
+    """Both core tables of the paper: data set → the paper's model → method → metric."""
+    return {data: {name: paper_core(label, printed) for name, label in PAPER_CORES.items()} for data, printed in methods.PAPER_DATA.items()}
+
+
 def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
     """Method by method: ours, then each of the paper's models. A method of which a run failed has no mean, and says so."""
     lines = []
@@ -152,10 +178,33 @@ def ranking(values: Means) -> list[str]:
     return sorted((name for name, score in scores.items() if score == score), key=lambda name: -scores[name])
 
 
-def missing_sentence(ours: Means) -> str:
-    """Which methods have no rows yet, and how to make them; empty if all have."""
-    missing = [entry["title"] for name, entry in methods.registry().items() if "module" in entry and "settings_of" not in entry and name not in ours]
-    return f"\n\nNot measured here yet: {', '.join(missing)}. `make tune adopt`, then `make core adopt`, measures them: as many trials as the others had, then the seeds of this table." if missing else ""
+def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.DataFrame:
+    """The methods from best to worst, ours and the paper's, data set by data set."""
+    lines = [(data, whose, ranking(values)) for data in ours for whose, values in [("here", ours[data]), *((f"the paper, {model}", values) for model, values in theirs[data].items())]]
+    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names)} for data, whose, names in lines])
+
+
+def core_caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
+    """What a core table shows and what it was measured on."""
+    ours = f"{title(model)}, {describe_seeds(found[data], 'revs')}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
+    return f"Unlearning effectiveness on {methods.PAPER_DATA[data]}, in per cent, mean ± standard deviation over seeds. Ours: {ours}; the paper: six seeds, as printed. The models differ, so the columns are to be compared in kind, not digit by digit."
+
+
+def core_sentence(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means], data: str) -> str:
+    """What one core table says about REVS, noise, and the paper."""
+    score, noise, printed = (values["unlearning_score"] for values in (ours["revs"], ours["random"], theirs["Llama-3-8B"]["revs"]))
+    return (
+        f"**{methods.PAPER_DATA[data]}**: REVS reaches an Unlearning Score of **{percent(*score)}** on this model, the paper reports {percent(*printed)} on Llama-3-8B. "
+        f"A random edit of the same norm in the same layers reaches **{percent(*noise)}**: what REVS does is in the direction and the place of its edit, not in its size ({origin_sentence(frame)})."
+    )
+
+
+def missing_sentence(ours: dict[str, Means]) -> str:
+    """Which methods have no rows yet on which data, and how to make them; empty if all have."""
+    tuned = [name for name, entry in methods.registry().items() if "module" in entry and "settings_of" not in entry]
+    missing = {data: [methods.registry()[name]["title"] for name in tuned if name not in ours.get(data, {})] for data in methods.PAPER_DATA}
+    said = "; ".join(f"on {methods.PAPER_DATA[data]} {', '.join(names) if data in ours else 'every method'}" for data, names in missing.items() if names)
+    return f"\n\nNot measured here yet: {said}. `make tune adopt`, then `make core adopt`, measures them: as many trials as the others had, then the seeds of these tables." if said else ""
 
 
 def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict[str, str]:

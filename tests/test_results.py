@@ -72,9 +72,23 @@ def test_ranking_leaves_out_the_controls(shelf):
 
 def test_methods_without_rows_are_named(shelf):
     shelf(seed=1)
-    said = results.missing_sentence(results.means(results.runs("smollm2-135m", "ssn")))
-    assert "FT-L, MEMIT" in said and "REVS" not in said and "Zeroing" not in said
-    assert results.missing_sentence(dict.fromkeys(methods.registry(), {})) == ""
+    said = results.missing_sentence({"ssn": results.means(results.runs("smollm2-135m", "ssn"))})
+    assert "on SSN FT-L, MEMIT" in said and "on Emails every method" in said and "REVS" not in said and "Zeroing" not in said
+    assert results.missing_sentence(dict.fromkeys(methods.PAPER_DATA, dict.fromkeys(methods.registry(), {}))) == ""
+
+
+def test_data_sets_without_revs_or_its_control_are_not_shown(shelf):
+    with pytest.raises(ValueError, match="There are no rows of smollm2-135m"):
+        results.frames("smollm2-135m")
+    shelf(seed=1)
+    shelf(seed=1, method="random")
+    shelf(seed=1, data="emails")
+    shelf(seed=0, method="random", data="emails", tag="try")
+    assert list(results.frames("smollm2-135m")) == ["ssn"]
+    shelf(seed=1, method="random", data="emails")
+    found = results.frames("smollm2-135m")
+    assert list(found) == ["ssn", "emails"] and [len(frame) for frame in found.values()] == [2, 2]
+    assert list(results.by_data(results.by_seed, found)["data"]) == ["SSN", "SSN", "Emails", "Emails"]
 
 
 def test_depth_counts_target_tokens_by_rank(shelf):
