@@ -138,7 +138,7 @@ def build(name: str, content: dict) -> Profile:
 def expand(run: dict, rows: str) -> list[Job]:
     """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
 
-    What is varied and not part of a job's name anyway is added to its tag: ``n_max50``.
+    What is varied and not part of a job's name anyway is added to its tag: ``n_max50``; of a mapping, each of its settings.
     """
     known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict})
     notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
@@ -153,7 +153,8 @@ def expand(run: dict, rows: str) -> list[Job]:
     for values in itertools.product(*over.values()):
         varied = dict(zip(over, values))
         parameters = fixed | varied
-        extra = [f"{name}{value}" for name, value in varied.items() if name not in NAMED]
+        settings = [pair for name, value in varied.items() if name not in NAMED for pair in (value.items() if isinstance(value, dict) else [(name, value)])]
+        extra = [f"{name}{value}" for name, value in settings]
         if extra and "tag" in defaults(notebook):
             parameters["tag"] = "-".join(([parameters["tag"]] if parameters.get("tag") else []) + extra)
         if "rows" in parameters:

@@ -71,6 +71,18 @@ def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
         ax.plot(frame[x], frame[metric], style, marker="o", markersize=4, label=title, linewidth=2.5 if metric == "unlearning_score" else 1.5, color=METRIC_COLOURS[metric])
 
 
+def curves(ax: Axes, found: dict[str, pd.DataFrame], x: str, y: str, spread: str | None = None, tuned: dict[str, str] | None = None) -> None:
+    """One line a method over the points of its frame, with a band of ± ``spread``; the point whose tag is ``tuned`` is larger."""
+    for name, part in found.items():
+        drawn = look(name)
+        ax.plot(part[x], part[y], label=title(name), **drawn | {"markersize": 4})
+        if spread:
+            ax.fill_between(part[x], part[y] - part[spread], part[y] + part[spread], color=drawn["color"], alpha=0.15, linewidth=0)
+        if tuned:
+            at = part[part["tag"] == tuned[name]]
+            ax.plot(at[x], at[y], linestyle="none", **drawn | {"markersize": 10})
+
+
 def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
     """One row of points a method, in per cent, slightly shifted so that equal values show."""
     names = list(trials["method"].cat.categories)

@@ -95,6 +95,8 @@ def test_what_is_varied_is_in_the_name():
     jobs = profile.build("quick", {"title": "t", "runs": [run]}).jobs.values()
     assert [job.id.rsplit("/", 1)[1] for job in jobs] == ["revs-seed1-try-n_max10", "revs-seed1-try-n_max20"]
     assert [job.parameters["tag"] for job in jobs] == ["try-n_max10", "try-n_max20"]
+    run = {"notebook": "unlearn", "parameters": {"tag": "try"}, "over": {"hyperparameters": [{}, {"lr": 0.1, "steps": 3}]}}
+    assert [job.parameters["tag"] for job in profile.expand(run, "rows")] == ["try", "try-lr0.1-steps3"]
 
 
 def test_quick_rows_and_long_ones_lie_apart():

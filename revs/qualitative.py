@@ -1,0 +1,61 @@
+"""What unlearned secrets become, and what stays known (Appendix "Qualitative Unlearning Examples"): runs tagged ``qualitative``."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pandas as pd
+
+from revs import data, instead, methods, paper, public, rows
+from revs.results import measured
+from revs.tables import DASH
+
+TAG = "qualitative"
+PRINTED = "tab:unlearn_email_example"
+
+
+def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
+    """Rows with one of the measures: data set → method → row."""
+    found: dict[str, dict[str, dict]] = {}
+    frame = measured(model, *methods.PAPER_DATA)
+    for run in frame[frame["tag"] == TAG].to_dict("records"):
+        if measure in run["row"]["result"]:
+            found.setdefault(run["data"], {})[run["method"]] = run["row"]
+    return found
+
+
+def printed() -> Counter:
+    """What became of the paper's ten addresses, in the terms of ``revs.instead``: their hosts say it."""
+    domains = paper.tables()["tables"][PRINTED]["domains"]
+    return Counter(instead.PLACEHOLDER if after is None else instead.AT_THE_HOST if after == before else instead.ELSEWHERE for before, after in zip(domains["original"], domains["unlearned"]))
+
+
+def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+    """How many secrets became what: a line for each data set and method, and the paper's ten examples."""
+    lines = [{"data": methods.PAPER_DATA[one], "method": methods.registry()[name]["title"]} | row["result"]["instead"] for one, of_data in found.items() for name, row in of_data.items()]
+    theirs = printed()
+    lines.append({"data": "Emails, the paper's ten", "method": methods.registry()["revs"]["title"]} | {name: theirs[name] for name in instead.BECAME})
+    return pd.DataFrame(lines)[["data", "method", *instead.BECAME]].astype(str)
+
+
+def examples(found: dict[str, dict[str, dict]], each: int = 2) -> pd.DataFrame:
+    """What REVS makes of some secrets, redacted: up to ``each`` of every outcome on every data set."""
+    lines = []
+    for one, of_data in found.items():
+        if "revs" in of_data:
+            items = rows.read_items(of_data["revs"]["path"]).dropna(subset=["became"]).fillna("")
+            for outcome in instead.BECAME:
+                lines += [{"data": methods.PAPER_DATA[one], "it was": f"`{item['was']}`", "the model now writes": f"`{item['instead']}`" if item["instead"] else DASH, "that is": outcome}
+                          for item in items[items["became"] == outcome].head(each).to_dict("records")]  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+    """Each public address with the reason why it may be shown: a column for each method and data set, known or not."""
+    columns = {f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}": row["result"]["public"]["known"] for one, of_data in found.items() for name, row in of_data.items()}
+    return pd.DataFrame([{"address": f"`{one['address']}`", "whose": one["reason"]} | {title: "known" if known[one["id"]] else "not known" for title, known in columns.items()} for one in public.addresses()])
+
+
+def sentences(name: str, number: int) -> pd.DataFrame:
+    """The first sentences of a synthetic set, the secret in bold."""
+    return pd.DataFrame([{"": str(n), "sentence": f"{record.prompt}**`{record.secret}`**{record.suffix}"} for n, record in enumerate(data.read(name)[:number], 1)])

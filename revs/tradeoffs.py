@@ -1,0 +1,78 @@
+"""What is paid for what (§5.1, Appendix "GPT-J-6B": the panels of fig:tradeoff_plots and fig:combined_plots).
+
+Efficacy against the number of candidates |C| needs no runs of its own: rows keep every rank. The paper does not define
+its "edit strength": here it is one setting a method, with all others as they were tuned.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from revs import methods, metrics, rows
+from revs.results import finished, measured
+from revs.tables import METRICS
+
+SHOWN = ("revs", "ft_l", "memit")  # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J
+KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
+TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
+CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+def by_candidates(frame: pd.DataFrame) -> pd.DataFrame:
+    """Efficacy@|C| in per cent: one line for each method and |C|, mean and standard deviation over seeds."""
+    lines = []
+    for name in SHOWN:
+        ranks = [forgotten(row) for row in finished(frame, name)]
+        for k in CANDIDATES if ranks else ():
+            mean, std = metrics.summary([metrics.mean([metrics.efficacy(one, k) for one in of_seed]) for of_seed in ranks])
+            lines.append({"method": name, "|C|": k, "efficacy": 100 * mean, "std": 100 * std})
+    return pd.DataFrame(lines)
+
+
+def forgotten(row: dict) -> list[list[int]]:
+    """The ranks of each unlearned secret's target tokens."""
+    items = rows.read_items(row["path"])
+    items = items[items["part"] == "forget"]
+    return [[ranks[i] for i in T] for ranks, T in zip(items["ranks"], items["T"])]
+
+
+def seed_zero(model: str, data: str) -> pd.DataFrame:
+    """The runs of seed 0 of the methods shown, finished ones, scores in per cent; ``targets`` is how many secrets were unlearned."""
+    frame = measured(model, data)
+    if frame.empty:
+        return frame
+    frame = frame[(frame["seed"] == 0) & frame["method"].isin(SHOWN) & frame["failed"].isna()].copy()
+    frame[list(METRICS)] *= 100
+    frame["targets"] = [row["result"]["after"]["forget"] for row in frame["row"]]
+    return frame
+
+
+def by_strength(model: str, data: str) -> dict[str, pd.DataFrame]:
+    """For each method its runs over its knob, weakest setting of the knob first, the tuned one among them; methods with one run are left out."""
+    frame = seed_zero(model, data)
+    found = {}
+    for name, knob in KNOBS.items() if len(frame) else ():
+        pattern = rf"^(?:{TAGS[name]}|(?:curve|strength)-{knob}[\d.e-]+)$"
+        part = frame[(frame["method"] == name) & frame["tag"].str.match(pattern)]
+        if len(part) > 1:
+            found[name] = part.sort_values(knob, ignore_index=True)
+    return found
+
+
+def by_targets(model: str, data: str) -> dict[str, pd.DataFrame]:
+    """For each method its runs over the number of secrets, the tuned half among them; methods with one run are left out."""
+    frame = seed_zero(model, data)
+    found = {}
+    for name in SHOWN if len(frame) else ():
+        part = frame[(frame["method"] == name) & ((frame["tag"] == TAGS[name]) | frame["tag"].str.match(r"^targets-forget\d+$"))]
+        if len(part) > 1:
+            found[name] = part.sort_values("targets", ignore_index=True)
+    return found
+
+
+def table(found: dict[str, pd.DataFrame], what: str) -> pd.DataFrame:
+    """The points of a picture as they are drawn: ``what`` is knob or targets."""
+    return pd.DataFrame([
+        {"method": methods.registry()[name]["title"], what: f"{run[KNOBS[name] if what == 'knob' else what]:g}"} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()}
+        for name, part in found.items() for run in part.to_dict("records")
+    ])  # fmt: skip

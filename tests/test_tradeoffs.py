@@ -1,0 +1,51 @@
+"""Trade-offs and qualitative examples come out of rows as they are named (§5.1; Appendix)."""
+
+import pytest
+from test_results import BASE, shelf  # noqa: F401
+
+from revs import instead, methods, qualitative, rows, tradeoffs
+
+
+def test_efficacy_falls_with_the_number_of_candidates(shelf):  # noqa: F811
+    shelf(seed=1, ranks=(50, 10))
+    shelf(seed=2, ranks=(150, 10))
+    frame = tradeoffs.by_candidates(tradeoffs.measured("smollm2-135m", "ssn")).set_index("|C|")
+    assert frame.loc[10, "efficacy"] == 100 and frame.loc[100, "efficacy"] == pytest.approx(75) and frame.loc[200, "efficacy"] == pytest.approx(50)
+    assert frame.loc[100, "std"] == pytest.approx(35.355, abs=1e-3)
+
+
+def test_a_knob_has_its_runs_and_the_tuned_one_in_order(shelf):  # noqa: F811
+    for tag, r_h, efficacy in (("curve-r_h0.05", 0.05, 0.9), ("base", 0.02, 0.5), ("curve-r_h0.006", 0.006, 0.1), ("curve-n_max10", 0.02, 0.2), ("targets-forget5", 0.02, 0.3)):
+        shelf(tag=tag, hyperparameters={"r_h": r_h}, efficacy=efficacy)
+    shelf(tag="strength", method="ft_l", hyperparameters={"norm_constraint": 0.1})
+    found = tradeoffs.by_strength("smollm2-135m", "ssn")
+    assert list(found) == ["revs"] and list(found["revs"]["tag"]) == ["curve-r_h0.006", "base", "curve-r_h0.05"]
+    shelf(tag="strength-norm_constraint0.0001", method="ft_l", hyperparameters={"norm_constraint": 0.0001})
+    shelf(tag="strength-norm_constraint0.4", method="ft_l", failed="FT-L diverged.")
+    assert list(tradeoffs.by_strength("smollm2-135m", "ssn")["ft_l"]["norm_constraint"]) == [0.0001, 0.1]
+    assert set(tradeoffs.by_targets("smollm2-135m", "ssn")["revs"]["tag"]) == {"base", "targets-forget5"}
+    lines = tradeoffs.table(found, "knob")
+    assert list(lines["knob"]) == ["0.006", "0.02", "0.05"] and list(lines["Efficacy"]) == ["10.0", "50.0", "90.0"]
+
+
+def test_no_runs_no_points(shelf):  # noqa: F811
+    assert tradeoffs.by_strength("smollm2-135m", "ssn") == tradeoffs.by_targets("smollm2-135m", "ssn") == {}
+
+
+def test_the_papers_examples_are_sorted_by_their_hosts():
+    assert qualitative.printed() == {instead.AT_THE_HOST: 3, instead.ELSEWHERE: 5, instead.PLACEHOLDER: 2}
+
+
+def test_examples_are_the_first_of_each_outcome(monkeypatch, tmp_path):
+    columns = [{"id": str(n), "was": "a***", "instead": "b***", "became": became} for n, became in enumerate([instead.ELSEWHERE, instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE])]
+    (tmp_path / "row.items.csv.gz").write_bytes(rows.items_bytes([*columns, {"id": "kept", "was": None, "instead": None, "became": None}]))
+    row = {"path": tmp_path / "row.json", "result": {"instead": dict.fromkeys(instead.BECAME, 0) | {instead.ELSEWHERE: 3, instead.SAME: 1}}}
+    shown = qualitative.examples({"ssn": {"revs": row}})
+    assert list(shown["that is"]) == [instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE]
+    assert list(qualitative.became({"ssn": {"revs": row}})[instead.ELSEWHERE]) == ["3", "5"]
+
+
+def test_every_public_address_has_a_line():
+    known = {one["id"]: n % 2 == 0 for n, one in enumerate(qualitative.public.addresses())}
+    table = qualitative.retained({"ssn": {"unedited": {"result": {"public": {"known": known}}}}})
+    assert list(table[f"{methods.registry()['unedited']['title']}, SSN"]) == ["known", "not known"] * 5
