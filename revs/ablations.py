@@ -43,7 +43,7 @@ ALL = {"neurons": NEURONS, "zeroing": ZEROING, "tokens": TOKENS}
 def scores(model: str, data: str) -> pd.DataFrame:
     """The runs of seed 0 by tag, results in per cent."""
     frame = measured(model, data)
-    frame = frame[frame["seed"] == 0].set_index("tag", drop=False).sort_index() if len(frame) else frame
+    frame = frame[frame["seed"] == 0].set_index("tag", drop=False).sort_index()
     if "base" not in frame.index:
         raise ValueError(f"There is no row 'base' of {model} on {data}, which ablations are compared with: run `make ablations`, or look for recorded rows.")
     frame[list(METRICS)] *= 100

@@ -36,7 +36,7 @@ def measured(model: str, *data: str) -> pd.DataFrame:
             line = {"name": name, "data": stem, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
             after = {metric: math.nan if "failed" in result else result["after"][metric] for metric in METRICS}
             lines.append(line | settings["hyperparameters"] | after)
-    return pd.DataFrame(lines, columns=None if lines else ["tag"])
+    return pd.DataFrame(lines, columns=None if lines else ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS])
 
 
 def tag_of(name: str) -> str:
@@ -68,7 +68,7 @@ def frames(model: str) -> dict[str, pd.DataFrame]:
     """
     found = measured(model, *methods.PAPER_DATA)
     found = found[found["tag"] == ""]
-    parts = {data: found[found["data"] == data].sort_values(["method", "seed"], ignore_index=True) for data in (methods.PAPER_DATA if len(found) else ())}
+    parts = {data: found[found["data"] == data].sort_values(["method", "seed"], ignore_index=True) for data in methods.PAPER_DATA}
     if not (parts := {data: part for data, part in parts.items() if {"revs", "random"} <= set(part["method"])}):
         raise ValueError(f"There are no rows of {model}: run the workflow, or look for recorded rows.")
     return parts

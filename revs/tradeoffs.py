@@ -39,8 +39,6 @@ def forgotten(row: dict) -> list[list[int]]:
 def seed_zero(model: str, data: str) -> pd.DataFrame:
     """The runs of seed 0 of the methods shown, finished ones, scores in per cent; ``targets`` is how many secrets were unlearned."""
     frame = measured(model, data)
-    if frame.empty:
-        return frame
     frame = frame[(frame["seed"] == 0) & frame["method"].isin(SHOWN) & frame["failed"].isna()].copy()
     frame[list(METRICS)] *= 100
     frame["targets"] = [row["result"]["after"]["forget"] for row in frame["row"]]
@@ -51,7 +49,7 @@ def by_strength(model: str, data: str) -> dict[str, pd.DataFrame]:
     """For each method its runs over its knob, weakest setting of the knob first, the tuned one among them; methods with one run are left out."""
     frame = seed_zero(model, data)
     found = {}
-    for name, knob in KNOBS.items() if len(frame) else ():
+    for name, knob in KNOBS.items():
         pattern = rf"^(?:{TAGS[name]}|(?:curve|strength)-{knob}[\d.e-]+)$"
         part = frame[(frame["method"] == name) & frame["tag"].str.match(pattern)]
         if len(part) > 1:
@@ -63,7 +61,7 @@ def by_targets(model: str, data: str) -> dict[str, pd.DataFrame]:
     """For each method its runs over the number of secrets, the tuned half among them; methods with one run are left out."""
     frame = seed_zero(model, data)
     found = {}
-    for name in SHOWN if len(frame) else ():
+    for name in SHOWN:
         part = frame[(frame["method"] == name) & ((frame["tag"] == TAGS[name]) | frame["tag"].str.match(r"^targets-forget\d+$"))]
         if len(part) > 1:
             found[name] = part.sort_values("targets", ignore_index=True)

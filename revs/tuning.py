@@ -115,3 +115,19 @@ def own_trials(row: dict, folder: Path) -> pd.DataFrame:
         cells = {title: percent(after[metric]) if after else "failed" for metric, title in METRICS.items()}
         lines.append((after["unlearning_score"] if after else -1, {"trial": str(number), "settings": settings} | cells))
     return pd.DataFrame([line for _, line in sorted(lines, key=lambda pair: -pair[0])])
+
+
+def same_secrets(model: str, data: str) -> pd.DataFrame:
+    """What the paper's way to choose changes for REVS: settings from other people's secrets, and from seed 0 of the very secrets that are reported on.
+
+    One line each: the score where they were chosen, and the means of runs on other seeds that one machine made (tags ``again`` and ``tuned-here``). Empty without rows.
+    """
+    found = {Path(row["provenance"]["settings"]["data"]).stem: row["result"]["unlearning_score"] for row in rows.find(kind="tune").values() if (row["provenance"]["model"]["name"], row["provenance"]["settings"]["method"]) == (model, "revs")}
+    frame = measured(model, data)
+    lines = []
+    for tag, place, words in (("again", f"{data}-tune", "other people's secrets"), ("tuned-here", data, "seed 0 of the same secrets")):
+        part = frame[(frame["method"] == "revs") & (frame["tag"] == tag)]
+        if len(part) and place in found:
+            values = means(part)["revs"]
+            lines.append({"chosen on": words, "score there": percent(found[place])} | {METRICS[metric]: percent(*values[metric]) for metric in METRICS} | {"seeds": ", ".join(map(str, sorted(part["seed"])))})
+    return pd.DataFrame(lines)

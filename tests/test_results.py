@@ -267,6 +267,19 @@ def test_ranges_stand_beside_the_papers():
     assert list(table.loc[("REVS", "`r_n`")]) == ["0.5 to 0.98 (uniform)", DASH]
 
 
+def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
+    frame = tuning.same_secrets("smollm2-135m", "ssn")
+    assert frame.empty
+    for seed in (1, 2):
+        shelf(seed=seed, tag="again", efficacy=0.4)
+        shelf(seed=seed, tag="tuned-here", efficacy=0.6)
+    searched = {data: {"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "smollm2-135m"}}, "result": {"unlearning_score": score}} for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))}
+    find = rows.find
+    monkeypatch.setattr(rows, "find", lambda *folders, kind=None: searched if kind == "tune" else find(*folders, kind=kind))
+    frame = tuning.same_secrets("smollm2-135m", "ssn")
+    assert list(frame["score there"]) == ["70.0", "90.0"] and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"] and list(frame["seeds"]) == ["1, 2", "1, 2"]
+
+
 @pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (1.2345678e-5, "1.235e-05"), (20, "20")])
 def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
