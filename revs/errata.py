@@ -90,17 +90,26 @@ def outlying_spreads(times: float = 4.0) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def sweep(method: str, name: str) -> dict | None:
+    """What the Appendix says was searched for a setting: low and high, or values; layers were searched without a range."""
+    return next((entry for entry in paper.tables()["sweep"] if (entry["method"], entry["name"]) == (method, name)), None)
+
+
+def is_outside(chosen: dict) -> bool:
+    """Does a chosen setting lie outside the range that was searched for it?"""
+    searched = sweep(chosen["method"], chosen["name"])
+    if searched is None:
+        return False
+    return chosen["value"] not in searched["values"] if "values" in searched else not searched["low"] <= chosen["value"] <= searched["high"]
+
+
 def outside_their_sweep() -> pd.DataFrame:
-    """Chosen hyperparameters that lie outside the range that the Appendix says was searched."""
-    ranges = {(entry["method"], entry["name"]): entry for entry in paper.tables()["sweep"]}
+    """Chosen hyperparameters that lie outside the range that the Appendix says was searched; what e-mails take over from SSN is not listed twice."""
     found = []
     for chosen in paper.tables()["hyperparameters"]:
-        sweep = ranges.get((chosen["method"], chosen["name"]))
-        if sweep is None or isinstance(chosen["value"], (list, str)) or chosen.get("inherited"):
-            continue
-        inside = chosen["value"] in sweep["values"] if "values" in sweep else sweep["low"] <= chosen["value"] <= sweep["high"]
-        if not inside:
-            span = ", ".join(f"{value:g}" for value in sweep["values"]) if "values" in sweep else f"{sweep['low']:g} to {sweep['high']:g}"
+        if is_outside(chosen) and not chosen.get("inherited"):
+            searched = sweep(chosen["method"], chosen["name"])
+            span = ", ".join(f"{value:g}" for value in searched["values"]) if "values" in searched else f"{searched['low']:g} to {searched['high']:g}"
             found.append({"method": chosen["method"], "setting": f"`{chosen['name']}`", "model": chosen["model"], "data": chosen["dataset"], "chosen": f"{chosen['value']:g}", "searched": span})
     return pd.DataFrame(found)
 

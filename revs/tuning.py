@@ -6,9 +6,11 @@ import math
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
-from revs import methods, paper, rows
+from revs import errata, methods, paper, rows
 from revs.experiments import tune
+from revs.paths import ROOT
 from revs.results import means, measured, runs
 from revs.tables import DASH, METRICS, percent
 
@@ -60,30 +62,30 @@ def transfer(frame: pd.DataFrame, model: str, data: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def settings_table(model: str, data: str) -> pd.DataFrame:
-    """The chosen settings beside the paper's, one line a setting; what the paper does not print is a dash."""
-    lines = []
-    for row in sorted(rows.find(kind="tune").values(), key=lambda row: list(methods.registry()).index(row["provenance"]["settings"]["method"])):
-        asked = row["provenance"]["settings"]
-        if (row["provenance"]["model"]["name"], Path(asked["data"]).stem) != (model, data):
-            continue
-        title = methods.registry()[asked["method"]]["title"]
-        printed = {name: paper.hyperparameters(title, name, "SSN") for name in PAPER_TRIALS} if paper.has_settings(title) else {}
-        for name, value in row["result"]["hyperparameters"].items():
-            lines.append({"method": title, "setting": f"`{name}`", "ours": short(value)} | {f"paper, {model}": short(printed.get(model, {}).get(name)) for model in PAPER_TRIALS})
-    return pd.DataFrame(lines)
+def printed_table() -> pd.DataFrame:
+    """The Appendix's settings, one line a setting: margins also as fractions of the vocabulary, † where a value lies outside the paper's own sweep."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for entry in paper.tables()["hyperparameters"]:
+        value = entry["value"]
+        fraction = f" ({value / tune.PAPER_VOCABULARY[entry['model']]:.2g})" if entry["name"] in tune.MARGINS else ""
+        cell = "as SSN" if entry.get("inherited") else short(value) if isinstance(value, (list, str)) else f"{value:g}{fraction}" + (" †" if errata.is_outside(entry) else "")
+        found.setdefault((entry["method"], entry["name"]), {})[f"{entry['model']}, {entry['dataset']}"] = cell
+    return pd.DataFrame([{"method": method, "setting": f"`{name}`"} | cells for (method, name), cells in found.items()])
 
 
-def ranges_table(names: list[str]) -> pd.DataFrame:
-    """What was drawn for each setting, beside the range that the paper prints."""
-    printed = {(entry["method"], entry["name"]): entry for entry in paper.tables()["sweep"]}
+def settings_table(model: str) -> pd.DataFrame:
+    """From search to choice, one line a setting: the paper's sweep, what is drawn here, and what was chosen for each data set (params/hyperparameters.yml)."""
+    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+    chosen = {method: entry.get(model, {}) for method, entry in tuned.items()}
+    data = [name for name in methods.PAPER_DATA if any(name in sets for sets in chosen.values())]
     lines = []
-    for method in names:
-        title = methods.registry()[method]["title"]
-        for name, space in tune.ranges(method).items():
-            theirs = printed.get((title, name))
-            drawn = interval(space)
-            lines.append({"method": title, "setting": f"`{name}`", "drawn from": "as the paper" if theirs and interval(theirs) == drawn else drawn, "the paper's sweep": interval(theirs) if theirs else DASH})
+    for method, entry in methods.registry().items():
+        spaces = {} if "settings_of" in entry else tune.ranges(method)
+        for name in dict.fromkeys([*spaces, *(name for settings in chosen.get(method, {}).values() for name in settings)]):
+            theirs = errata.sweep(methods.registry()[entry.get("ranges_of", method)]["title"], name)
+            drawn = interval(spaces[name]) if name in spaces else DASH
+            ours = {f"chosen, {methods.PAPER_DATA[one]}": short(chosen.get(method, {}).get(one, {}).get(name)) for one in data}
+            lines.append({"method": entry["title"], "setting": f"`{name}`", "the paper's sweep": interval(theirs) if theirs else DASH, "drawn from": "the same" if theirs and interval(theirs) == drawn else drawn} | ours)
     return pd.DataFrame(lines)
 
 
@@ -95,12 +97,14 @@ def interval(space: dict) -> str:
 
 
 def short(value) -> str:
-    """A setting in a cell: 1.23e-05, 3–8, all, or a dash."""
+    """A setting in a cell: 1.23e-05, 10230, 3–8, all, or a dash."""
     if value is None:
         return DASH
     if isinstance(value, (list, tuple)):
         return f"{value[0]}–{value[-1]}" if len(value) > 2 else ", ".join(map(str, value))
-    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"
 
 
 def own_trials(row: dict, folder: Path) -> pd.DataFrame:

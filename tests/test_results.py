@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from flow import choose
-from revs import ablations, attacks, compare, extraction, methods, results, rows, tuning
+from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tuning
 from revs.experiments import tune
 from revs.tables import DASH
 
@@ -260,11 +260,16 @@ def test_no_trials_is_said(shelf):
         tuning.trials("smollm2-135m", "ssn-tune")
 
 
-def test_ranges_stand_beside_the_papers():
-    table = tuning.ranges_table(["ft_l", "revs"]).set_index(["method", "setting"])
-    assert list(table.loc[("FT-L", "`steps`")]) == ["as the paper", "5 to 25"]
-    assert list(table.loc[("REVS", "`k`")]) == ["10 to 400", "10 to 2000"]
-    assert list(table.loc[("REVS", "`r_n`")]) == ["0.5 to 0.98 (uniform)", DASH]
+def test_a_search_and_its_choice_stand_beside_the_papers_sweep():
+    table = tuning.settings_table("smollm2-135m").set_index(["method", "setting"])
+    assert list(table.loc[("FT-L", "`steps`")])[:2] == ["5 to 25", "the same"]
+    assert list(table.loc[("REVS", "`k`")])[:2] == ["10 to 2000", "10 to 400"]
+    assert list(table.loc[("REVS", "`r_n`")])[:2] == [DASH, "0.5 to 0.98 (uniform)"]
+    tuned = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
+    for method, entry in tuned.items():
+        for name, value in entry["smollm2-135m"]["ssn"].items():
+            assert table.loc[(methods.registry()[method]["title"], f"`{name}`"), "chosen, SSN"] == tuning.short(value)
+    assert "Random edit" not in table.index.get_level_values("method")
 
 
 def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
@@ -280,7 +285,17 @@ def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
     assert list(frame["score there"]) == ["70.0", "90.0"] and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"] and list(frame["seeds"]) == ["1, 2", "1, 2"]
 
 
-@pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (1.2345678e-5, "1.235e-05"), (20, "20")])
+def test_the_papers_settings_in_one_table():
+    """Every setting has its four cells; † stands where errata finds a value outside the sweep, and nowhere else."""
+    table = tuning.printed_table().set_index(["method", "setting"])
+    assert len(table) == table.notna().all(axis=1).sum() == len(paper.tables()["hyperparameters"]) / 4
+    assert list(table.loc[("REVS", "`r_n`")]) == ["105000 (0.82)"] * 2 + ["37500 (0.74)"] * 2
+    assert list(table.loc[("MEMIT", "`loss_break`")]) == ["1e-05 †", "as SSN", "0.1", "as SSN"] and table.loc[("FT-L", "`layers`"), "GPT-J-6B, SSN"] == "0–27"
+    marked = {(method, setting, column) for (method, setting), line in table.iterrows() for column, cell in line.items() if "†" in cell}
+    assert marked == {(line["method"], line["setting"], f"{line['model']}, {line['data']}") for line in errata.outside_their_sweep().to_dict("records")} != set()
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (15000.0, "15000"), (1.2345678e-5, "1.235e-05"), (20, "20")])
 def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
 
