@@ -90,3 +90,9 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[f
         if depths:
             found[name] = [metrics.mean([max(metrics.score(r, k) for r in layers[l]) for layers in depths]) for l in range(len(depths[0]))]
     return found
+
+
+def covered(values: dict[str, Spread]) -> float:
+    """Share of a radar's triangle that a method's three resistances cover: a sum of products of two neighbours, which grows with the square."""
+    radii = [values[attack][0] for attack in ATTACKS]
+    return sum(one * other for one, other in zip(radii, radii[1:] + radii[:1])) / len(radii)
