@@ -7,7 +7,7 @@ import privacy
 import pytest
 import yaml
 
-from revs import ablations, methods, results, summary
+from revs import ablations, methods, paper, places, results, summary
 from revs.paths import BUILD, ROOT
 from revs.tables import percent
 
@@ -60,6 +60,15 @@ def test_an_ablation_stands_beside_the_paper(which):
     content = text(f"notebooks/{which}")
     for run in ablations.ablation(which, "smollm2-135m", "ssn").to_dict("records"):
         assert run[""] in content and run["Unlearning Score"] in content and run["Resistance"] in content
+
+
+def test_every_label_of_the_paper_leads_to_pages_that_name_it():
+    lines = {re.sub(r"<[^>]+>", "", first): rest for first, rest in re.findall(r"<tr[^>]*><td[^>]*>(.*?)</td>(.*?)</tr>", page("notebooks/contents"), re.DOTALL)}
+    figure = {panel: label for label, entry in paper.tables()["figures"].items() for panel in entry["panels"]}
+    for label, pages in places.terms()["places"].items():
+        for name in set() if isinstance(pages, str) else set(pages) & set(PAGES):
+            assert f'href="{name.removeprefix("notebooks/")}.html"' in lines[label], (label, name)
+            assert label in text(name) or figure.get(label, label) in text(name), (label, name)
 
 
 def test_no_path_of_the_machine_is_shown():

@@ -1,0 +1,39 @@
+"""Where every table and figure of the paper stands in this book: params/places.yml as a table with links."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pandas as pd
+import yaml
+
+from revs import paper
+from revs.paths import ROOT
+
+
+def terms() -> dict:
+    """params/places.yml: ``places`` by label, and the pages that are ``planned``."""
+    return yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))
+
+
+def labels() -> dict[str, str]:
+    """Every label of a table, a figure or a panel of the paper, with the first words of its caption, or the figure that a panel is part of."""
+    printed = paper.tables()
+    found = {label: textwrap.shorten(entry["caption"], 70, placeholder=" …") for label, entry in (printed["tables"] | printed["figures"]).items()}
+    panels = {label: f"panel {letter} of `{figure}`" for figure, entry in printed["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])}
+    return found | panels
+
+
+def table() -> pd.DataFrame:
+    """One line a label, in the order of the file: what it is, and links to where it stands."""
+    known, rules = labels(), terms()
+    return pd.DataFrame([
+        {"label": f"`{label}`", "what it is": known[label], "where": pages if isinstance(pages, str) else ", ".join("planned" if page in rules["planned"] else link(page) for page in pages)}
+        for label, pages in rules["places"].items()
+    ])
+
+
+def link(page: str) -> str:
+    """A page as the target of a link from a notebook, which the book gives its title."""
+    folder, name = page.split("/")
+    return f"[]({name}.ipynb)" if folder == "notebooks" else f"[](../{page}.md)"

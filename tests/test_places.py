@@ -1,0 +1,42 @@
+"""Every table and figure of the paper has its place: a page that exists and names it."""
+
+import re
+
+import pytest
+
+from revs import claims, paper, places
+from revs.paths import ROOT
+
+TOC = set(re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8")))
+PLANNED = set(places.terms()["planned"])
+PLACES = places.terms()["places"]
+SHOWN = [(label, page) for label, pages in PLACES.items() if not isinstance(pages, str) for page in pages if page not in PLANNED]
+
+
+def test_every_label_of_the_paper_has_an_entry_and_nothing_else_has():
+    figures = paper.tables()["figures"]
+    panels = [label for figure in figures.values() for label in figure["panels"]]
+    assert set(PLACES) == {*paper.tables()["tables"], *figures, *panels} == set(places.labels())
+
+
+def test_every_page_exists_or_is_planned():
+    named = {page for pages in PLACES.values() if not isinstance(pages, str) for page in pages}
+    assert named <= TOC | PLANNED
+    assert all(PLACES.values()), "an entry without a page"
+    assert PLANNED <= named - TOC, "a planned page that is there, or that nothing needs"
+
+
+@pytest.mark.parametrize(("label", "page"), SHOWN)
+def test_the_page_names_the_label(label, page):
+    """Or, for a panel, its figure; the ledger takes its tables' labels from the paper's data."""
+    source = (ROOT / f"{page}.ipynb" if page.startswith("notebooks/") else ROOT / f"{page}.md").read_text(encoding="utf-8")
+    figure = next((name for name, entry in paper.tables()["figures"].items() if label in entry["panels"]), label)
+    assert {label, figure} & set(re.findall(r"(?:tab|fig):[\w-]+", source)) or (page == "notebooks/claims" and label in claims.PAGES)
+
+
+def test_the_table_links_every_page():
+    table = places.table().set_index("label")["where"]
+    for label, page in SHOWN:
+        assert f"]({page.removeprefix('notebooks/')}.ipynb)" in table[f"`{label}`"]
+    assert places.link("book/method") == "[](../book/method.md)"
+    assert (table.str.len() > 0).all()
