@@ -80,7 +80,7 @@ def settings_table(model: str) -> pd.DataFrame:
     data = [name for name in methods.PAPER_DATA if any(name in sets for sets in chosen.values())]
     lines = []
     for method, entry in methods.registry().items():
-        spaces = {} if "settings_of" in entry else tune.ranges(method)
+        spaces = tune.ranges(method)
         for name in dict.fromkeys([*spaces, *(name for settings in chosen.get(method, {}).values() for name in settings)]):
             theirs = errata.sweep(methods.registry()[entry.get("ranges_of", method)]["title"], name)
             drawn = interval(spaces[name]) if name in spaces else DASH
