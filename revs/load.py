@@ -143,8 +143,8 @@ def unpack(file: Path, whole: BinaryIO) -> None:
             shutil.copyfileobj(part, whole, 1 << 24)
 
 
-def save(model, tokenizer, folder: Path, extra: dict[str, dict] | None = None) -> None:
-    """Writes model and tokenizer, and ``extra`` JSON files, into ``folder`` whole or not at all."""
+def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = None) -> None:
+    """Writes model and tokenizer, and ``extra`` files (JSON, or a text as it is), into ``folder`` whole or not at all."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -154,7 +154,7 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict] | None = None) -
         model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
         for name, content in (extra or {}).items():
-            (scratch / name).write_text(json.dumps(content), encoding="utf-8")
+            (scratch / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(scratch, folder)
     finally:
