@@ -47,7 +47,7 @@ def made(name):
 
 
 wildcard_constraints:
-    job="(curate|memorise|tune|unlearn)/.+",
+    job=f"({'|'.join(profile.EXPERIMENTS)})/.+",
     page="[^/]+",
 
 

@@ -19,7 +19,7 @@ from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
 
-EXPERIMENTS = ("curate", "memorise", "tune", "unlearn")
+EXPERIMENTS = ("curate", "memorise", "own", "tune", "unlearn")
 NAMED = ("data", "model", "name", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
 
 
@@ -41,8 +41,9 @@ class Job:
         """The name of the row that it writes."""
         settings = self.settings
         model = Path(settings["model"]).name.removesuffix(".gguf")
-        place = f"{self.notebook}/{settings['name'] if self.notebook == 'curate' else Path(settings['data']).stem}/{model}"
-        if self.notebook == "curate":
+        about = {"curate": "name", "own": "out"}.get(self.notebook, "data")
+        place = f"{self.notebook}/{Path(settings[about]).stem}/{model}"
+        if self.notebook in ("curate", "own"):
             return place
         if self.notebook == "memorise":
             return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")

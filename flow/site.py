@@ -33,6 +33,12 @@ def executed(profile: Profile) -> dict[str, Path]:
     return pages | {name: BUILD / "notebooks" / f"{job.id}.ipynb" for name, job in profile.samples().items()}
 
 
+def report(profile: Profile) -> dict[str, bytes]:
+    """The report that the profile's run of ``own`` wrote, beside the page that links to it."""
+    made = [ROOT / job.settings["out"] / "report.html" for job in profile.jobs.values() if job.notebook == "own"]
+    return {"notebooks/report.html": made[0].read_bytes()} if made else {}
+
+
 def gate(notebook, name: str) -> None:
     """Refuses a notebook that failed, was not executed to its end or wrote to stderr (ValueError)."""
     if notebook.metadata.get("papermill", {}).get("exception"):
@@ -86,9 +92,9 @@ def merge(source, done, name: str):
     return source
 
 
-def stage(pages: dict[str, Path]) -> str:
-    """Fills build/site, rewriting only what differs; returns the hash of its content."""
-    wanted = {name: (ROOT / name).read_bytes() for name in ("_config.yml", "_toc.yml")}
+def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
+    """Fills build/site with sources, executed pages and ``more`` files, rewriting only what differs; returns the hash of its content."""
+    wanted = more | {name: (ROOT / name).read_bytes() for name in ("_config.yml", "_toc.yml")}
     wanted |= {shown(path): path.read_bytes() for path in (ROOT / "book").rglob("*") if path.is_file()}
     for page, path in pages.items():
         name = f"notebooks/{page}.ipynb"
@@ -132,9 +138,9 @@ def render() -> None:
     shutil.rmtree(WORK)
 
 
-def build(pages: dict[str, Path]) -> bool:
+def build(pages: dict[str, Path], more: dict[str, bytes]) -> bool:
     """Stages and renders; False if the book that is there was built from the same content by the same tools."""
-    content = digest([stage(pages), (ROOT / "requirements.txt").read_text(encoding="utf-8")])
+    content = digest([stage(pages, more), (ROOT / "requirements.txt").read_text(encoding="utf-8")])
     if STAGED.is_file() and STAGED.read_text() == content and (HTML / "index.html").is_file():
         return False
     STAGED.unlink(missing_ok=True)
@@ -148,7 +154,8 @@ def main() -> None:
     lifeline.hold()
     start = time.monotonic()
     try:
-        new = build(executed(read("quick")))
+        profile = read("quick")
+        new = build(executed(profile), report(profile))
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")
     print(f"book: finished in {time.monotonic() - start:.0f} s" + ("" if new else " (its content had not changed)"), flush=True)

@@ -6,15 +6,16 @@ tokens? A teacher-forced pass first leaves out what is hopeless. Every secret fo
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from revs import evaluate
 from revs.architecture import Decoder
 from revs.data import Record, Target, encode
-from revs.detect import spans
+from revs.detect import Span, spans
 from revs.documents import Document
 
 BEFORE = 1500  # characters before a secret that are looked at
@@ -40,11 +41,14 @@ class Candidate:
     package: str = ""
 
 
-def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter) -> Iterator[Candidate]:
-    """Every secret worth trying, once; ``funnel`` counts (kind, "found") and, for the others, (kind, why not)."""
+def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter, find: Callable[[str, Sequence[str]], list[Span]] = spans) -> Iterator[Candidate]:
+    """Every secret worth trying, once; ``funnel`` counts (kind, "found") and, for the others, (kind, why not).
+
+    ``find`` says where secrets are in a text: Presidio, if nothing else is asked for.
+    """
     seen: set[tuple[str, str]] = set()
     for document in documents:
-        for number, span in enumerate(spans(document.text, kinds)):
+        for number, span in enumerate(find(document.text, kinds)):
             secret = document.text[span.start : span.end]
             funnel[span.kind, "found"] += 1
             why = TOO_MANY if number >= IN_ONE else objection(span.kind, secret) or (BEFORE_THIS if (span.kind, secret) in seen else None)
@@ -66,16 +70,22 @@ def objection(kind: str, secret: str) -> str | None:
     return None
 
 
-def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter) -> tuple[Candidate, Target] | None:
-    """The candidate with its prompt cut to its last tokens, and its target; or None, with the reason counted."""
+def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None) -> tuple[Candidate, Target] | None:
+    """The candidate with its prompt cut to its last tokens, and its target; or None, with the reason counted.
+
+    A secret with fewer than ``T`` tokens that may be unlearned gets as many as it has, down to ``least``.
+    """
     record, why = candidate.record, None
     coded = decoder.tokenizer(record.prompt, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
     cut = at_a_token(replace(record, prompt=record.prompt[coded[-PROMPT][0] if len(coded) > PROMPT else 0 :]), decoder.tokenizer)
-    try:
-        target = encode(cut, decoder.tokenizer, T)
-        why = TOO_LONG if len(target.secret_ids) > VERDICT or len(target.prompt_ids) + VERDICT > decoder.context else None
-    except ValueError:
+    target = None
+    for size in range(T, (T if least is None else least) - 1, -1):
+        with contextlib.suppress(ValueError):
+            target = target or encode(cut, decoder.tokenizer, size)
+    if target is None:
         why = NOT_SPLIT
+    else:
+        why = TOO_LONG if len(target.secret_ids) > VERDICT or len(target.prompt_ids) + VERDICT > decoder.context else None
     if len(coded) < LEAST:
         why = NO_PROMPT
     if why:

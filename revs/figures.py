@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from revs.methods import registry
@@ -96,18 +97,23 @@ def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
 
 
 def radars(axes: Sequence[Axes], panels: dict[str, dict], spokes: dict[str, str]) -> None:
-    """One polar panel for "ours" and for each of the paper's models: a closed line a method over some metrics, given as shares and drawn in per cent from the centre; the paper's are dashed."""
+    """One polar panel for ours, the last, and for each of the paper's models: a closed line a method over some metrics, given as shares and drawn in per cent from the centre; the paper's are dashed."""
     angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes) + 1)]
-    names = [name for name in registry() if any(name in values for values in panels.values())]
-    for ax, (whose, values) in zip(axes, panels.items()):
-        for name in (name for name in names if name in values):
+    for number, (ax, (whose, values)) in enumerate(zip(axes, panels.items()), 1):
+        paper = number < len(panels)
+        for name in (name for name in registry() if name in values):
             radii = [100 * values[name][metric][0] for metric in (*spokes, next(iter(spokes)))]
-            ax.plot(angles, radii, "-" if whose == "ours" else "--", linewidth=2 if name == "revs" else 1.2, clip_on=False, **look(name, whose != "ours") | {"markersize": 5})
+            ax.plot(angles, radii, "--" if paper else "-", linewidth=2 if name == "revs" else 1.2, clip_on=False, **look(name, paper) | {"markersize": 5})
         ax.set(theta_offset=math.pi / 2, ylim=(0, 100))
         ax.set_title(whose, fontsize=10, pad=12)
         ax.set_xticks(angles[:-1], list(spokes.values()), fontsize=9)
         ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
         ax.set_rlabel_position(60)
         ax.spines["polar"].set_visible(False)
-    handles = [Line2D([], [], linewidth=1.2, label=title(name), **look(name) | {"markersize": 5}) for name in names]
-    axes[0].figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
+        ax.set_visible(bool(values))
+
+
+def legend(fig: Figure, names: Collection[str]) -> None:
+    """One legend of some methods below all panels of a figure."""
+    handles = [Line2D([], [], linewidth=1.2, label=title(name), **look(name) | {"markersize": 5}) for name in registry() if name in names]
+    fig.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)

@@ -51,7 +51,7 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
         raise OSError(explain(spec, entry, error)) from None
     if not tokenizer.is_fast:
         raise ValueError(f"{spec} has no fast tokenizer: offsets are needed to find a secret's tokens.")
-    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
+    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or config._commit_hash or "unknown")
 
 
 def tokenizer(spec: str):

@@ -12,7 +12,7 @@ from revs.paths import ROOT
 
 
 def terms() -> dict:
-    """params/places.yml: ``places`` by label, and the pages that are ``planned``."""
+    """params/places.yml: pages, or the reason why there is none, by label."""
     return yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))
 
 
@@ -26,10 +26,10 @@ def labels() -> dict[str, str]:
 
 def table() -> pd.DataFrame:
     """One line a label, in the order of the file: what it is, and links to where it stands."""
-    known, rules = labels(), terms()
+    known = labels()
     return pd.DataFrame([
-        {"label": f"`{label}`", "what it is": known[label], "where": pages if isinstance(pages, str) else ", ".join("planned" if page in rules["planned"] else link(page) for page in pages)}
-        for label, pages in rules["places"].items()
+        {"label": f"`{label}`", "what it is": known[label], "where": pages if isinstance(pages, str) else ", ".join(map(link, pages))}
+        for label, pages in terms().items()
     ])
 
 

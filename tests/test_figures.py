@@ -17,6 +17,7 @@ def test_a_radar_has_a_closed_line_a_method_and_the_papers_are_dashed():
     panels = {"paper, Llama-3-8B": {"revs": resistances(1, 0.5, 0.25), "memit": resistances(0.1, 0.2, 0.3)}, "ours": {"revs": resistances(0.4, 0.8, 1)}}
     fig, axes = plt.subplots(1, 2, subplot_kw={"projection": "polar"}, layout="constrained")
     figures.radars(axes, panels, {attack: extraction.TITLES[attack] for attack in ATTACKS})
+    figures.legend(fig, {"revs", "memit"})
     of_memit, of_revs = axes[0].lines  # in the order of the registry
     assert list(of_revs.get_ydata()) == [100, 50, 25, 100] and list(of_memit.get_ydata()) == pytest.approx([10, 20, 30, 10])
     assert list(of_revs.get_xdata()) == pytest.approx([0, math.tau / 3, 2 * math.tau / 3, math.tau])

@@ -10,11 +10,12 @@ import nbformat
 import pytest
 import yaml
 
+from flow.profile import EXPERIMENTS
 from revs.notebook import Refused, assigned, refuse_unknown, run
 from revs.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-HEAVY = ("curate", "memorise", "tune", "unlearn")
+HEAVY = EXPERIMENTS
 
 
 def cells(path, kind="code"):

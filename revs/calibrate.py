@@ -1,0 +1,65 @@
+"""Margins for a model that nobody has tuned: r_h, n_max (with k) and r_n, from a handful of its own secrets.
+
+Half of the secrets are unlearned with a candidate setting, the other half says what that costs, and the edit is undone.
+One setting is varied at a time, the one that decides most first, and the best so far is kept: the highest Unlearning Score
+(§4.5), and of equal ones the weaker edit, which is tried first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from revs import evaluate, method
+from revs.architecture import Decoder
+from revs.data import Split, Target, split
+from revs.method import Hyperparameters
+
+# weaker edits first; margins as fractions of the vocabulary, neurons as fractions of a layer's
+TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06), "n_max": (0.007, 0.014, 0.028, 0.056), "r_n": (0.8, 0.94)}
+START = {"r_h": 0.015, "n_max": 0.028, "r_n": 0.8}
+LEAST, FORGET, RETAIN = 4, 20, 60  # secrets without which nothing can be said; at most unlearned, and looked at besides
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The settings chosen, every setting tried with its scores, in order, and the seconds that it took."""
+
+    hp: Hyperparameters
+    tried: list[dict]
+    seconds: float
+
+
+def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0, seed: int = 0, k: int = 100, progress: Callable[[int, int], None] = lambda done, total: None) -> Calibration:
+    """Chooses REVS's settings for a model by what they do to some of its memorised secrets; the model is left as it was.
+
+    Ends after ``minutes`` with the best of what it could try, at least one setting. Raises ValueError with fewer than four secrets.
+    """
+    groups = {target.group for target in targets}
+    if len(groups) < LEAST:
+        raise ValueError(f"Calibration needs {LEAST} memorised secrets, two to unlearn and two to keep, but there are {len(groups)}: give more documents, or settings of your own.")
+    half = split(list(targets), seed, min(len(groups) // 2, FORGET), sentences=1)
+    some = Split(half.forget, [], half.retain[:RETAIN])
+    start, best, tried = time.monotonic(), dict(START), []
+    every = [(name, value) for name, values in TRIED.items() for value in values]
+    for done, (name, value) in enumerate(every):
+        progress(done, len(every))
+        candidate = best | {name: value}
+        if any(one["setting"] == candidate for one in tried):
+            continue
+        if tried and time.monotonic() - start > 60 * minutes:
+            break
+        with method.unlearn(decoder, some.forget, settings(decoder, candidate), seed) as edit:
+            effect, _ = evaluate.effectiveness(some, evaluate.secret_ranks(decoder, some.forget + some.retain), k)
+            tried.append({"setting": candidate, "columns": edit.summary()["columns"]} | {name: effect[name] for name in ("efficacy", "specificity", "unlearning_score")})
+        edit.undo()
+        best = max(tried, key=lambda one: one["unlearning_score"])["setting"]
+    progress(len(every), len(every))
+    return Calibration(settings(decoder, best), tried, time.monotonic() - start)
+
+
+def settings(decoder: Decoder, candidate: dict[str, float]) -> Hyperparameters:
+    """A candidate as REVS takes it: n_max of a layer's neurons, all of the k most activated, and the margins with their ε."""
+    neurons = max(1, round(candidate["n_max"] * decoder.neurons(0).shape[1]))
+    return Hyperparameters(n_max=neurons, k=neurons, r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)
