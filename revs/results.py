@@ -117,6 +117,22 @@ def origin_sentence(frame: pd.DataFrame) -> str:
     return "of the runs behind it, " + " and ".join(parts)
 
 
+def again(model: str, data: str) -> pd.DataFrame:
+    """Runs of the core table beside the same runs drawn again on another machine, its own fine-tune included (tag ``again``); empty without rows."""
+    frame = measured(model, data)
+    lines = []
+    for name in methods.registry():
+        of_method = frame[frame["method"] == name]
+        second = of_method[of_method["tag"] == "again"]
+        first = of_method[(of_method["tag"] == "") & of_method["seed"].isin(second["seed"])]
+        for part in (first, second) if len(second) else ():
+            machine = part["row"].iloc[0]["provenance"]["hardware"]
+            values = means(part)[name]
+            seconds = statistics.median(row["provenance"]["seconds"]["unlearn"] for row in part["row"])
+            lines.append({"method": methods.registry()[name]["title"], "machine": machine["gpu"] or machine["cpu"]} | {label: percent(*values[metric]) for metric, label in METRICS.items()} | {"unlearning, s": f"{seconds:.0f}"})
+    return pd.DataFrame(lines)
+
+
 # --- the paper's -----------------------------------------------------------------------------------------------------
 
 

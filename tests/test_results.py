@@ -64,6 +64,15 @@ def test_the_table_keeps_the_order_of_the_registry(shelf):
     assert list(table["method"]) == ["Unedited", "FT-L", "MEMIT", "REVS"]
 
 
+def test_the_same_runs_on_two_machines(shelf):
+    assert results.again("smollm2-135m", "ssn").empty
+    shelf(seed=1, efficacy=0.4, seconds=10)
+    shelf(seed=2, efficacy=0.9)
+    shelf(seed=1, efficacy=0.6, tag="again", seconds=30)
+    table = results.again("smollm2-135m", "ssn")
+    assert list(table["Efficacy"]) == ["40.0", "60.0"] and list(table["unlearning, s"]) == ["10", "30"]
+
+
 def test_ranking_leaves_out_the_controls(shelf):
     for method, efficacy in {"revs": 0.3, "memit": 0.8, "random": 0.9}.items():
         shelf(method=method, seed=1, efficacy=efficacy)
