@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 import yaml
 
-from revs import ablations, errata, extraction, methods, results
+from revs import ablations, errata, extraction, methods, results, tradeoffs
 from revs.paths import ROOT
 from revs.tables import DASH
 
@@ -34,6 +34,17 @@ class Ours:
 
     def __str__(self) -> str:
         return f"{self.value:.1f}" + ("" if math.isnan(self.std) else f" ± {self.std:.1f}")
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a curve of ours says, in words, and the rows behind it."""
+
+    text: str
+    rows: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def terms() -> dict:
@@ -165,6 +176,8 @@ def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
     """The lines of one claim: its check on the paper's own numbers, and on ours."""
     if "reason" in claim:
         return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "")]
+    if "curve" in claim:
+        return [of_curve(claim, dataset, model) for dataset in claim["data"]]
     lines, label = [], claim["table"]
     theirs, ours = tables[label]
     known = {row for _, row, _ in theirs}
@@ -182,6 +195,16 @@ def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
     return lines
 
 
+def of_curve(claim: dict, dataset: str, model: str) -> dict:
+    """The line of a claim about a picture: what ``revs.tradeoffs`` says of our rows; the paper prints no numbers to check it on."""
+    (kind, given), = claim["curve"].items()
+    given = given if isinstance(given, list) else [given]
+    told = getattr(tradeoffs, kind)(model, DATA[dataset], *given)
+    verdict = UNMEASURED if told is None else REPRODUCED if told[0] else DIFFERENT
+    ours = None if told is None else Told(told[1], tuple(told[2]))
+    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}", verdict, f"no recorded runs on {dataset} yet", "extraction" if kind == "weakest" else "tradeoffs")
+
+
 def check(claim: dict) -> str:
     """A claim's check in a few words."""
     (kind, given), = claim["expect"].items()
@@ -195,7 +218,7 @@ def unmeasured(column: str, what: str) -> str:
     return f"{column} is not recorded yet (`revs/integrity.py` measures it)" if column in BENCHMARKS else f"no recorded run of {what} yet"
 
 
-def line(where: str, what: str, theirs: str, ours: Ours | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
+def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
     """One line of the ledger."""
     behind = ", ".join(ours.rows) if ours else ""
     return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}

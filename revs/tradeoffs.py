@@ -68,6 +68,46 @@ def by_targets(model: str, data: str) -> dict[str, pd.DataFrame]:
     return found
 
 
+def dominates(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[str]] | None:
+    """Is every point of the other method's strength curve dominated by one of this one's? With the number that are, and the rows."""
+    found = by_strength(model, data)
+    if not {one, other} <= set(found):
+        return None
+    mine, theirs = ([(run["efficacy"], run["specificity"]) for run in found[name].to_dict("records")] for name in (one, other))
+    beaten = sum(any(a >= x and b >= y and (a, b) != (x, y) for a, b in mine) for x, y in theirs)
+    return beaten == len(theirs), f"{beaten} of {len(theirs)} points", [*found[one]["name"], *found[other]["name"]]
+
+
+def above(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[str]] | None:
+    """Is this method's efficacy at no number of candidates lower than the other's, and at some higher? With the number where it is lower, and the rows."""
+    frame = measured(model, data)
+    frame = frame[frame["tag"] == ""]
+    if not all(len(finished(frame, name)) for name in (one, other)):
+        return None
+    curve = by_candidates(frame).pivot(index="|C|", columns="method", values="efficacy")
+    lower = int((curve[one] < curve[other]).sum())
+    return lower == 0 and bool((curve[one] > curve[other]).any()), f"lower at {lower} of {len(curve)} sizes", [row["name"] for name in (one, other) for row in finished(frame, name)]
+
+
+def steadier(model: str, data: str, one: str, other: str, points: float) -> tuple[bool, str, list[str]] | None:
+    """Does this method's Unlearning Score move by at most so many points over the numbers of targets, and less than the other's? With both ranges, and the rows."""
+    found = by_targets(model, data)
+    if not {one, other} <= set(found):
+        return None
+    mine, theirs = (found[name]["unlearning_score"].max() - found[name]["unlearning_score"].min() for name in (one, other))
+    return bool(mine <= points and mine < theirs), f"{mine:.1f} against {theirs:.1f} points", [*found[one]["name"], *found[other]["name"]]
+
+
+def weakest(model: str, data: str, strategy: str) -> tuple[bool, str, list[str]] | None:
+    """Does this way to change a prompt leave the least resistance of all, on every model it was tried on? With the one that does, and the rows."""
+    frame = measured(model, data)
+    frame = frame[(frame["tag"] == "perturbations") & (frame["method"] != "unedited")]
+    if frame.empty:
+        return None
+    least = {min(tried, key=lambda name: tried[name]["released"]) for tried in (row["result"]["perturbations"] for row in frame["row"])}
+    return least == {strategy}, ", ".join(sorted(least)), list(frame["name"])
+
+
 def table(found: dict[str, pd.DataFrame], what: str) -> pd.DataFrame:
     """The points of a picture as they are drawn: ``what`` is knob or targets."""
     return pd.DataFrame([

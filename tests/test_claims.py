@@ -71,7 +71,7 @@ def test_every_claim_has_its_lines(ledger):
     wanted = sum(len(claim.get("data", [0])) for claim in claims.terms()["claims"])
     assert (~ledger["where"].str.startswith("`")).sum() == wanted
     for claim in claims.terms()["claims"]:
-        assert ("reason" in claim) != ("expect" in claim) and claim["says"] and claim["place"]
+        assert sum(key in claim for key in ("reason", "expect", "curve")) == 1 and claim["says"] and claim["place"]
         if "expect" in claim:
             known = {row for _, row, _ in claims.printed(claim["table"])}
             assert claims.needed(claim["expect"], []) <= known and all((data, column) in {(d, c) for d, _, c in claims.printed(claim["table"])} for data in claim["data"] for column in [claim["column"]] if claim["column"] not in claims.BENCHMARKS)

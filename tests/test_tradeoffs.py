@@ -28,6 +28,22 @@ def test_a_knob_has_its_runs_and_the_tuned_one_in_order(shelf):  # noqa: F811
     assert list(lines["knob"]) == ["0.006", "0.02", "0.05"] and list(lines["Efficacy"]) == ["10.0", "50.0", "90.0"]
 
 
+def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
+    judged = lambda kind, *given: getattr(tradeoffs, kind)("smollm2-135m", "ssn", *given)
+    assert judged("dominates", "revs", "ft_l") is judged("above", "revs", "ft_l") is judged("steadier", "revs", "ft_l", 10) is judged("weakest", "none") is None
+    for tag, r_h, efficacy, specificity in (("base", 0.02, 0.5, 0.9), ("curve-r_h0.05", 0.05, 0.9, 0.5)):
+        shelf(tag=tag, hyperparameters={"r_h": r_h}, efficacy=efficacy, specificity=specificity)
+    for tag, bound, efficacy, specificity in (("strength", 0.1, 0.5, 0.8), ("strength-norm_constraint0.4", 0.4, 0.6, 0.6)):
+        shelf(tag=tag, method="ft_l", hyperparameters={"norm_constraint": bound}, efficacy=efficacy, specificity=specificity)
+    assert judged("dominates", "revs", "ft_l")[:2] == (False, "1 of 2 points") and len(judged("dominates", "revs", "ft_l")[2]) == 4
+    shelf(seed=1, ranks=(50, 10))
+    shelf(seed=1, method="ft_l", ranks=(40, 10))
+    assert judged("above", "revs", "ft_l")[:2] == (True, "lower at 0 of 12 sizes") and judged("above", "ft_l", "revs")[0] is False and judged("above", "revs", "memit") is None
+    shelf(tag="targets-forget5", efficacy=0.52, specificity=0.9)
+    shelf(tag="targets-forget5", method="ft_l", hyperparameters={"norm_constraint": 0.1}, efficacy=0.1, specificity=0.8)
+    assert judged("steadier", "revs", "ft_l", 10)[0] is True and judged("steadier", "ft_l", "revs", 100)[0] is False and judged("steadier", "revs", "ft_l", 0.1)[0] is False
+
+
 def test_no_runs_no_points(shelf):  # noqa: F811
     assert tradeoffs.by_strength("smollm2-135m", "ssn") == tradeoffs.by_targets("smollm2-135m", "ssn") == {}
 
