@@ -25,14 +25,19 @@ class Table:
         return {"text/html": self.to_html(), "text/markdown": self.to_markdown(), "text/plain": f"{self.caption}\n{self.frame.to_string(index=False)}"}
 
     def to_markdown(self) -> str:
-        """A MyST table directive: numbered, captioned and referable."""
+        """A MyST table directive, numbered, captioned and referable, and a link to its data."""
         cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [self.frame.columns, *self.frame.values]]
         align = [":---" if self.is_text(column) else "---:" for column in self.frame.columns]
         lines = ["| " + " | ".join(row) + " |" for row in [cells[0], align, *cells[1:]]]
-        return "\n".join([f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::"])
+        return "\n".join([f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::", "", f'<p class="csv">{self.download()}</p>'])
 
     def to_html(self) -> str:
         return self.frame.to_html(index=False, border=0).replace(">\n  <thead>", f">\n  <caption>{html.escape(self.caption)}</caption>\n  <thead>", 1)
+
+    def download(self) -> str:
+        """A link that holds the whole table as CSV."""
+        csv = base64.b64encode(self.frame.to_csv(index=False).encode()).decode()
+        return f'<a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a>'
 
     def is_text(self, column: str) -> bool:
         """A column is set flush left unless its first filled cell starts like a number."""
@@ -60,10 +65,9 @@ class Filtered(Table):
         head = "".join(f"<th>{html.escape(column)}</th>" for column in shown)
         body = "".join(f'<tr data-value="{html.escape(str(row[self.choose]), quote=True)}">' + "".join(self.cell(column, row) for column in shown) + "</tr>" for row in self.frame.to_dict("records"))
         options = "".join(f"<option>{html.escape(value)}</option>" for value in dict.fromkeys(map(str, self.frame[self.choose])))
-        csv = base64.b64encode(self.frame.to_csv(index=False).encode()).decode()
         return (
             f'<div class="filtered" id="{self.name}"><p><label>Search <input type="search"></label> <label>{html.escape(self.choose)} <select><option value="">all</option>{options}</select></label> '
-            f'<span class="filtered-count">{len(shown)}</span> of {len(shown)} · <a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a></p>'
+            f'<span class="filtered-count">{len(shown)}</span> of {len(shown)} · {self.download()}</p>'
             f'<div class="filtered-table"><table class="dataframe"><caption>{html.escape(self.caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div><script>{FILTER % self.name}</script>'
         )
 

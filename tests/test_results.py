@@ -1,14 +1,17 @@
 """From rows to tables: synthetic rows with known numbers, and the recorded ones against what they claim."""
 
+import base64
 import math
+import re
 
+import pandas as pd
 import pytest
 import yaml
 
 from flow import choose
 from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tuning
 from revs.experiments import tune
-from revs.tables import DASH
+from revs.tables import DASH, Table
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
 
@@ -369,3 +372,9 @@ def test_sides_do_not_mix_trials_with_results(shelf):
 def test_every_method_has_settings_for_the_papers_models(name, model):
     for data in methods.PAPER_DATA:
         assert methods.method(name).Hyperparameters(**methods.hyperparameters(name, model, data, {}))
+
+
+def test_every_table_carries_its_data():
+    frame = pd.DataFrame({"a": ["1", "x,y"], "b": ["±", "–"]})
+    found = re.search(r'download="tab-x.csv" href="data:text/csv;base64,([^"]+)"', Table(frame, "A table.", "tab-x").to_markdown())
+    assert base64.b64decode(found[1]).decode() == frame.to_csv(index=False)
