@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic record paper adopt verify compare clean
+.PHONY: help book test plan tune core ablations organic record paper adopt verify conformance compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -51,6 +51,9 @@ adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; t
 
 verify: $(INSTALLED)  ## after a change of code: draw one recorded row of each method again, and stamp the others if it is equal
 	@$(PY) -m flow.verify
+
+conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
+	@$(PY) -m flow.conformance
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"

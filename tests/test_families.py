@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from conftest import FAMILIES, KINDS, V, build
+from conftest import FAMILIES, V, build
 from revs import attacks, methods
 from revs.architecture import Decoder, architectures
 from revs.attribution import attributions
@@ -20,7 +20,6 @@ from revs.method import Hyperparameters
 from revs.vocabulary import Vocabulary
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
-OTHERS = [kind for kind in FAMILIES if kind not in KINDS]
 QUICK = {  # settings with which a baseline does something to a random model in a moment
     "ft_l": {"lr": 1e-3, "steps": 2},
     "rmu": {"lr": 1e-3, "layers": [0, 1], "layer_id": 1},
@@ -31,9 +30,9 @@ QUICK = {  # settings with which a baseline does something to a random model in 
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 
 
-@pytest.fixture(params=OTHERS)
+@pytest.fixture(params=FAMILIES)
 def family(request) -> Decoder:
-    """A float64 decoder of each family that the other tests do not have."""
+    """A float64 decoder of each family."""
     return build(request.param)
 
 

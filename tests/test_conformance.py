@@ -1,0 +1,22 @@
+"""The table of families in the book is of this code, and reads the tests' record as it is."""
+
+from conftest import FAMILIES
+from flow.conformance import outcomes, stamp
+from revs import conformance
+from revs.architecture import architectures
+
+
+def test_the_record_is_of_this_code():
+    """rows/conformance.json is what `make conformance` writes, with every family, and nothing in it failed."""
+    record = conformance.read()
+    assert record["stamp"] == stamp(), "the sources have changed: make conformance"
+    assert all(set(counts) == set(FAMILIES) and all(passed == run > 0 for passed, run in counts.values()) for counts in record["checks"].values())
+    assert len(conformance.table()) == len(FAMILIES) and len(conformance.shapes()) == len(architectures())
+
+
+def test_a_failure_is_counted(tmp_path):
+    """By check and family; a family whose name is part of another's keeps its own."""
+    (tmp_path / "report.xml").write_text('''<testsuites><testsuite>
+        <testcase name="test_it_runs[phi-torch.float32]"/><testcase name="test_it_runs[phi-torch.bfloat16]"><failure/></testcase><testcase name="test_it_runs[phi3-torch.float32]"/>
+        <testcase name="test_it_runs[gpt-neox]"><error/></testcase><testcase name="test_another"/></testsuite></testsuites>''')
+    assert outcomes(tmp_path / "report.xml") == {"it runs": {"phi": [1, 2], "phi3": [1, 1], "gpt-neox": [0, 1]}}
