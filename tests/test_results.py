@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from flow import choose
+from flow import choose, profile
 from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tuning
 from revs.experiments import tune
 from revs.tables import DASH, Table
@@ -344,6 +344,13 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     scores = {number: trial["result"]["after"]["unlearning_score"] for number, trial in enumerate(trials) if "after" in trial["result"]}
     assert len(trials) - len(scores) == result["failed"]
     assert result["best"] == max(scores, key=scores.get) and result["unlearning_score"] == scores[result["best"]]
+
+
+def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
+    """params/ablations.yml names them, since a profile cannot read a row."""
+    found = rows.read(rows.RECORDED / "tune" / "ssn" / "smollm2-135m" / "revs-seed0.json")["result"]["hyperparameters"]
+    jobs = [job for job in profile.read("ablations").jobs.values() if job.settings.get("tag") == "tuned-here"]
+    assert len(jobs) == 3 and all(job.settings["hyperparameters"] == found for job in jobs)
 
 
 def test_every_method_had_the_same_budget():
