@@ -85,37 +85,60 @@ def select_neurons(project: Projection, weight: Tensor, a: Tensor, t: int, k: in
     return sorted(active, key=lambda j: rank(project(weight[:, j]), t))[:n_max]
 
 
+def ranks(decoder, project: Projection, ids: list[int], t: int, l: int) -> dict[str, int]:
+    """Of t in what a layer's FF₂ adds to the stream, and in the stream after it."""
+    _, h, x = look(decoder, ids, l)
+    return {"mlp": rank(project(h), t), "residual": rank(project(x), t)}
+
+
+def too_high(r: dict[str, int], hp) -> bool:
+    """Is a layer with these ranks to be edited?"""
+    margin = {"mlp": hp.r_h + hp.eps_r_h, "residual": hp.r_h - hp.eps_r_h}
+    return all(r[where] < margin[where] for where in r if hp.gate in (where, "both"))
+
+
+def low_enough(r: dict[str, int], hp) -> bool:
+    """Is it to be left?"""
+    return all(r[where] >= hp.r_h - hp.eps_r_h for where in r if hp.stop in (where, "both"))
+
+
+@torch.no_grad()
+def edit_layer(decoder, project: Projection, ids: list[int], t: int, hp, l: int) -> tuple[list[tuple[int, int, Tensor]], int]:
+    """The loop of Alg. 1 in one layer, in place: the edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n."""
+    weight, g = decoder.neurons(l), scale_after(decoder, l)
+    a, _, _ = look(decoder, ids, l)
+    neurons = select_neurons(project, g * weight, a, t, hp.k, hp.n_max)
+    edited, missed = [], 0
+    while neurons and not low_enough(ranks(decoder, project, ids, t, l), hp):
+        j = neurons.pop(0)
+        n_star, reached = edit_neuron(project, g[:, 0] * weight[:, j], t, hp.r_n, hp.eps_r_n)
+        weight[:, j] = n_star / g[:, 0]
+        edited.append((l, j, weight[:, j].clone()))
+        missed += not reached
+    return edited, missed
+
+
 @torch.no_grad()
 def unlearn_token(decoder, ids: list[int], t: int, hp) -> tuple[list[tuple[int, int, Tensor]], int]:
-    """Alg. 1 in place: the edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n."""
-    project = Projection(decoder, hp.projection == "raw")
-    margin = {"mlp": hp.r_h + hp.eps_r_h, "residual": hp.r_h - hp.eps_r_h}
-
-    def ranks(l: int) -> dict[str, int]:
-        _, h, x = look(decoder, ids, l)
-        return {"mlp": rank(project(h), t), "residual": rank(project(x), t)}
-
-    def too_high(l: int) -> bool:
-        r = ranks(l)
-        return all(r[where] < margin[where] for where in r if hp.gate in (where, "both"))
-
-    def low_enough(l: int) -> bool:
-        r = ranks(l)
-        return all(r[where] >= hp.r_h - hp.eps_r_h for where in r if hp.stop in (where, "both"))
-
-    layers = range(len(decoder.layers))
-    selected = [l for l in layers if too_high(l)] if hp.order == "eager" else None
+    """Alg. 1 in place: the edited neurons in order, and how many of them missed r_n."""
+    project, layers = Projection(decoder, hp.projection == "raw"), range(len(decoder.layers))
+    high = lambda l: too_high(ranks(decoder, project, ids, t, l), hp)
+    selected = [l for l in layers if high(l)] if hp.order == "eager" else None
     edited, missed = [], 0
     for l in layers:
-        if l not in selected if selected is not None else not too_high(l):
-            continue
-        weight, g = decoder.neurons(l), scale_after(decoder, l)
-        a, _, _ = look(decoder, ids, l)
-        neurons = select_neurons(project, g * weight, a, t, hp.k, hp.n_max)
-        while neurons and not low_enough(l):
-            j = neurons.pop(0)
-            n_star, reached = edit_neuron(project, g[:, 0] * weight[:, j], t, hp.r_n, hp.eps_r_n)
-            weight[:, j] = n_star / g[:, 0]
-            edited.append((l, j, weight[:, j].clone()))
-            missed += not reached
+        if l in selected if selected is not None else high(l):
+            more, beyond = edit_layer(decoder, project, ids, t, hp, l)
+            edited, missed = edited + more, missed + beyond
     return edited, missed
+
+
+@torch.no_grad()
+def unlearn_layer_major(decoder, steps: list[tuple[list[int], int]], hp) -> list[tuple[int, int, int]]:
+    """The variant: layer after layer, in each target after target, all in place: the edited neurons in order, as (layer, neuron, token)."""
+    project = Projection(decoder)
+    edited = []
+    for l in range(len(decoder.layers)):
+        for ids, t in steps:
+            if too_high(ranks(decoder, project, ids, t, l), hp):
+                edited += [(l, j, t) for _, j, _ in edit_layer(decoder, project, ids, t, hp, l)[0]]
+    return edited
