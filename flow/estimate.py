@@ -1,6 +1,6 @@
 """What a run will take, from rows of runs like it: seconds and memory.
 
-Rows of the same experiment, model and method are the best guide, then of the same experiment and model; rows of another
+Rows of the same experiment, model and method (or measurement) are the best guide, then of the same experiment and model; rows of another
 model are scaled by the number of parameters that the models' names tell (smollm2-135m, llama-3-8b).
 """
 
@@ -53,11 +53,12 @@ def parameters(model: str) -> float | None:
 
 def estimate(job: Job) -> Estimate:
     """What one run will take."""
-    model, method = Path(job.settings["model"]).name, job.settings.get("method")
+    model = Path(job.settings["model"]).name
+    kind = lambda settings: (settings.get("method"), settings.get("what"))
     same = [row for row in measured() if row["kind"] == job.notebook]
     own = [row for row in same if row["provenance"]["model"]["name"] == model]
     if own:
-        closest = [row for row in own if row["provenance"]["settings"].get("method") == method] or own
+        closest = [row for row in own if kind(row["provenance"]["settings"]) == kind(job.settings)] or own
         return Estimate(median(map(seconds, closest)), max(row["provenance"]["peak_memory_mb"] for row in closest), None)
     scaled = [(parameters(model) / size, row) for row in same if parameters(model) and (size := parameters(row["provenance"]["model"]["name"]))]
     if not scaled:

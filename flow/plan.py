@@ -30,7 +30,7 @@ def table(profile: Profile) -> pd.DataFrame:
     """One line for each experiment, model and method."""
     groups: dict[tuple, list[Job]] = {}
     for job in profile.jobs.values():
-        groups.setdefault((job.notebook, job.settings["model"], job.settings.get("method", "")), []).append(job)
+        groups.setdefault((job.notebook, job.settings["model"], job.settings.get("method", job.settings.get("what", ""))), []).append(job)
     lines = []
     for (notebook, model, method), jobs in groups.items():
         known = estimate(jobs[0])

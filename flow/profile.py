@@ -19,8 +19,8 @@ from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
 
-EXPERIMENTS = ("curate", "memorise", "own", "tune", "unlearn")
-NAMED = ("data", "model", "name", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
+EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
+NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Job:
             return place
         if self.notebook == "memorise":
             return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        return f"{place}/{settings['method']}-seed{settings['seed']}" + (f"-{settings['tag']}" if settings.get("tag") else "")
+        last = settings["what"] if self.notebook == "bench" else f"{settings['method']}-seed{settings['seed']}"
+        return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property
     def row(self) -> Path:

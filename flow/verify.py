@@ -3,6 +3,9 @@
 Rows that came from the same modules (one method of one experiment) are a group. Of each group that is stale, the quickest
 row is drawn again. If its result is equal, bit for bit, the group's rows get the present stamp, and say which row
 speaks for them; if not, they stay stale and are to be recorded anew. Rows whose settings or inputs changed are not touched.
+
+Rows of benchmarks and of curating are left out. Times differ from run to run, so that no second run could vouch for a first:
+a stale benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed.
 """
 
 from __future__ import annotations

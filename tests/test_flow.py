@@ -81,7 +81,7 @@ def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
 
 
 def test_an_unknown_profile_names_the_known_ones():
-    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, core, organic, paper, quick, tune"):
+    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, bench, core, organic, paper, quick, tune"):
         profile.read("quik")
 
 
@@ -114,7 +114,7 @@ def test_unlearning_waits_for_the_memorised_model_that_it_needs():
     assert before["revs-seed1-known"] == before["smollm2-135m"] == []
 
 
-@pytest.mark.parametrize(("name", "parameters"), [("unlearn", {"seed": 7, "tag": "a", "finetune": False}), ("memorise", {}), ("memorise", {"digits": "keep"})])
+@pytest.mark.parametrize(("name", "parameters"), [("unlearn", {"seed": 7, "tag": "a", "finetune": False}), ("memorise", {}), ("memorise", {"digits": "keep"}), ("bench", {"finetune": False}), ("bench", {"what": "shapes", "model": "small", "data": "random", "tag": "b"})])
 def test_a_job_is_called_as_the_row_that_its_experiment_writes(name, parameters, monkeypatch, tmp_path):
     """The experiment finds the row where the job expects it, and so does nothing else."""
     job = profile.Job(name, parameters | {"rows": str(tmp_path)}, str(tmp_path))
@@ -122,7 +122,7 @@ def test_a_job_is_called_as_the_row_that_its_experiment_writes(name, parameters,
     seen = []
     monkeypatch.setattr("revs.load.identify", lambda spec: "weights")
     monkeypatch.setattr("revs.rows.stamp", lambda *_: "stamp")
-    row = {"name": "", "result": {"memorised": 0, "sentences": 0, "after": dict.fromkeys(["efficacy", "generalization", "specificity", "unlearning_score"])}, "provenance": {"stamp": "stamp", "seconds": {"unlearn": 0}}}
+    row = {"name": "", "result": {"memorised": 0, "sentences": 0, "medians": {}, "after": dict.fromkeys(["efficacy", "generalization", "specificity", "unlearning_score"])}, "provenance": {"stamp": "stamp", "seconds": {"unlearn": 0}}}
     monkeypatch.setattr("revs.rows.read", lambda path: seen.append(path) or row)
     monkeypatch.setattr("revs.rows.write", lambda folder, called, *_: seen.append(folder / f"{called}.json") or row)
     monkeypatch.setattr("revs.experiments.memorise.BUILD", tmp_path)
@@ -336,7 +336,7 @@ def test_progress_counts_finished_jobs():
     assert overview.took == {"a": 12, "b": 3}
 
 
-@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "paper"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "bench", "paper"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()

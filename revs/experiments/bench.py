@@ -1,0 +1,394 @@
+"""Bench: how fast, beside the released procedure, beside the least that the method must do, and as models and targets grow.
+
+What is compared is run in turn, ``repeats`` times; the row has every time and their medians. Times differ from run to run: a
+row of this experiment is a measurement, not a result that could be drawn again bit for bit.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+
+import torch
+import yaml
+from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig
+
+from revs import attacks, data, evaluate, load, method, methods, released, released_attacks, rows
+from revs.architecture import Decoder
+from revs.data import Split, Target
+from revs.edit import Edit
+from revs.experiments import command
+from revs.experiments.memorise import prepared
+from revs.experiments.unlearn import base
+from revs.memory import Peak
+from revs.nearest import hint
+from revs.paths import ROOT, resolve
+from revs.progress import Progress
+from revs.stopwatch import Stopwatch, clock
+from revs.vocabulary import Vocabulary, rank
+
+MODULES = ["revs.experiments.bench"]  # it imports all that it measures
+RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
+NUMBERS = (10, 20, 50, 100, 200)  # of targets
+PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
+PARTS = [  # where the time of one token goes; the rest is the forward pass
+    (Vocabulary, "direction", "direction"),
+    (Vocabulary, "hidden", "gate"),
+    (method, "gate", "gate"),
+    (Vocabulary, "neurons", "candidates"),
+    (method, "select_neurons", "selection"),
+    (method, "edit_until_low", "edit"),
+    (Edit, "move", "edit"),
+]
+
+
+def run(
+    what: str = "floor",  # token, floor, attacks, memory, targets, shapes or schedules
+    model: str = "smollm2-135m",  # as for unlearn; with random data a name of params/shapes.yml
+    data: str = "ssn",  # a built-in set, a JSON Lines file, or "random": random weights and secrets
+    finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
+    seed: int = 1,  # draws the targets, as in a run
+    targets: int | None = None,  # secrets to unlearn; None: half of them
+    repeats: int = 3,
+    hyperparameters: dict | None = None,  # what differs from params/hyperparameters.yml
+    dtype: str = "float32",
+    device_map: str | None = None,
+    tag: str = "",  # added to the row's name
+    rows: str = "build/rows",  # where the row goes
+) -> dict:
+    """Measures one thing and returns the row."""
+    row = once(**locals())
+    print(f"{row['name']}: " + ", ".join(f"{way} {seconds:.3g} s" for way, seconds in row["result"]["medians"].items()) + ".")
+    return row
+
+
+def once(**settings) -> dict:
+    """The row of a measurement: the one that is there if its settings, inputs and code are the present ones, else a new one."""
+    where, tag, what, start = resolve(settings.pop("rows")), settings.pop("tag"), settings["what"], time.monotonic()
+    if what not in WHAT:
+        raise ValueError(f"There is nothing called '{what}' to measure" + hint(what, WHAT))
+    if settings["repeats"] < 1:
+        raise ValueError(f"repeats is {settings['repeats']}, but must be at least 1.")
+    if what == "attacks" and settings["data"] == RANDOM:
+        raise ValueError("The attacks change a prompt's characters, and random prompts have none: give a data set.")
+    short = Path(settings["data"]).stem
+    name = f"bench/{short}/{base(settings['model'])}/{what}" + (f"-{tag}" if tag else "")
+    given = methods.hyperparameters("revs", base(settings["model"]), short, settings["hyperparameters"] or {})
+    settings["hyperparameters"], hp = given, method.Hyperparameters(**given)
+    if settings["data"] == RANDOM:
+        folder, records, inputs = "", [], {"shape": rows.digest(shape(settings["model"]))}
+    else:
+        records = data.read(settings["data"])
+        folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
+        inputs = {"data": data.fingerprint(records), "model": load.identify(folder)}
+    kept = where / f"{name}.json"
+    if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(MODULES, settings, inputs):
+        return row
+    stage = Stage(folder, records, settings, hp, name)
+    loaded = time.monotonic()
+    result, items = WHAT[what](stage)
+    seconds = {"load": loaded - start, "measure": time.monotonic() - loaded}
+    made = rows.provenance(MODULES, settings, inputs, seconds) | {
+        "model": {"name": base(settings["model"]), "revision": inputs.get("model", "random weights"), "dtype": settings["dtype"]},
+        "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if records else "not read",
+    }
+    common = {"what": what, "repeats": settings["repeats"], "medians": {way: median(each) for way, each in result["timings"].items()}, "shape": stage.shape()}
+    return rows.write(where, name, "bench", common | result, items, made)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The loaded model and what is measured on it."""
+
+    folder: str
+    records: list[data.Record]
+    settings: dict
+    asked: method.Hyperparameters
+    name: str
+
+    @cached_property
+    def decoder(self) -> Decoder:
+        settings = self.settings
+        if settings["data"] == RANDOM:
+            return at_random(settings["model"], settings["dtype"], settings["device_map"], settings["seed"])
+        return load.load(self.folder, settings["dtype"], settings["device_map"])
+
+    @cached_property
+    def every(self) -> list[Target]:
+        """Every sentence; of random secrets as many as are ever needed."""
+        if self.settings["data"] == RANDOM:
+            return secrets(self.decoder.head.weight.shape[0], NUMBERS[-1] + 1, self.settings["seed"])
+        return [data.encode(record, self.decoder.tokenizer) for record in self.records]
+
+    @cached_property
+    def split(self) -> Split:
+        return data.split(self.every, self.settings["seed"], self.settings["targets"])
+
+    @cached_property
+    def pairs(self) -> list[tuple[list[int], int]]:
+        """The tokens that are unlearned, each after its text."""
+        return data.pairs(self.split.forget)
+
+    @cached_property
+    def hp(self) -> method.Hyperparameters:
+        return self.asked.in_tokens(self.decoder.head.weight.shape[0])
+
+    def rounds(self):
+        """0, 1, … repeats − 1, with progress."""
+        progress = Progress(self.name, "rounds")
+        for done in range(self.settings["repeats"]):
+            yield done
+            progress(done + 1, self.settings["repeats"])
+
+    def shape(self) -> dict[str, int]:
+        """What the operation counts need to know of the model."""
+        weight, layers = self.decoder.neurons(0), self.decoder.layers
+        return {
+            "layers": len(layers),
+            "d": weight.shape[0],
+            "ff": weight.shape[1],
+            "V": self.decoder.head.weight.shape[0],
+            "body": sum(parameter.numel() for layer in layers for parameter in layer.parameters()),
+            "bytes": weight.element_size(),
+        }
+
+
+# --- random models and secrets -----------------------------------------------------------------------------------------
+
+
+def shape(name: str) -> dict[str, int]:
+    """A shape of params/shapes.yml."""
+    known = yaml.safe_load((ROOT / "params" / "shapes.yml").read_text(encoding="utf-8"))
+    if name not in known:
+        raise ValueError(f"There is no shape '{name}'" + hint(name, known))
+    return known[name]
+
+
+def at_random(name: str, dtype: str, device: str | None, seed: int) -> Decoder:
+    """A Llama of a shape with random weights, made where it will run; it reads token ids only."""
+    torch.manual_seed(seed)
+    config = LlamaConfig(**shape(name), tie_word_embeddings=False)
+    with torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu")):
+        model = AutoModelForCausalLM.from_config(config, dtype=load.DTYPES[dtype])
+    return Decoder(model.eval(), SimpleNamespace(pad_token_id=0), name, "random weights")
+
+
+def secrets(V: int, number: int, seed: int) -> list[Target]:
+    """Random secrets of three tokens, of which the first and the last are unlearned."""
+    draw = random.Random(seed)
+    ids = lambda n: [draw.randrange(V) for _ in range(n)]
+    return [Target(f"r{i}", RANDOM, f"r{i:03}", ids(PROMPT), ids(3), (0, 2)) for i in range(number)]
+
+
+# --- one token -----------------------------------------------------------------------------------------------------------
+
+
+def timed(do: Callable) -> tuple[float, object]:
+    """Seconds, and what was returned."""
+    start = clock()
+    made = do()
+    return clock() - start, made
+
+
+def ours(stage: Stage, vocabulary: Vocabulary, ids: list[int], t: int, watching=nullcontext()) -> tuple[float, Edit]:
+    """The closed form for one token, with a vocabulary that was made before but has no direction of t yet."""
+    vocabulary.direction((t + 1) % vocabulary.V)  # it keeps the newest only
+    edit = Edit(stage.decoder)
+    with watching:
+        seconds, _ = timed(lambda: method.unlearn_token(stage.decoder, vocabulary, ids, t, stage.hp, edit))
+    return seconds, edit
+
+
+@torch.no_grad()
+def output_rank(decoder: Decoder, ids: list[int], t: int) -> int:
+    """Of t in what the model writes next."""
+    hidden = decoder.model.base_model(input_ids=torch.tensor([ids], device=decoder.device), use_cache=False).last_hidden_state[0, -1]
+    return int(rank(decoder.logits(hidden), t))
+
+
+def summed(items: list[dict]) -> dict[str, list[float]]:
+    """By way, the seconds of each round, over all tokens."""
+    totals: dict[str, dict[int, float]] = {}
+    for item in items:
+        of_way = totals.setdefault(item["way"], {})
+        of_way[item["round"]] = of_way.get(item["round"], 0.0) + item["seconds"]
+    return {way: list(by_round.values()) for way, by_round in totals.items()}
+
+
+def token(stage: Stage) -> tuple[dict, list[dict]]:
+    """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it."""
+    decoder, hp, items, counts = stage.decoder, stage.hp, [], released.Counts()
+    seconds, project = timed(lambda: released.Projection(decoder))
+    ours_once, vocabulary = timed(lambda: Vocabulary(decoder))
+    for turn in stage.rounds():
+        for number, (ids, t) in enumerate(stage.pairs):
+            before = output_rank(decoder, ids, t)
+            for way in ("released", "ours"):
+                if way == "ours":
+                    took, edit = ours(stage, vocabulary, ids, t)
+                else:
+                    edit = Edit(decoder)
+                    took, made = timed(lambda: released.unlearn_token(decoder, project, ids, t, hp, edit))
+                    counts = released.Counts(*(a + b for a, b in zip(astuple(counts), astuple(made)))) if turn == 0 else counts
+                items.append({"round": turn, "token": number, "way": way, "seconds": took, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": output_rank(decoder, ids, t)})
+                edit.undo()
+    ranks = {way: [item["rank"] for item in items if item["way"] == way and item["round"] == 0] for way in ("released", "ours")}
+    return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"released": seconds, "ours": ours_once}, "counts": asdict(counts), "ranks": ranks, "margin": hp.r_h - hp.eps_r_h}, items
+
+
+def floor(stage: Stage) -> tuple[dict, list[dict]]:
+    """One token in closed form beside the least that it must do: a forward pass, and one product of k vectors with U for each edited layer."""
+    decoder, items, once, stopwatch, moves = stage.decoder, [], [], Stopwatch(), 0
+    some = decoder.neurons(0)[:, : stage.hp.k].T.contiguous()
+    for turn in stage.rounds():
+        seconds, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
+        once.append(seconds)
+        for number, (ids, t) in enumerate(stage.pairs):
+            texts = torch.tensor([ids], device=decoder.device)
+            seconds, edit = ours(stage, vocabulary, ids, t)
+            layers, moves = len(edit.layers), moves + len(edit.moves)
+            edit.undo()
+            ours(stage, vocabulary, ids, t, stopwatch.watching("forward", PARTS))[1].undo()
+            alone, _ = timed(lambda: passed(decoder, texts))
+            least, _ = timed(lambda: (passed(decoder, texts), [vocabulary.unembed(some) for _ in range(layers)]))
+            items += [{"round": turn, "token": number, "way": way, "seconds": took, "layers": layers} for way, took in (("ours", seconds), ("floor", least), ("forward", alone))]
+    return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"ours": median(once)}} | parts(stage, stopwatch, moves), items
+
+
+def parts(stage: Stage, stopwatch: Stopwatch, moves: int) -> dict:
+    """Of one round: seconds by part, and how much there was to do. ``moves`` are those of all rounds."""
+    rounds = stage.settings["repeats"]
+    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "neurons"] // rounds, "moves": moves // rounds, "k": stage.hp.k}
+    return {"parts": {part: seconds / rounds for part, seconds in stopwatch.seconds.items()}, "work": work}
+
+
+@torch.no_grad()
+def passed(decoder: Decoder, ids: Tensor) -> None:
+    """One forward pass, without the head."""
+    decoder.run([], input_ids=ids)
+
+
+# --- many tokens -----------------------------------------------------------------------------------------------------------
+
+
+def unlearned(stage: Stage, hp: method.Hyperparameters) -> Edit:
+    """All targets of the split."""
+    return method.unlearn(stage.decoder, stage.split.forget, hp)
+
+
+def memory(stage: Stage) -> tuple[dict, list[dict]]:
+    """What unlearning takes beyond the loaded model, in MiB, and how much of that are the originals that undo needs."""
+    decoder, items = stage.decoder, []
+    evaluate.secret_ranks(decoder, stage.split.forget)  # what a first pass makes resident is not the method's
+    for turn in stage.rounds():
+        with Peak() as peak:
+            seconds, edit = timed(lambda: unlearned(stage, stage.asked))
+        undo = sum(column.nbytes for kept in edit.originals.values() for column in kept.values()) / 2**20
+        edit.undo()
+        items.append({"round": turn, "way": "ours", "seconds": seconds, "peak_mb": peak.mb, "undo_mb": undo})
+    own = sum(parameter.nbytes for parameter in decoder.model.parameters()) / 2**20
+    return {"tokens": len(stage.pairs), "timings": summed(items), "memory": {"model_mb": own, "peak_mb": [item["peak_mb"] for item in items], "undo_mb": median(item["undo_mb"] for item in items)}}, items
+
+
+def targets(stage: Stage) -> tuple[dict, list[dict]]:
+    """One run over many targets, and when it has done 10, 20, 50, … of them: one sentence of each secret before the second of any."""
+    decoder, items, order, seen = stage.decoder, [], [], {}
+    for target in random.Random(stage.settings["seed"]).sample(stage.every, len(stage.every)):
+        seen[target.group] = seen.get(target.group, -1) + 1
+        order.append((seen[target.group], target))
+    chosen = [target for _, target in sorted(order, key=lambda pair: pair[0])][: stage.settings["targets"] or NUMBERS[-1]]
+    numbers = sorted({number for number in NUMBERS if number < len(chosen)} | {len(chosen)})
+    timings: dict[str, list[float]] = {str(number): [] for number in numbers}
+    for turn in stage.rounds():
+        total, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
+        with Edit(decoder) as whole:
+            for number, target in enumerate(chosen, 1):
+                for ids, t in data.pairs([target]):
+                    made = len(whole.moves)
+                    seconds, _ = timed(lambda: method.unlearn_token(decoder, vocabulary, ids, t, stage.hp, whole))
+                    items.append({"round": turn, "way": "ours", "target": number, "seconds": seconds, "layers": len({layer for layer, *_ in whole.moves[made:]})})
+                    total += seconds
+                if number in numbers:
+                    timings[str(number)].append(total)
+            whole.undo()
+    return {"tokens": sum(len(target.T) for target in chosen), "timings": timings}, items
+
+
+def schedules(stage: Stage) -> tuple[dict, list[dict]]:
+    """Both schedules of Alg. 2 on one split: time, size of the edit, and what the model does after it."""
+    items, edits, effects, ranks = [], {}, {}, {}
+    for turn in stage.rounds():
+        for way in ("exact", "paper"):
+            seconds, edit = timed(lambda: unlearned(stage, replace(stage.asked, schedule=way)))
+            items.append({"round": turn, "way": way, "seconds": seconds})
+            if turn == 0:
+                edits[way] = edit.summary()
+                found = evaluate.secret_ranks(stage.decoder, stage.split.forget + stage.split.unseen + stage.split.retain)
+                effects[way], _ = evaluate.effectiveness(stage.split, found)
+                ranks[way] = [found[target.id][position] for target in stage.split.forget for position in target.T]
+            edit.undo()
+    return {"tokens": len(stage.pairs), "timings": summed(items), "edits": edits, "effects": effects, "ranks": ranks, "margin": stage.hp.r_h - stage.hp.eps_r_h}, items
+
+
+def attacked(stage: Stage) -> tuple[dict, list[dict]]:
+    """Evaluation and all attacks of an unlearned model: as the released code makes them, and in batches. What both find must be the same."""
+    decoder, split, items, found = stage.decoder, stage.split, [], {}
+    unlearned(stage, stage.asked)
+    for turn in stage.rounds():
+        for way, do in (("released", lambda: released_attacks.measure(decoder, split)), ("ours", lambda: batched(decoder, split))):
+            seconds, found[way] = timed(do)
+            items.append({"round": turn, "way": way, "seconds": seconds})
+    singly, together = found["released"][1], found["ours"][1]
+    same = [a == b for target in split.forget for attack in attacks.ATTACKS for one, other in zip(singly[attack][target.id], together[target.id][attack]) for a, b in zip(one, other)]
+    return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": sum(same) / len(same)}, items
+
+
+def batched(decoder: Decoder, split: Split) -> tuple[dict, dict, dict]:
+    """What a run with attacks measures: ranks, depths, and 50 greedy tokens where a kept secret is no longer what comes next."""
+    ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
+    written = evaluate.continuations(decoder, [target for target in split.retain if any(ranks[target.id])])
+    return ranks, attacks.measure(decoder, split)[1], written
+
+
+def shapes(stage: Stage) -> tuple[dict, list[dict]]:
+    """A whole run on a model of some shape, and how fast this machine multiplies and copies: what the operation counts are held against."""
+    result, items = memory(stage)
+    stopwatch, moves = Stopwatch(), 0
+    for _ in stage.rounds():
+        with stopwatch.watching("forward", [(Vocabulary, "__init__", "once"), *PARTS]):
+            edit = unlearned(stage, stage.asked)
+        moves += len(edit.moves)
+        edit.undo()
+    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder)}, items
+
+
+def rates(decoder: Decoder) -> dict[str, float]:
+    """Operations a second of a product in the weights' precision, in float32 and in float64, and bytes a second of a copy."""
+    weight = decoder.head.weight
+    m, n, o = (4096, 4096, 16384) if weight.is_cuda else (128, 1024, 8192)
+
+    def rate(amount: float, do: Callable) -> float:
+        do()
+        return amount / median(timed(do)[0] for _ in range(5))
+
+    found = {}
+    for name, dtype in (("weights", weight.dtype), ("float32", torch.float32), ("float64", torch.float64)):
+        a, b = torch.ones(m, n, dtype=dtype, device=weight.device), torch.ones(n, o, dtype=dtype, device=weight.device)
+        found[name] = rate(2.0 * m * n * o, lambda: a @ b)
+    some, into = torch.ones(2, 1 << 25, device=weight.device)
+    return found | {"bandwidth": rate(2.0 * some.nbytes, lambda: into.copy_(some))}
+
+
+WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
+
+
+if __name__ == "__main__":
+    command(run)

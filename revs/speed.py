@@ -1,0 +1,384 @@
+"""How fast: the benchmark's rows as the page shows them, beside the goals that were set before they were measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from statistics import mean, median
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+from matplotlib.axes import Axes
+
+from revs import ablations, figures, methods, operations, results, rows
+from revs.experiments import bench
+from revs.paths import ROOT
+from revs.tables import DASH, METRICS, percent
+
+NOT_YET, PREDICTED = "not measured yet", "predicted"
+PARTS = {  # colour and hatching
+    "forward": ("#8c8c8c", ""),
+    "direction": ("#56b4e9", "//"),
+    "gate": ("#e69f00", ".."),
+    "candidates": ("#0072b2", ""),
+    "selection": ("#009e73", "xx"),
+    "edit": ("#d55e00", "\\\\"),
+    "once": ("#cc79a7", "--"),
+}
+SHAPE, MACHINE, SECRETS = "llama-3-8b", "h200", 50  # whose time is predicted, on what, and for how many secrets of two tokens
+LAYER_MAJOR = "order"  # the tag of its runs
+Reading = tuple[float, str]  # a goal's measured value, and what stands behind it
+
+
+class Goal(NamedTuple):
+    """One line of the table: what is measured, what was wanted, the measurement that decides it, and how its row is read."""
+
+    title: str
+    sign: str
+    bound: float
+    what: str
+    read: Callable[[str, str], Reading | None]
+
+    def met(self, value: float) -> bool:
+        return {"≥": value >= self.bound, "≤": value <= self.bound, "<": value < self.bound}[self.sign]
+
+
+# --- rows ----------------------------------------------------------------------------------------------------------------
+
+
+def row(what: str, model: str, data: str) -> dict | None:
+    """The row of a measurement, if it has been made."""
+    return rows.find(kind="bench").get(f"bench/{data}/{model}/{what}")
+
+
+def commands() -> dict[str, str]:
+    """How each measurement is made by itself, from the profiles that name it; the last of its kind stands for it."""
+    found = {}
+    for profile in ("paper", "bench"):
+        for run in yaml.safe_load((ROOT / "params" / f"{profile}.yml").read_text(encoding="utf-8"))["runs"]:
+            asked = run.get("parameters", {})
+            if run["notebook"] == "bench" and "tag" not in asked:
+                key = SHAPE if asked.get("model") == SHAPE else asked["what"]
+                found[key] = "python -m revs.experiments.bench " + " ".join(f"--{name} {word(value)}" for name, value in asked.items())
+    return found
+
+
+def word(value) -> str:
+    """A setting as a shell takes it."""
+    return f"'{json.dumps(value)}'" if isinstance(value, dict) else json.dumps(value).strip('"')
+
+
+def machine(model: str) -> str:
+    """On what the benchmark of a model was measured; how to measure it if it was not."""
+    found = [one for one in rows.find(kind="bench").values() if one["provenance"]["model"]["name"] == model and one["name"].endswith(one["result"]["what"])]
+    if not found:
+        return "Nothing of it is measured here yet: `make bench adopt` does that, on a machine that does nothing else meanwhile."
+    hardware = found[0]["provenance"]["hardware"]
+    return f"Measured on {hardware['gpu'] or hardware['cpu']}, {hardware['threads']} threads, {found[0]['provenance']['model']['dtype']}; every time is the median of {found[0]['result']['repeats']} rounds in which all that is compared had its turn."
+
+
+def one_run(found: dict) -> pd.DataFrame:
+    """The times of one measurement, way by way."""
+    result = found["result"]
+    return pd.DataFrame([
+        {"way": way, "median, s": f"{result['medians'][way]:.3f}", "each round, s": ", ".join(f"{seconds:.3f}" for seconds in each), "median a token, s": f"{result['medians'][way] / result['tokens']:.4f}"}
+        for way, each in result["timings"].items()
+    ])  # fmt: skip
+
+
+def one_run_parts(found: dict) -> str:
+    """Where the time of one measurement goes, if it was watched."""
+    parts = found["result"].get("parts", {})
+    shares = ", ".join(f"{part} {100 * seconds / sum(parts.values()):.0f}" for part, seconds in sorted(parts.items(), key=lambda pair: -pair[1]))
+    return f"Where the time of REVS goes, in per cent: {shares}." if parts else "The parts of this measurement were not timed one by one."
+
+
+# --- goals ---------------------------------------------------------------------------------------------------------------
+
+
+def token(model: str, data: str) -> Reading | None:
+    if not (found := row("token", model, data)):
+        return None
+    n, took = found["result"]["tokens"], found["result"]["medians"]
+    return took["released"] / took["ours"], f"a token takes {took['released'] / n:.1f} s and {took['ours'] / n:.2f} s"
+
+
+def released_counts(model: str, data: str) -> str:
+    """What the released procedure did for a token, and where the target ranks after it and after ours; empty without the row."""
+    if not (found := row("token", model, data)):
+        return ""
+    result, n = found["result"], found["result"]["tokens"]
+    counts, once, ranks = {name: value / n for name, value in result["counts"].items()}, result["once"], result["ranks"]
+    reached = {way: sum(r >= result["margin"] for r in each) for way, each in ranks.items()}
+    lower = sum(a >= b for a, b in zip(ranks["ours"], ranks["released"]))
+    return (
+        f"For one token the released procedure made {counts['forwards']:.0f} passes and edited {counts['layers']:.0f} layers; it tried {counts['trials']:.0f} numbers of neurons in {counts['steps']:,.0f} steps of Alg. 2, "
+        f"with {counts['projections']:,.0f} vectors through $U$ and {counts['returns']:,.0f} back. In the model's output the token then ranks {result['margin']:,} or lower for {reached['released']} of {n} tokens, after ours for {reached['ours']}; "
+        f"the medians are {median(ranks['released']):,.0f} and {median(ranks['ours']):,.0f}, and ours ranks as low or lower for {lower} of {n}. "
+        f"What is made once for a model is not in these times: {once['released']:.1f} s for $U^\\dagger$, {once['ours']:.1f} s for the Gram factor."
+    )
+
+
+def floor(model: str, data: str) -> Reading | None:
+    if not (found := row("floor", model, data)):
+        return None
+    result = found["result"]
+    took, n = result["medians"], result["tokens"]
+    return took["ours"] / took["floor"], f"a token takes {took['ours'] / n:.2f} s, as long as {took['ours'] / took['forward']:.1f} forward passes of {took['forward'] / n:.3f} s, with {result['work']['layers'] / n:.1f} of {result['shape']['layers']} layers edited"
+
+
+def gradient(model: str, data: str) -> Reading | None:
+    table = gradient_methods(model, data)
+    if len(table) < 2:
+        return None
+    ours, fastest = table.loc["revs"], table.drop("revs")["seconds"].idxmin()
+    best = table.loc[fastest]
+    return ours["seconds"] / best["seconds"], f"REVS {ours['seconds']:.1f} s, Unlearning Score {percent(ours['score'])}; {figures.title(fastest)} {best['seconds']:.1f} s, Unlearning Score {percent(best['score'])}"
+
+
+def evaluation(model: str, data: str) -> Reading | None:
+    if not (found := row("attacks", model, data)):
+        return None
+    took, agreement = found["result"]["medians"], found["result"]["agreement"]
+    return took["released"] / took["ours"], f"an unlearned model takes {took['released']:.0f} s and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal"
+
+
+def memory(model: str, data: str) -> Reading | None:
+    if not (found := row("memory", model, data)):
+        return None
+    used = found["result"]["memory"]
+    return beyond(used) / used["model_mb"], f"at most {beyond(used):.0f} MiB beside {used['model_mb']:.0f}, over all rounds; undo takes {used['undo_mb']:.0f} MiB more"
+
+
+def beyond(used: dict) -> float:
+    """MiB beyond the model without what undo keeps, in the round that took most."""
+    return max(used["peak_mb"]) - used["undo_mb"]
+
+
+def memory_of_shape(model: str, data: str) -> Reading:
+    if found := row("shapes", SHAPE, bench.RANDOM):
+        used, made = found["result"]["memory"], found["provenance"]
+        return beyond(used) / used["model_mb"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {beyond(used):,.0f} MiB beside {used['model_mb']:,.0f}"
+    shape, work = predicted_work()
+    own, extra = (shape["body"] + 2 * shape["V"] * shape["d"]) * shape["bytes"], operations.extra_bytes(shape, work["k"])
+    return extra / own, f"{PREDICTED}: {extra / 2**20:,.0f} MiB beside {own / 2**20:,.0f}, in bfloat16"
+
+
+def many(model: str, data: str) -> Reading | None:
+    if not (curve := targets(model)):
+        return None
+    numbers, seconds = zip(*curve)
+    slope = float(np.polyfit(np.log(numbers), np.log(seconds), 1)[0])
+    return slope, f"the exponent of the number of targets, from {numbers[0]} in {seconds[0]:.0f} s to {numbers[-1]} in {seconds[-1]:.0f} s"
+
+
+def time_of_shape(model: str, data: str) -> Reading:
+    if found := row("shapes", SHAPE, bench.RANDOM):
+        result, made = found["result"], found["provenance"]
+        return result["medians"]["ours"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {result['tokens']} tokens, {result['work']['layers']:,} edited layers"
+    shape, work = predicted_work()
+    rates = operations.machines()[MACHINE]
+    return sum(operations.seconds(operations.operations(shape, work, 2 * SECRETS), rates).values()), f"{PREDICTED} for an {rates['title']} from operation counts, with every layer of every token edited and all neurons moved"
+
+
+GOALS = (
+    Goal("unlearning one token: the released procedure ÷ ours", "≥", 100, "token", token),
+    Goal("ours ÷ (one forward pass + one product of k neurons with U for each edited layer)", "≤", 1.5, "floor", floor),
+    Goal("REVS ÷ the fastest gradient method, tuned", "<", 1, "core", gradient),
+    Goal("evaluation and all attacks: one pass for each token and attack ÷ ours", "≥", 20, "attacks", evaluation),
+    Goal("memory beyond the model ÷ the model's own, undo apart", "≤", 0.25, "memory", memory),
+    Goal("the same at the shape of Llama-3-8B", "≤", 0.1, SHAPE, memory_of_shape),
+    Goal("cost against the number of targets", "≤", 1, "targets", many),
+    Goal("seconds for 50 targets of 2 tokens at the shape of Llama-3-8B, bfloat16", "<", 60, SHAPE, time_of_shape),
+)
+
+
+def goals(model: str, data: str) -> pd.DataFrame:
+    """Every goal with what was measured, or the command that measures it."""
+    how, lines = commands() | {"core": "make core adopt"}, []
+    for goal in GOALS:
+        reading = goal.read(model, data)
+        value, behind = reading or (None, f"`{how[goal.what]}`")
+        verdict = NOT_YET if reading is None else ("met" if goal.met(value) else "not met") + (", predicted" if behind.startswith(PREDICTED) else "")
+        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": DASH if reading is None else f"{value:.3g}", "": verdict, "behind it, or how to measure it": behind})
+    return pd.DataFrame(lines)
+
+
+def gradient_methods(model: str, data: str) -> pd.DataFrame:
+    """Median seconds and mean Unlearning Score of REVS and of the methods that follow gradients, by method."""
+    try:
+        frame = results.runs(model, data)
+    except ValueError:  # no rows of this data set
+        return pd.DataFrame(columns=["seconds", "score"])
+    found = {}
+    for name, entry in methods.registry().items():
+        done = results.finished(frame, name)
+        if len(done) and (name == "revs" or entry["module"].startswith("revs.baselines.")):
+            found[name] = {"seconds": median(one["provenance"]["seconds"]["unlearn"] for one in done), "score": mean(one["result"]["after"]["unlearning_score"] for one in done)}
+    return pd.DataFrame.from_dict(found, orient="index", columns=["seconds", "score"])
+
+
+def gradient_table(model: str, data: str) -> pd.DataFrame:
+    """The same to be shown, the quickest first."""
+    table = gradient_methods(model, data).sort_values("seconds")
+    return pd.DataFrame({
+        "method": [figures.title(name) for name in table.index],
+        "seconds": [f"{seconds:.1f}" for seconds in table["seconds"]],
+        "REVS ÷ it": [f"{table['seconds'].get('revs', np.nan) / seconds:.2f}" for seconds in table["seconds"]],
+        "Unlearning Score": [percent(score) for score in table["score"]],
+    })  # fmt: skip
+
+
+def gradient_sentence(model: str, data: str) -> str:
+    """Whether REVS is the quickest, and why not; empty without rows to compare."""
+    table = gradient_methods(model, data)
+    if "revs" not in table.index or len(table) < 2:
+        return ""
+    ours, others = table.loc["revs"], table.drop("revs")
+    quicker = others[others["seconds"] <= ours["seconds"]]
+    if quicker.empty:
+        return "REVS is the quickest of them."
+    as_good = [figures.title(name) for name in quicker.index if quicker.loc[name, "score"] >= ours["score"]]
+    return (
+        f"Not the quickest: {' and '.join(figures.title(name) for name in quicker.index)} took less time. A method that follows gradients goes through all targets together, in a few batches and few layers; REVS pays a pass "
+        f"and a product of $k$ neurons with $U$ in every edited layer for each token. Of the quicker ones, {' and '.join(as_good) or 'none'} scores as high as REVS."
+    )
+
+
+# --- where the time goes -------------------------------------------------------------------------------------------------
+
+
+def parts(model: str, data: str) -> dict[str, dict[str, float]]:
+    """Seconds a token by part: with the tuned settings, with the hundred neurons of the comparison with the released procedure, and at each shape."""
+    wanted = {f"{model}, tuned": row("floor", model, data), f"{model}, 100 neurons": row("floor-n100", model, data)} | {f"shape {name}": row("shapes", name, bench.RANDOM) for name in ("small", "medium", SHAPE)}
+    return {name: {part: seconds / found["result"]["tokens"] for part, seconds in found["result"]["parts"].items()} for name, found in wanted.items() if found}
+
+
+def draw_parts(ax: Axes, found: dict[str, dict[str, float]]) -> None:
+    """One bar for each model, in shares of its time; a sentence if there is none."""
+    for name, each in found.items():
+        left = 0.0
+        for part, (colour, hatch) in PARTS.items():
+            share = 100 * each.get(part, 0.0) / sum(each.values())
+            ax.barh(name, share, left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0, label=part)
+            left += share
+    ax.set(xlabel="share of the time, per cent", xlim=(0, 100))
+    ax.invert_yaxis()
+    finish(ax, bool(found))
+
+
+def targets(model: str) -> list[tuple[int, float]]:
+    """(number of targets, median seconds), in order."""
+    found = row("targets", model, "synthetic")
+    return sorted((int(number), seconds) for number, seconds in found["result"]["medians"].items()) if found else []
+
+
+def draw_targets(ax: Axes, curve: list[tuple[int, float]]) -> None:
+    """Seconds against targets, and a straight line through the origin and the first of them."""
+    if curve:
+        numbers, seconds = zip(*curve)
+        ax.plot(numbers, [seconds[0] * number / numbers[0] for number in numbers], "--", color=figures.INK, label="in proportion to the first")
+        ax.plot(numbers, seconds, **figures.look("revs"), label="REVS")
+        ax.set(xticks=numbers, ylim=(0, None))
+    ax.set(xlabel="targets, two tokens each", ylabel="seconds")
+    finish(ax, bool(curve))
+
+
+def finish(ax: Axes, there: bool) -> None:
+    """A legend beside the axes, or the sentence that stands for what is not there."""
+    if there:
+        handles = dict(zip(*ax.get_legend_handles_labels()[::-1]))  # by label: each once
+        ax.legend(handles.values(), handles.keys(), loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    else:
+        ax.text(0.5, 0.5, f"{NOT_YET}: make bench adopt", ha="center", va="center", transform=ax.transAxes)
+
+
+# --- schedules and orders ------------------------------------------------------------------------------------------------
+
+
+def schedules(model: str, data: str) -> tuple[pd.DataFrame, str]:
+    """Both schedules side by side, and what exactness buys; an empty table and the command if they are not measured."""
+    if not (found := row("schedules", model, data)):
+        return pd.DataFrame({"schedule": [NOT_YET]}), f"Not measured yet: `{commands()['schedules']}`."
+    result, lines = found["result"], []
+    for way, edit in result["edits"].items():
+        effect, ranks = result["effects"][way], result["ranks"][way]
+        lines.append({"schedule": f"`{way}`", "seconds": f"{result['medians'][way]:.1f}", "moves": f"{edit['moves']:,}", "columns": f"{edit['columns']:,}", "norm": f"{edit['norm']:.1f}", "out of reach": str(edit["unreached"]),
+                      "median rank after": f"{median(ranks):,.0f}"} | {title: percent(effect[metric]) for metric, title in METRICS.items()})  # fmt: skip
+    exact, paper = (result["edits"][way] for way in ("exact", "paper"))
+    score = {way: 100 * effect["unlearning_score"] for way, effect in result["effects"].items()}
+    return pd.DataFrame(lines), (
+        f"The paper's schedule takes {result['medians']['paper'] / result['medians']['exact']:.2f} times as long, changes {paper['columns'] / exact['columns']:.2f} times as many columns with {paper['norm'] / exact['norm']:.2f} times the norm, "
+        f"and scores {score['paper']:.1f} against {score['exact']:.1f}. What exactness buys: the rank that was asked for and not one within ε of it, no factor and no bound on steps to choose, and {paper['unreached'] - exact['unreached']:,} fewer neurons that a bound on steps leaves untouched."
+    )
+
+
+def orders(model: str, data: str) -> tuple[pd.DataFrame, str]:
+    """The layer-major order beside the paper's, over the seeds that both have, and whether it is as good."""
+    try:
+        variant, usual = results.runs(model, data, LAYER_MAJOR), results.runs(model, data)
+    except ValueError:
+        return pd.DataFrame({"order": [NOT_YET]}), "Not measured yet: `make bench adopt` (runs of `params/bench.yml` with `method: layer_major`)."
+    sides = {"the paper's: token after token": usual[usual["method"] == "revs"], "layer-major": variant}
+    seeds = sorted(set.intersection(*(set(side.loc[side["failed"].isna(), "seed"]) for side in sides.values())))
+    lines, scores = [], {}
+    for name, side in sides.items():
+        side = side[side["seed"].isin(seeds)].sort_values("seed")
+        method = side["method"].iloc[0]
+        of_side, edits = results.means(side)[method], [one["result"]["edit"] for one in side["row"]]
+        scores[name] = 100 * side["unlearning_score"].to_numpy()
+        lines.append({"order": name} | {title: percent(*of_side[metric]) for metric, title in METRICS.items()} | {
+            ablations.RESISTANCE: percent(mean(one["result"]["attacks"]["resistance_score"]["released"] for one in side["row"])),
+            "columns": f"{median(edit['columns'] for edit in edits):,.0f}",
+            "norm": f"{median(edit['norm'] for edit in edits):.1f}",
+            "seconds": f"{median(one['provenance']['seconds']['unlearn'] for one in side['row']):.0f}",
+        })  # fmt: skip
+    paper, other = scores.values()
+    lead = other - paper
+    verdict = "higher on every seed" if (lead > 0).all() else "lower on every seed" if (lead < 0).all() else "higher on some seeds and not on others"
+    return pd.DataFrame(lines), f"Over {results.describe_seeds(variant[variant['seed'].isin(seeds)], 'layer_major')}, the layer-major order's Unlearning Score is {verdict}: {lead.mean():+.1f} points on average, from {lead.min():+.1f} to {lead.max():+.1f}."
+
+
+# --- prediction ----------------------------------------------------------------------------------------------------------
+
+
+def bench_settings() -> dict:
+    """REVS's settings for the prediction: those of params/bench.yml for the comparison with the released procedure."""
+    runs = yaml.safe_load((ROOT / "params" / "bench.yml").read_text(encoding="utf-8"))["runs"]
+    return next(run["parameters"]["hyperparameters"] for run in runs if run.get("parameters", {}).get("what") == "token")
+
+
+def predicted_work() -> tuple[dict, dict]:
+    """The shape of Llama-3-8B in bfloat16, and the most that it can have to do: every layer edited, n_max neurons moved in each."""
+    shape, tokens = operations.of_config(bench.shape(SHAPE), 2), 2 * SECRETS
+    layers, settings = tokens * shape["layers"], bench_settings()
+    return shape, {"prompt": tokens * (bench.PROMPT + 1), "layers": layers, "moves": layers * settings["n_max"], "k": settings["k"]}
+
+
+def formulae() -> pd.DataFrame:
+    """What each part costs, in letters."""
+    return pd.DataFrame([{"part": part, "operations": flops, "bytes": traffic} for part, (flops, traffic) in operations.FORMULAE.items()])
+
+
+def prediction() -> tuple[pd.DataFrame, str]:
+    """Part by part what operation counts say and what was measured, at two small shapes here and for the large one; and how far they are apart."""
+    shape, work = predicted_work()
+    large = operations.seconds(operations.operations(shape, work, 2 * SECRETS), operations.machines()[MACHINE])
+    columns, factors, extra = {}, {}, []
+    for name in ("small", "medium", SHAPE):
+        if found := row("shapes", name, bench.RANDOM):
+            result = found["result"]
+            expected = operations.seconds(operations.operations(result["shape"], result["work"], result["tokens"]), result["rates"])
+            columns |= {f"{name}, predicted": expected, f"{name}, measured": result["parts"]}
+            factors[name] = sum(result["parts"].values()) / sum(expected.values())
+            extra.append(f"{beyond(result['memory']):.0f} MiB at {name}, where {operations.extra_bytes(result['shape'], result['work']['k']) / 2**20:.0f} are predicted")
+    columns |= {f"{SHAPE} on {operations.machines()[MACHINE]['title']}, predicted": large}
+    table = pd.DataFrame({"part": [*PARTS, "all"]} | {name: [f"{each.get(part, 0.0):.3g}" for part in PARTS] + [f"{sum(each.values()):.3g}"] for name, each in columns.items()})
+    total = sum(large.values())
+    if not factors:
+        return table, f"The counts say {total:.1f} s. They are not checked here yet: `{commands()['shapes']} --model small`, and the same with `medium`."
+    text = "Measured ÷ predicted: " + ", ".join(f"{factor:.2f} at {name}" for name, factor in factors.items()) + ". "
+    text += f"Memory beyond the model: {'; '.join(extra)}. "
+    return table, text + f"The counts say {total:.1f} s for the large one; times the larger of these factors, {total * max(factors.values()):.1f} s."

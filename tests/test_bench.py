@@ -1,0 +1,279 @@
+"""The benchmark, on tiny models: what its rows hold, that it leaves the model alone, and that its counts are right. No time is judged."""
+
+import argparse
+import math
+import shlex
+
+import pytest
+import torch
+import yaml
+from torch.utils.flop_counter import FlopCounterMode
+
+from revs import data, evaluate, method, operations, results, rows, speed, stopwatch
+from revs.edit import Edit
+from revs.experiments import bench, check
+from revs.stopwatch import Stopwatch
+from revs.tables import DASH
+from revs.vocabulary import Vocabulary
+from test_results import shelf  # noqa: F401
+from test_tune import nothing_in_the_project, world  # noqa: F401
+
+TINY = {"model": "tiny", "data": "random", "finetune": False, "targets": 3, "repeats": 2, "hyperparameters": {"n_max": 20, "k": 30, "r_h": 0.6, "eps_r_h": 0.1, "r_n": 0.9, "eps_r_n": 0.04}}
+WAYS = {"token": {"released", "ours"}, "floor": {"ours", "floor", "forward"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper"}, "attacks": {"released", "ours"}}
+
+
+@pytest.fixture(autouse=True)
+def small_products(monkeypatch):
+    """The machine's rates are not what is tested."""
+    monkeypatch.setattr(bench, "rates", lambda decoder: dict.fromkeys(("weights", "float32", "float64", "bandwidth"), 1e9))
+
+
+def made(what: str, tmp_path, **more) -> dict:
+    return bench.run(what=what, rows=str(tmp_path), **TINY | more)
+
+
+def stage(**more) -> bench.Stage:
+    """A stage on the tiny shape, without a row."""
+    settings = TINY | {"seed": 1, "dtype": "float32", "device_map": None} | more
+    return bench.Stage("", [], settings, method.Hyperparameters(**settings["hyperparameters"]), "test")
+
+
+# rows --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", [what for what in WAYS if what != "attacks"])
+def test_a_measurement_is_a_row_and_is_not_made_twice(what, tmp_path, monkeypatch):
+    """As many times as rounds, their medians, every single time in the items; a current row is left alone, another setting is another row."""
+    row = made(what, tmp_path)
+    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    assert row["name"] == f"bench/random/tiny/{what}" and rows.read(tmp_path / f"{row['name']}.json") == row and not rows.stale(row)
+    assert set(result["timings"]) == WAYS[what] == set(result["medians"]) and result["tokens"] == 6
+    for way, each in result["timings"].items():
+        assert len(each) == 2 and result["medians"][way] == pytest.approx(sum(each) / 2)
+        if what != "targets":
+            assert sum(each) == pytest.approx(items.loc[items["way"] == way, "seconds"].sum())
+    assert {"revs.experiments.bench", "revs.method", "revs.released", "revs.vocabulary", "revs.attacks"} <= set(row["provenance"]["modules"])
+    monkeypatch.setitem(bench.WHAT, what, None)
+    assert made(what, tmp_path) == row
+    with pytest.raises(TypeError):
+        made(what, tmp_path, seed=2)
+
+
+@pytest.mark.parametrize("what", [what for what in WAYS if what != "attacks"])
+def test_a_measurement_leaves_the_model_as_it_was(what):
+    place = stage()
+    before = {name: value.clone() for name, value in place.decoder.model.state_dict().items()}
+    bench.WHAT[what](place)
+    assert all(torch.equal(value, before[name]) for name, value in place.decoder.model.state_dict().items())
+    assert not any(part._forward_hooks for part in (*place.decoder.ff2, *place.decoder.layers))
+
+
+def test_a_token_is_measured_from_the_unedited_model(tmp_path):
+    """Ranks, layers and counts are those of each token alone, in every round."""
+    row = made("token", tmp_path)
+    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    place = stage()
+    for number, (ids, t) in enumerate(place.pairs):
+        edit = Edit(place.decoder)
+        method.unlearn_token(place.decoder, Vocabulary(place.decoder), ids, t, place.hp, edit)
+        r = bench.output_rank(place.decoder, ids, t)
+        of_token = items[(items["token"] == number) & (items["way"] == "ours")]
+        assert result["ranks"]["ours"][number] == r and set(of_token["rank"]) == {r} and set(of_token["layers"]) == {len(edit.layers)}
+        edit.undo()
+        assert set(items.loc[items["token"] == number, "before"]) == {bench.output_rank(place.decoder, ids, t)}
+    released = items[(items["way"] == "released") & (items["round"] == 0)]
+    assert result["counts"]["forwards"] == 6 * 3 and result["counts"]["layers"] == released["layers"].sum() > 0
+    assert result["margin"] == round(0.6 * 500) - round(0.1 * 500)
+
+
+def test_the_floor_has_as_many_products_as_layers_are_edited(tmp_path, monkeypatch):
+    """One product for each layer in which candidates were looked at; the parts are parts of what was watched."""
+    unembed, sizes = Vocabulary.unembed, []
+    monkeypatch.setattr(Vocabulary, "unembed", lambda self, y: sizes.append(len(y) if y.ndim > 1 else 1) or unembed(self, y))
+    row = made("floor", tmp_path, repeats=1)
+    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    layers = items.loc[items["way"] == "ours", "layers"].sum()
+    assert result["work"]["layers"] == layers > 0 and sizes.count(30) == 3 * layers  # ours, ours watched, the floor
+    assert set(result["parts"]) == {"forward", "direction", "gate", "candidates", "selection", "edit"} == set(speed.PARTS) - {"once"}
+    assert result["work"]["prompt"] == sum(len(ids) for ids, _ in stage().pairs) and result["work"]["moves"] > 0
+
+
+def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypatch):  # noqa: F811
+    """A second sentence of a secret comes after the first of all others; the curve is the sum of single times, and of what is made once."""
+    unlearned, encode = [], data.encode
+    of = {}
+    monkeypatch.setattr(data, "encode", lambda record, *more: of.setdefault(tuple((made := encode(record, *more)).prompt_ids), made.group) and made)
+    monkeypatch.setattr(bench, "NUMBERS", (2, 4, 200))
+    token = method.unlearn_token
+    monkeypatch.setattr(method, "unlearn_token", lambda decoder, vocabulary, ids, *more: unlearned.append(ids) or token(decoder, vocabulary, ids, *more))
+    row = bench.run(what="targets", rows=str(tmp_path), repeats=1, **world)
+    items, medians = rows.read_items(tmp_path / f"{row['name']}.json"), row["result"]["medians"]
+    groups = [next(group for prompt, group in of.items() if list(prompt) == ids[: len(prompt)]) for ids in unlearned[::2]]
+    assert len(groups) == 8 and len(set(groups[:4])) == len(set(groups[4:])) == 4 and groups != sorted(groups)
+    assert list(medians) == ["2", "4", "8"] and row["result"]["tokens"] == 16 == len(items)
+    assert medians["4"] - medians["2"] == pytest.approx(items.loc[items["target"].between(3, 4), "seconds"].sum()) and medians["8"] > items["seconds"].sum()
+
+
+def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path):  # noqa: F811
+    row = bench.run(what="attacks", rows=str(tmp_path), repeats=1, targets=2, **world)
+    assert row["result"]["agreement"] == 1 and set(row["result"]["timings"]) == WAYS["attacks"]
+    assert row["result"]["tokens"] == 2 * (2 + 2)  # target tokens of the sentences to forget, seen and unseen
+
+
+def test_schedules_say_what_the_model_does_after_them(tmp_path):
+    result = made("schedules", tmp_path)["result"]
+    place = stage()
+    edit = method.unlearn(place.decoder, place.split.forget, place.asked)
+    assert result["edits"]["exact"] == edit.summary() and result["edits"]["paper"]["moves"] > 0
+    found = evaluate.secret_ranks(place.decoder, place.split.forget)
+    assert result["ranks"]["exact"] == [found[target.id][position] for target in place.split.forget for position in target.T]
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ({"what": "flor"}, "nothing called 'flor' to measure: did you mean 'floor'"),
+    ({"what": "floor", "repeats": 0}, "repeats is 0"),
+    ({"what": "attacks"}, "random prompts have none"),
+    ({"what": "floor", "model": "tini"}, "no shape 'tini': did you mean 'tiny'"),
+    ({"what": "floor", "hyperparameters": {"n_mx": 3}}, "did you mean 'n_max'"),
+])
+def test_a_mistake_is_one_sentence_and_no_row(wrong, said, tmp_path, one_sentence):
+    with pytest.raises(ValueError, match=said) as error:
+        bench.run(**TINY | {"rows": str(tmp_path)} | wrong)
+    assert "\n" not in str(error.value) and not list(tmp_path.rglob("*.json"))
+
+
+# stopwatch and counts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_part_inside_a_part_is_not_charged_twice(monkeypatch):
+    now = iter(range(100))
+    monkeypatch.setattr(stopwatch, "clock", lambda: float(next(now)))
+
+    class Thing:
+        def outer(self):
+            return self.inner() + 1
+
+        def inner(self):
+            return 1
+
+    watch = Stopwatch()
+    with watch.watching("rest", [(Thing, "outer", "a"), (Thing, "inner", "b")]):
+        assert Thing().outer() == 2
+    assert dict(watch.seconds) == {"rest": 2, "a": 2, "b": 1} and watch.calls == {("a", "outer"): 1, ("b", "inner"): 1}
+    assert Thing.outer.__qualname__.endswith("Thing.outer") and not hasattr(Thing.outer, "__wrapped__")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_operations_are_those_that_are_made(dtype, monkeypatch):
+    """Products counted by torch while a run is made against the formulae; attention's own and rank-one updates are what they leave out."""
+    monkeypatch.setattr(bench, "shape", lambda name: {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000})
+    place = stage(dtype=dtype, repeats=1, hyperparameters=TINY["hyperparameters"] | {"r_h": 0.9, "r_n": 0.95, "gate": "mlp", "stop": "mlp"})
+    result, _ = bench.shapes(place)
+    with FlopCounterMode(display=False) as counter:
+        method.unlearn(place.decoder, place.split.forget, place.asked)
+    parts = operations.operations(place.shape(), result["work"], result["tokens"])
+    assert result["work"]["layers"] > 12 and sum(flops for flops, _ in parts.values()) == pytest.approx(counter.get_total_flops(), rel=0.1)
+    assert place.shape() == operations.of_config(bench.shape(""), 4 if dtype == "float32" else 2)
+    assert set(parts) == set(result["parts"]) == set(operations.FORMULAE) == set(speed.PARTS)
+
+
+def test_a_part_takes_as_long_as_the_slower_of_its_two_sides():
+    rates = {"weights": 1e3, "float32": 10.0, "float64": 1.0, "bandwidth": 5.0}
+    assert operations.seconds({"gate": (100, 10), "edit": (0, 20), "once": (30, 10), "forward": (1000, 10)}, rates) == {"gate": 10, "edit": 4, "once": 30, "forward": 2}
+
+
+# the page ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def measured(shelf, tmp_path, monkeypatch):  # noqa: F811
+    """Rows of the tiny model in the place of the recorded ones, targets as those of the sets together."""
+    monkeypatch.setattr(bench, "NUMBERS", (1, 2, 3))
+    for what in ("token", "floor", "memory", "targets", "schedules"):
+        made(what, rows.RECORDED)
+    (rows.RECORDED / "bench/random/tiny/targets.json").rename(rows.RECORDED / "bench/random/tiny/targets-other.json")
+    text = (rows.RECORDED / "bench/random/tiny/targets-other.json").read_text().replace("bench/random/tiny/targets", "bench/synthetic/tiny/targets")
+    (rows.RECORDED / "bench/synthetic/tiny").mkdir(parents=True)
+    (rows.RECORDED / "bench/synthetic/tiny/targets.json").write_text(text)
+    (rows.RECORDED / "bench/random/tiny/targets-other.json").unlink()
+    return shelf
+
+
+def test_without_rows_every_goal_says_how_it_is_measured(shelf):  # noqa: F811
+    """The command is one that the experiment takes, or the make target; only the large shape has a prediction."""
+    table = speed.goals("smollm2-135m", "ssn")
+    assert list(table[""]).count(speed.NOT_YET) == len(speed.GOALS) - 2 and list(table.loc[table[""] == speed.NOT_YET, "measured"].unique()) == [DASH]
+    assert table[""].str.endswith("predicted").sum() == 2
+    for goal, command in speed.commands().items():
+        words = shlex.split(command)
+        parser = argparse.ArgumentParser()
+        for name in bench.run.__annotations__:
+            parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS)
+        check(vars(parser.parse_args(words[3:])), bench.run)
+        assert words[:3] == ["python", "-m", "revs.experiments.bench"] and f"`{command}`" in set(table["behind it, or how to measure it"]) or goal in ("schedules", "shapes", speed.SHAPE)
+    assert speed.schedules("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.orders("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.NOT_YET
+    assert "make bench adopt" in speed.machine("smollm2-135m") and speed.parts("smollm2-135m", "ssn") == {} and speed.targets("smollm2-135m") == []
+
+
+def test_goals_are_read_from_rows(measured):
+    """Ratios are of medians; a goal is met or not as its sign says."""
+    result = {what: speed.row(what, "tiny", "random")["result"] for what in ("token", "floor", "memory")}
+    values = {goal.what: goal.read("tiny", "random") for goal in speed.GOALS}
+    assert values["token"][0] == pytest.approx(result["token"]["medians"]["released"] / result["token"]["medians"]["ours"])
+    assert values["floor"][0] == pytest.approx(result["floor"]["medians"]["ours"] / result["floor"]["medians"]["floor"])
+    used = result["memory"]["memory"]
+    assert values["memory"][0] == pytest.approx((max(used["peak_mb"]) - used["undo_mb"]) / used["model_mb"])
+    numbers, seconds = zip(*speed.targets("tiny"))
+    assert numbers == (1, 2, 3) and values["targets"][0] == pytest.approx(slope(numbers, seconds))
+    table = speed.goals("tiny", "random")
+    assert set(table[""]) <= {"met", "not met", speed.NOT_YET, "met, predicted"} and (table[""] == speed.NOT_YET).sum() == 2
+    assert "made 3 passes" in speed.released_counts("tiny", "random") and "2 rounds" in speed.machine("tiny")
+    schedules, said = speed.schedules("tiny", "random")
+    assert list(schedules["schedule"]) == ["`exact`", "`paper`"] and "times as long" in said
+    row = speed.row("floor", "tiny", "random")
+    assert set(speed.one_run(row)["way"]) == WAYS["floor"] and "in per cent: " in speed.one_run_parts(row)
+
+
+def slope(numbers, seconds) -> float:
+    """Of a least-squares line through the logarithms."""
+    x, y = ([math.log(value) for value in values] for values in (numbers, seconds))
+    mx, my = sum(x) / len(x), sum(y) / len(y)
+    return sum((a - mx) * (b - my) for a, b in zip(x, y)) / sum((a - mx) ** 2 for a in x)
+
+
+@pytest.mark.parametrize("sign, met", [("≥", (False, True, True)), ("≤", (True, True, False)), ("<", (True, False, False))])
+def test_a_goal_is_met_or_not(sign, met):
+    goal = speed.GOALS[0]._replace(sign=sign, bound=2)
+    assert tuple(goal.met(value) for value in (1, 2, 3)) == met
+
+
+def test_the_fastest_gradient_method_is_named_with_both_scores(shelf):  # noqa: F811
+    for name, seconds, efficacy in (("revs", 10.0, 0.9), ("rmu", 2.0, 0.1), ("ft_l", 40.0, 0.2), ("random", 1.0, 0.0)):
+        shelf(method=name, seed=1, seconds=seconds, efficacy=efficacy)
+    value, said = speed.gradient("smollm2-135m", "ssn")
+    assert value == 5.0 and said.startswith("REVS 10.0 s") and "RMU 2.0 s" in said
+    assert list(speed.gradient_table("smollm2-135m", "ssn")["method"]) == ["RMU", "REVS", "FT-L"]
+    assert "RMU took less time" in speed.gradient_sentence("smollm2-135m", "ssn") and "none scores as high" in speed.gradient_sentence("smollm2-135m", "ssn")
+
+
+def test_the_layer_major_order_stands_beside_the_paper_s_over_common_seeds(shelf):  # noqa: F811
+    depths = [[0, 10], [10, 0]]
+    for seed, paper, other in ((1, 0.5, 0.6), (2, 0.4, 0.5), (3, 0.9, None)):
+        shelf(seed=seed, efficacy=paper, depths=depths)
+        if other:
+            shelf(method="layer_major", tag="order", seed=seed, efficacy=other, depths=depths)
+    table, said = speed.orders("smollm2-135m", "ssn")
+    assert list(table["Efficacy"]) == ["45.0 ± 7.1", "55.0 ± 7.1"] and "higher on every seed" in said and "seeds 1, 2" in said
+    assert "layer_major" not in results.means(results.runs("smollm2-135m", "ssn"))  # it is no baseline
+
+
+def test_the_prediction_is_checked_where_there_are_rows(measured, monkeypatch):
+    table, said = speed.prediction()
+    assert list(table["part"]) == [*speed.PARTS, "all"] and len(table.columns) == 2 and "not checked here yet" in said
+    real = bench.shape
+    monkeypatch.setattr(bench, "shape", lambda name: real(name if name == speed.SHAPE else "tiny"))
+    for name in ("small", "medium"):
+        made("shapes", rows.RECORDED, model=name, repeats=1)
+    table, said = speed.prediction()
+    assert list(table.columns[1:5]) == ["small, predicted", "small, measured", "medium, predicted", "medium, measured"] and "at small" in said and "Memory beyond the model" in said
+    assert set(speed.parts("tiny", "random")) == {"tiny, tuned", "shape small", "shape medium"}
