@@ -281,7 +281,7 @@ def draw_targets(ax: Axes, curve: list[tuple[int, float]]) -> None:
         numbers, seconds = zip(*curve)
         ax.plot(numbers, [seconds[0] * number / numbers[0] for number in numbers], "--", color=figures.INK, label="in proportion to the first")
         ax.plot(numbers, seconds, **figures.look("revs"), label="REVS")
-        ax.set(xticks=numbers, ylim=(0, None))
+        ax.set(xticks=numbers, ylim=(0, 1.1 * max(seconds[-1], seconds[0] * numbers[-1] / numbers[0])))
     ax.set(xlabel="targets, two tokens each", ylabel="seconds")
     finish(ax, bool(curve))
 

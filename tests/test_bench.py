@@ -106,10 +106,10 @@ def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypa
     monkeypatch.setattr(bench, "NUMBERS", (2, 4, 200))
     token = method.unlearn_token
     monkeypatch.setattr(method, "unlearn_token", lambda decoder, vocabulary, ids, *more: unlearned.append(ids) or token(decoder, vocabulary, ids, *more))
-    row = bench.run(what="targets", rows=str(tmp_path), repeats=1, **world)
+    row = bench.run(what="targets", rows=str(tmp_path), repeats=1, seed=5, **world)
     items, medians = rows.read_items(tmp_path / f"{row['name']}.json"), row["result"]["medians"]
     groups = [next(group for prompt, group in of.items() if list(prompt) == ids[: len(prompt)]) for ids in unlearned[::2]]
-    assert len(groups) == 8 and len(set(groups[:4])) == len(set(groups[4:])) == 4 and groups != sorted(groups)
+    assert len(groups) == 8 and len(set(groups[:4])) == len(set(groups[4:])) == 4
     assert list(medians) == ["2", "4", "8"] and row["result"]["tokens"] == 16 == len(items)
     assert medians["4"] - medians["2"] == pytest.approx(items.loc[items["target"].between(3, 4), "seconds"].sum()) and medians["8"] > items["seconds"].sum()
 
@@ -165,14 +165,14 @@ def test_a_part_inside_a_part_is_not_charged_twice(monkeypatch):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_operations_are_those_that_are_made(dtype, monkeypatch):
-    """Products counted by torch while a run is made against the formulae; attention's own and rank-one updates are what they leave out."""
+    """Products counted by torch while a run is made against the formulae; rank-one updates and attention of a text with itself are what they leave out."""
     monkeypatch.setattr(bench, "shape", lambda name: {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000})
     place = stage(dtype=dtype, repeats=1, hyperparameters=TINY["hyperparameters"] | {"r_h": 0.9, "r_n": 0.95, "gate": "mlp", "stop": "mlp"})
     result, _ = bench.shapes(place)
     with FlopCounterMode(display=False) as counter:
         method.unlearn(place.decoder, place.split.forget, place.asked)
     parts = operations.operations(place.shape(), result["work"], result["tokens"])
-    assert result["work"]["layers"] > 12 and sum(flops for flops, _ in parts.values()) == pytest.approx(counter.get_total_flops(), rel=0.1)
+    assert result["work"]["layers"] > 12 and sum(flops for flops, _ in parts.values()) == pytest.approx(counter.get_total_flops(), rel=1e-3)
     assert place.shape() == operations.of_config(bench.shape(""), 4 if dtype == "float32" else 2)
     assert set(parts) == set(result["parts"]) == set(operations.FORMULAE) == set(speed.PARTS)
 

@@ -102,7 +102,7 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
     """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit."""
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
-    settings = QUICK[method] if method in QUICK else (MEMIT_LIKE if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__ else QUICK["revs"] if method == "random" else {"lr": 1e-3})
+    settings = QUICK[method] if method in QUICK else (MEMIT_LIKE if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__ else QUICK["revs"] if method in ("random", "layer_major") else {"lr": 1e-3})
     edit = module.unlearn(family, secrets(family), module.Hyperparameters(**settings), 0)
     assert same_bits(family, before) == (method == "unedited")
     assert math.isfinite(edit.summary()["norm"]) and all(value.isfinite().all() for value in family.model.state_dict().values())

@@ -93,10 +93,8 @@ def once(**settings) -> dict:
     if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(MODULES, settings, inputs):
         return row
     stage = Stage(folder, records, settings, hp, name)
-    loaded = time.monotonic()
     result, items = WHAT[what](stage)
-    seconds = {"load": loaded - start, "measure": time.monotonic() - loaded}
-    made = rows.provenance(MODULES, settings, inputs, seconds) | {
+    made = rows.provenance(MODULES, settings, inputs, {"measure": time.monotonic() - start}) | {
         "model": {"name": base(settings["model"]), "revision": inputs.get("model", "random weights"), "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if records else "not read",
     }
