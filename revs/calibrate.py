@@ -1,8 +1,8 @@
 """Margins for a model that nobody has tuned: r_h, n_max (with k) and r_n, from a handful of its own secrets.
 
 Half of the secrets are unlearned with a candidate setting, the other half says what that costs, and the edit is undone.
-One setting is varied at a time, the one that decides most first, and the best so far is kept: the highest Unlearning Score
-(§4.5), and of equal ones the weaker edit, which is tried first.
+From a middle setting the search climbs along one setting at a time, the one that decides most first: to a harder edit as long
+as the Unlearning Score (§4.5) rises, else to a softer one as long as it does not fall.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from revs.architecture import Decoder
 from revs.data import Split, Target, split
 from revs.method import Hyperparameters
 
-# weaker edits first; margins as fractions of the vocabulary, neurons as fractions of a layer's
-TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06), "n_max": (0.007, 0.014, 0.028, 0.056), "r_n": (0.8, 0.94)}
-START = {"r_h": 0.015, "n_max": 0.028, "r_n": 0.8}
+# softer edits first; margins as fractions of the vocabulary, neurons as fractions of a layer's
+TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
+START = {"r_h": 0.03, "n_max": 0.028, "r_n": 0.8}
 LEAST, FORGET, RETAIN = 4, 20, 60  # secrets without which nothing can be said; at most unlearned, and looked at besides
 
 
@@ -41,21 +41,29 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
         raise ValueError(f"Calibration needs {LEAST} memorised secrets, two to unlearn and two to keep, but there are {len(groups)}: give more documents, or settings of your own.")
     half = split(list(targets), seed, min(len(groups) // 2, FORGET), sentences=1)
     some = Split(half.forget, [], half.retain[:RETAIN])
-    start, best, tried = time.monotonic(), dict(START), []
-    every = [(name, value) for name, values in TRIED.items() for value in values]
-    for done, (name, value) in enumerate(every):
-        progress(done, len(every))
-        candidate = best | {name: value}
-        if any(one["setting"] == candidate for one in tried):
-            continue
-        if tried and time.monotonic() - start > 60 * minutes:
-            break
+    start, tried, most = time.monotonic(), [], sum(map(len, TRIED.values()))
+
+    def score(candidate: dict[str, float]) -> float:
+        for one in tried:
+            if one["setting"] == candidate:
+                return one["unlearning_score"]
         with method.unlearn(decoder, some.forget, settings(decoder, candidate), seed) as edit:
             effect, _ = evaluate.effectiveness(some, evaluate.secret_ranks(decoder, some.forget + some.retain), k)
             tried.append({"setting": candidate, "columns": edit.summary()["columns"]} | {name: effect[name] for name in ("efficacy", "specificity", "unlearning_score")})
         edit.undo()
-        best = max(tried, key=lambda one: one["unlearning_score"])["setting"]
-    progress(len(every), len(every))
+        progress(len(tried), most)
+        return tried[-1]["unlearning_score"]
+
+    best, highest = START, score(START)
+    for name, values in TRIED.items():
+        for step in (1, -1):
+            place = values.index(best[name]) + step
+            while 0 <= place < len(values) and time.monotonic() - start < 60 * minutes:
+                candidate = best | {name: values[place]}
+                if (found := score(candidate)) < highest or (found == highest and step > 0):
+                    break
+                best, highest, place = candidate, found, place + step
+    progress(most, most)
     return Calibration(settings(decoder, best), tried, time.monotonic() - start)
 
 

@@ -88,8 +88,11 @@ def find_memorized(
             yield document
 
     for candidate in curate.candidates(counted(), kinds, funnel, exactly if secrets is not None else detect.spans):
-        if (target := curate.prepare(candidate, decoder, T, funnel, least=1)) and (limit is None or len(ready) < limit):
-            ready.append(target)
+        if target := curate.prepare(candidate, decoder, T, funnel, least=1):
+            if limit is None or len(ready) < limit:
+                ready.append(target)
+            else:
+                funnel[candidate.record.kind, "beyond the limit"] += 1
     if not seen:
         raise ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
     verdicts = {}

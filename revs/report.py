@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import math
 import statistics
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             table(elsewhere(result)),
         ]
         if result["calibration"]:
-            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets were unlearned with each setting and the other half kept; the highest Unlearning Score was chosen, and all of it undone.</p>", picture(calibration, result["calibration"]), table(settings(result))]
+            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets were unlearned with each setting and the other half kept; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result))]
         edit = result["edit"]
         parts += [
             "<h2>The edit</h2>",
@@ -209,11 +208,12 @@ def layers(ax, frame: pd.DataFrame) -> None:
     ax.legend()
 
 
-def calibration(ax, tried: list[dict]) -> None:
-    """Specificity over efficacy of every setting that calibration tried."""
+def calibration(ax, result: dict) -> None:
+    """Specificity over efficacy of every setting that calibration tried, the chosen one filled."""
     look = figures.look("revs")
+    tried = result["calibration"]
     ax.plot([100 * one["efficacy"] for one in tried], [100 * one["specificity"] for one in tried], linestyle="none", **look | {"markersize": 6, "markerfacecolor": "none"})
-    best = max(tried, key=lambda one: -math.inf if math.isnan(one["unlearning_score"]) else one["unlearning_score"])
+    best = next(one for one in reversed(tried) if all(result["settings"][name] == one["setting"][name] for name in ("r_h", "r_n")) and one["unlearning_score"] == max(one["unlearning_score"] for one in tried))
     ax.plot(100 * best["efficacy"], 100 * best["specificity"], linestyle="none", label="chosen", **look | {"markersize": 9})
     ax.set(xlabel="efficacy, per cent", ylabel="specificity, per cent", xlim=(-3, 103), ylim=(-3, 103))
     ax.legend()
