@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -27,10 +27,10 @@ def title(model: str) -> str:
 # --- ours ------------------------------------------------------------------------------------------------------------
 
 
-def measured(model: str, *data: str) -> pd.DataFrame:
+def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFrame:
     """One line for each unlearning run of a model on some data sets, with the tag that its name carries; a failed run has no numbers."""
     lines = []
-    for name, row in rows.find(kind="unlearn").items():
+    for name, row in rows.find(*folders, kind="unlearn").items():
         settings, result = row["provenance"]["settings"], row["result"]
         if row["provenance"]["model"]["name"] == model and (stem := Path(settings["data"]).stem) in data:
             line = {"name": name, "data": stem, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
@@ -118,8 +118,8 @@ def origin_sentence(frame: pd.DataFrame) -> str:
 
 
 def again(model: str, data: str) -> pd.DataFrame:
-    """Runs of the core table beside the same runs drawn again on another machine, its own fine-tune included (tag ``again``); empty without rows."""
-    frame = measured(model, data)
+    """Recorded runs of the core table beside the same runs drawn again on another machine, its own fine-tune included (tag ``again``); empty without rows."""
+    frame = measured(model, data, folders=[rows.RECORDED])
     lines = []
     for name in methods.registry():
         of_method = frame[frame["method"] == name]
