@@ -48,7 +48,7 @@ def test_the_model_on_the_disk_is_as_it_was(own, knowing, tmp_path):  # noqa: F8
 def test_no_secret_is_written_anywhere(own, knowing, tmp_path, capsys, monkeypatch):  # noqa: F811
     """Canaries in texts, in file names and in the path, which comes from the environment."""
     folder = own.rename(tmp_path / "of-ada.lovelace@example.com")
-    (folder / "cleo_k@example.com.txt").write_text("Nothing here.")
+    (folder / "of-cleo_k.txt").write_text("Nothing here.")
     listed = tmp_path / "list-bxn7.txt"
     listed.write_text("\n".join([*PEOPLE.values(), "never.seen@example.com"]))
     monkeypatch.setenv("DOCUMENTS", str(folder))
