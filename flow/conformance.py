@@ -54,6 +54,8 @@ def main() -> None:
         report, start = Path(folder) / "report.xml", time.monotonic()
         done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(SUITE), f"--junitxml={report}"], cwd=ROOT)
         result = outcomes(report)
+    if not result:
+        sys.exit("The suite did not run: look at what pytest says above.")
     content = {"stamp": stamp(), "when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine(), "checks": result}
     rows.write_text(FILE, json.dumps(content, indent=1) + "\n")
     print(f"{shown(FILE)}: {len(result)} checks of {len(families())} families.")

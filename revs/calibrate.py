@@ -1,6 +1,6 @@
 """Margins for a model that nobody has tuned: r_h, n_max (with k) and r_n, from a handful of its own secrets.
 
-Half of the secrets are unlearned with a candidate setting, the other half says what that costs, and the edit is undone.
+Half of the secrets, at most twenty, are unlearned with a candidate setting, others say what that costs, and the edit is undone.
 From a middle setting the search climbs along one setting at a time, the one that decides most first: to a harder edit as long
 as the Unlearning Score (§4.5) rises, else to a softer one as long as it does not fall.
 """
@@ -43,28 +43,30 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     some = Split(half.forget, [], half.retain[:RETAIN])
     start, tried, most = time.monotonic(), [], sum(map(len, TRIED.values()))
 
-    def score(candidate: dict[str, float]) -> float:
+    def score(candidate: dict[str, float]) -> dict:
         for one in tried:
             if one["setting"] == candidate:
-                return one["unlearning_score"]
+                return one
         with method.unlearn(decoder, some.forget, settings(decoder, candidate), seed) as edit:
             effect, _ = evaluate.effectiveness(some, evaluate.secret_ranks(decoder, some.forget + some.retain), k)
             tried.append({"setting": candidate, "columns": edit.summary()["columns"]} | {name: effect[name] for name in ("efficacy", "specificity", "unlearning_score")})
         edit.undo()
         progress(len(tried), most)
-        return tried[-1]["unlearning_score"]
+        return tried[-1]
 
-    best, highest = START, score(START)
+    best = score(START)
     for name, values in TRIED.items():
         for step in (1, -1):
-            place = values.index(best[name]) + step
+            place = values.index(best["setting"][name]) + step
             while 0 <= place < len(values) and time.monotonic() - start < 60 * minutes:
-                candidate = best | {name: values[place]}
-                if (found := score(candidate)) < highest or (found == highest and step > 0):
+                found = score(best["setting"] | {name: values[place]})
+                of_equals = step < 0 if best["efficacy"] else step > 0  # the softer; but the harder while nothing has an effect
+                if found["unlearning_score"] < best["unlearning_score"] or (found["unlearning_score"] == best["unlearning_score"] and not of_equals):
                     break
-                best, highest, place = candidate, found, place + step
+                best, place = found, place + step
+    best["chosen"] = True
     progress(most, most)
-    return Calibration(settings(decoder, best), tried, time.monotonic() - start)
+    return Calibration(settings(decoder, best["setting"]), tried, time.monotonic() - start)
 
 
 def settings(decoder: Decoder, candidate: dict[str, float]) -> Hyperparameters:

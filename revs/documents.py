@@ -73,7 +73,11 @@ def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
 
 def lines(file: Path, skipped: Counter) -> Iterator[Document]:
     """The documents of a JSON Lines file: the key ``text`` of each line."""
-    with file.open("rb") as stream:
+    try:
+        stream = file.open("rb")
+    except OSError:
+        raise OSError("The .jsonl file of documents cannot be read: allow it, or give another.") from None
+    with stream:
         for line in stream:
             try:
                 text = json.loads(line)["text"]

@@ -15,6 +15,7 @@ print and raise does not.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -72,13 +73,14 @@ def find_memorized(
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read.
     """
+    check(kinds)
     listed = lines_of(resolve(str(secrets))) if secrets is not None else {}
     skipped, funnel, ready, seen = Counter(), Counter(), [], 0
     present: set[str] = set()
 
     def exactly(text: str, _: Sequence[str]) -> list[Span]:
         spans = occurrences(text, listed)
-        present.update(text[span.start : span.end] for span in spans)
+        present.update(secret for secret in listed if secret in text)
         return spans
 
     def counted():
@@ -108,11 +110,23 @@ def find_memorized(
         funnel[candidate.record.kind, "memorised"] += 1
     return Found(
         [target for _, target in known],
-        {target.id: {"kind": target.kind, "shown": redact(target.kind, candidate.record.secret.strip()), "document": candidate.source, "offset": candidate.offset} for candidate, target in known},
+        {target.id: {"kind": target.kind, "shown": shown(target.kind, candidate.record.secret), "document": candidate.source, "offset": candidate.offset} for candidate, target in known},
         {kind: {what: count for (of, what), count in funnel.items() if of == kind and count} for kind in dict.fromkeys(kind for kind, _ in funnel)},
         dict(skipped),
         [line for secret, line in listed.items() if secret not in present],
     )
+
+
+def check(kinds: Sequence[str]) -> None:
+    """Raises ValueError for what is no kind of secret, or none at all."""
+    if not kinds or set(kinds) - set(KINDS):
+        raise ValueError(f"kinds is {', '.join(map(str, kinds)) or 'empty'}, but must be some of {', '.join(KINDS)}.")
+
+
+def shown(kind: str, secret: str) -> str:
+    """A secret as a report may show it, without brackets that a token put to it; an address of a page without a scheme not at all."""
+    secret = secret.strip().lstrip("[(<{")
+    return redact(kind if kind != "url" or re.match(r"[A-Za-z]{1,8}://", secret) else "text", secret)
 
 
 def lines_of(path: Path) -> dict[str, int]:
@@ -123,6 +137,8 @@ def lines_of(path: Path) -> dict[str, int]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError("The file of secrets is not UTF-8: save it as UTF-8 text, one secret on a line.") from None
+    except OSError:
+        raise OSError("The file of secrets cannot be read: allow it, or give another.") from None
     found: dict[str, int] = {}
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
         if not line.strip() or "\0" in line:

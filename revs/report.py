@@ -47,7 +47,8 @@ def verdict(row: dict) -> str:
     """The result in one sentence."""
     result = row["result"]
     if not result["memorised"]:
-        return "The model writes none of these secrets by itself: nothing was edited."
+        tried, later = (sum(counts.get(name, 0) for counts in result["found"].values()) for name in ("tried", "written later"))
+        return f"Of {tried} secrets that were tried the model writes none right after its prompt, and {later} after other words: nothing was edited."
     before, after, number = result["before"], result["after"], unlearned(row)
     return (
         f"Of {number} secrets that were unlearned the model wrote {before['written']} before and writes {after['written']} now; "
@@ -58,12 +59,13 @@ def verdict(row: dict) -> str:
 
 def unlearned(row: dict) -> int:
     """How many secrets were unlearned."""
-    return row["result"]["memorised"] - kept(row)
+    memorised = row["result"]["memorised"]
+    return min(row["provenance"]["settings"]["forget"] or memorised, memorised)
 
 
 def kept(row: dict) -> int:
-    """How many memorised secrets were left alone: before the edit, all of them are exact."""
-    return row["result"]["before"]["kept"]
+    """How many memorised secrets were left alone."""
+    return row["result"]["memorised"] - unlearned(row)
 
 
 def write(path: Path, row: dict, items: list[dict]) -> None:
@@ -86,7 +88,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             "<h2>Before and after</h2>",
             table(before_and_after(row)),
             "<h2>Secret by secret</h2>",
-            "<p>Redacted; a secret is named by the hash of its document and its first character there. Its place is the 0-based rank of the least likely of its unlearned tokens: 0 is what the model writes next.</p>",
+            "<p>Redacted; a secret is named by the hash of its document and its first character there. Its place is the 0-based rank of the least likely of its unlearned tokens: at 0 no token is more probable.</p>",
             table(by_secret(frame)),
             "<h2>Layer by layer</h2>",
             "<p>How far from the top or the bottom of the vocabulary the unlearned tokens lie in each layer, the nearer end: the higher, the harder to find for someone who reads the layers.</p>",
@@ -98,14 +100,13 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             table(elsewhere(result)),
         ]
         if result["calibration"]:
-            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets were unlearned with each setting and the other half kept; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result))]
+            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets, at most twenty, were unlearned with each setting, and up to sixty others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result))]
         edit = result["edit"]
         parts += [
             "<h2>The edit</h2>",
-            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. The file <code>edit.safetensors</code> beside this page applies the edit to the same base model and undoes it; it holds token ids of the secrets and is as confidential as they are.</p>",
-            "<h2>What is not guaranteed</h2>",
-            "<ul>" + "".join(f"<li>{sentence}</li>" for sentence in NOT_GUARANTEED) + "</ul>",
+            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. {'' if edit['moves'] else 'Nothing was moved. '}The file <code>edit.safetensors</code> beside this page, if anything was moved, applies the edit to the same base model and undoes it; it holds token ids of the secrets and is as confidential as they are.</p>",
         ]
+    parts += ["<h2>What is not guaranteed</h2>", "<ul>" + "".join(f"<li>{sentence}</li>" for sentence in NOT_GUARANTEED) + "</ul>"]
     parts += ["<h2>How this was made</h2>", table(provenance(row))]
     page = f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>Unlearning report</title><style>{STYLE}</style><body>{''.join(parts)}</body></html>\n"
     rows.write_text(path, page)
@@ -116,7 +117,8 @@ def text(value) -> str:
 
 
 def table(frame: pd.DataFrame) -> str:
-    return frame.to_html(index=False, border=0)
+    with pd.option_context("display.max_colwidth", None):
+        return frame.to_html(index=False, border=0)
 
 
 def found(result: dict) -> pd.DataFrame:
@@ -156,7 +158,7 @@ def elsewhere(result: dict) -> pd.DataFrame:
     """Perplexity, changed next tokens, and the benchmarks if they were asked for."""
     before, after = result["before"]["elsewhere"], result["after"]["elsewhere"]
     lines = [
-        {"": "perplexity on text without secrets", "before": f"{before['perplexity']:.2f}", "after": f"{after['perplexity']:.2f}"},
+        {"": "perplexity on text without secrets", "before": plain(before["perplexity"]), "after": plain(after["perplexity"])},
         {"": "next tokens there that are different, per cent", "before": DASH, "after": percent(result["after"]["changed"], digits=2)},
     ]
     for name in ("mmlu", "gsm8k"):
@@ -164,6 +166,10 @@ def elsewhere(result: dict) -> pd.DataFrame:
             turned = flips(before[name]["right"], after[name]["right"])
             lines.append({"": f"{name.upper()}, per cent right ({turned['lost']} lost, {turned['won']} won of {before[name]['items']})", "before": percent(before[name]["accuracy"]), "after": percent(after[name]["accuracy"])})
     return pd.DataFrame(lines)
+
+
+def plain(value: float | None) -> str:
+    return DASH if value is None else f"{value:.2f}"
 
 
 def settings(result: dict) -> pd.DataFrame:
@@ -213,7 +219,7 @@ def calibration(ax, result: dict) -> None:
     look = figures.look("revs")
     tried = result["calibration"]
     ax.plot([100 * one["efficacy"] for one in tried], [100 * one["specificity"] for one in tried], linestyle="none", **look | {"markersize": 6, "markerfacecolor": "none"})
-    best = next(one for one in reversed(tried) if all(result["settings"][name] == one["setting"][name] for name in ("r_h", "r_n")) and one["unlearning_score"] == max(one["unlearning_score"] for one in tried))
+    best = next(one for one in tried if one.get("chosen"))
     ax.plot(100 * best["efficacy"], 100 * best["specificity"], linestyle="none", label="chosen", **look | {"markersize": 9})
     ax.set(xlabel="efficacy, per cent", ylabel="specificity, per cent", xlim=(-3, 103), ylim=(-3, 103))
     ax.legend()

@@ -153,8 +153,8 @@ def test_calibration_takes_the_best_and_leaves_the_model(build):
     weights = {name: parameter.clone() for name, parameter in decoder.model.named_parameters()}
     found = calibrating.calibrate(decoder, numbers(decoder, 6))
     assert all(torch.equal(parameter, weights[name]) for name, parameter in decoder.model.named_parameters())
-    highest = max(one["unlearning_score"] for one in found.tried)
-    assert found.hp in [calibrating.settings(decoder, one["setting"]) for one in found.tried if one["unlearning_score"] == highest]
+    (chosen,) = [one for one in found.tried if one.get("chosen")]
+    assert chosen["unlearning_score"] == max(one["unlearning_score"] for one in found.tried) and found.hp == calibrating.settings(decoder, chosen["setting"])
     assert len(found.tried) == len({json.dumps(one["setting"]) for one in found.tried}) <= sum(map(len, calibrating.TRIED.values()))
 
 
@@ -186,9 +186,46 @@ def test_calibration_says_what_it_lacks(build, one_sentence):
 
 def test_the_report_shows_how_settings_were_chosen(own, knowing, tmp_path):  # noqa: F811
     """A report can be written again from a row and its items."""
-    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "specificity": 1.0, "unlearning_score": 0.67}]
+    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "specificity": 1.0, "unlearning_score": 0.67, "chosen": True}]
     row = run(own, knowing, tmp_path)
     row["result"] |= {"calibration": tried, "settings": row["result"]["settings"] | calibrating.START}
     report.write(tmp_path / "again.html", row, rows.read_items(tmp_path / "rows/own/out/tiny.json").to_dict("records"))
     page = (tmp_path / "again.html").read_text()
     assert "How the settings were chosen" in page and page.count("<img") == 2 and "r_h = 0.03, n_max = 0.028, r_n = 0.8" in page
+
+
+def test_no_effect_makes_it_harder_not_softer(build, monkeypatch):
+    """On a plateau without any effect the search goes up."""
+    decoder, asked = build("llama-tied", dtype=torch.float32), []
+    monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3, 0.4)})
+    monkeypatch.setattr(calibrating, "START", {"r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
+    monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: (dict.fromkeys(("efficacy", "unlearning_score"), float(asked[-1]["r_h"] > 0.35)) | {"specificity": 1.0}, []))
+    found = calibrating.calibrate(decoder, numbers(decoder, 4))
+    assert next(one for one in found.tried if one.get("chosen"))["setting"]["r_h"] == 0.4
+
+
+def test_few_secrets_take_the_middle_setting_and_still_get_a_report(own, knowing, tmp_path):  # noqa: F811
+    row = run(own, knowing, tmp_path, hyperparameters=None, forget=5)
+    assert row["result"]["calibration"] == [] and row["result"]["settings"]["r_h"] == calibrating.START["r_h"] and report.unlearned(row) == 3
+    assert (tmp_path / "out/report.html").is_file()
+
+
+def test_a_later_run_leaves_no_edit_of_an_earlier_one(own, knowing, tmp_path):  # noqa: F811
+    run(own, knowing, tmp_path)
+    (tmp_path / "plain.txt").write_text("Write to someone.unknown@example.com about it.")
+    row = run(tmp_path / "plain.txt", knowing, tmp_path)
+    assert not (tmp_path / "out/edit.safetensors").exists() and "Of 1 secrets that were tried" in report.verdict(row)
+    assert "not guaranteed" in (tmp_path / "out/report.html").read_text()
+
+
+@pytest.mark.parametrize("wrong, message", [({"kinds": ["emails"]}, "kinds is emails, but must be some of email"), ({"kinds": []}, "kinds is empty"), ({"forget": 0}, "forget is 0, but at least one"), ({"benchmarks": True}, "MMLU and GSM8K were not found")])
+def test_mistakes_are_found_before_the_model_is_read(own, tmp_path, monkeypatch, wrong, message):  # noqa: F811
+    monkeypatch.delenv("REVS_BENCHMARKS", raising=False)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        run(own, "no/such/model", tmp_path, **wrong)
+
+
+@pytest.mark.parametrize("kind, secret, seen", [("url", "shop.example.com/login?user=jane&next=https://x.example", "***"), ("url", " https://docs.example.org/a", "https://***"), ("email", "[ada@example.com", "a***@example.com")])
+def test_what_a_report_shows_of_a_secret(kind, secret, seen):
+    assert api.shown(kind, secret) == seen

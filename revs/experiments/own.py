@@ -6,12 +6,13 @@ into one folder; neither they nor the row hold a secret. Where nothing is memori
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import asdict
 from pathlib import Path
 
-from revs import artefact, integrity, load, methods, own, report, rows
+from revs import artefact, calibrate, integrity, load, methods, own, report, rows
 from revs.data import split
 from revs.detect import KINDS
 from revs.experiments import command
@@ -51,12 +52,21 @@ def through(**asked) -> dict:
     """All steps in order."""
     place, where = resolve(asked.pop("out")), resolve(asked.pop("rows"))
     place.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is noticed now
+    for old in ("report.html", "edit.safetensors"):  # an edit must not lie beside the report of another run
+        (place / old).unlink(missing_ok=True)
+    own.check(asked["kinds"])
+    if asked["forget"] is not None and asked["forget"] < 1:
+        raise ValueError(f"forget is {asked['forget']}, but at least one secret must be unlearned; None unlearns all.")
+    if asked["benchmarks"]:
+        integrity.benchmarks()  # are they there?
     documents, secrets = (path and os.path.expandvars(path) for path in (asked["documents"], asked["secrets"]))
     if asked["hyperparameters"] is not None:
         given = own.Hyperparameters(**methods.hyperparameters("revs", base(asked["model"]), "", asked["hyperparameters"]))
     clock = [time.monotonic()]
     folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
     decoder = load.load(folder, asked["dtype"], asked["device_map"])
+    if decoder.revision == "unknown":
+        raise ValueError("Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: save it to a folder as safetensors, and name that.")
     clock.append(time.monotonic())
     found = own.find_memorized(decoder, documents, secrets, asked["kinds"], asked["limit"], progress=Progress("try", "secrets"))
     clock.append(time.monotonic())
@@ -64,17 +74,24 @@ def through(**asked) -> dict:
     seconds = dict(zip(("load", "find"), [b - a for a, b in zip(clock, clock[1:])]))
     items: list[dict] = []
     if found.targets:
-        calibrated = None if asked["hyperparameters"] is not None else own.calibrate(decoder, found.targets, asked["minutes"], asked["seed"], progress=Progress("calibrate", "settings"))
-        hp = calibrated.hp if calibrated else given
-        seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
         unlearned, kept = parts(found.targets, asked["forget"], asked["seed"])
+        calibrated = None
+        if asked["hyperparameters"] is not None:
+            hp = given
+        elif len(found.targets) < calibrate.LEAST:  # too few to try settings on
+            hp = calibrate.settings(decoder, calibrate.START)
+        else:
+            calibrated = own.calibrate(decoder, found.targets, asked["minutes"], asked["seed"], progress=Progress("calibrate", "settings"))
+            hp = calibrated.hp
+        seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
         start = time.monotonic()
         before = look(decoder, unlearned, kept, asked["benchmarks"])
         began = time.monotonic()
         with Peak() as peak, own.unlearn(decoder, unlearned, hp, Progress("unlearn", "tokens")) as edit:
             seconds["unlearn"] = time.monotonic() - began
             after = look(decoder, unlearned, kept, asked["benchmarks"])
-            artefact.write(place / "edit.safetensors", artefact.of(edit, hp, ranks(before), ranks(after)))
+            if edit.moves:
+                artefact.write(place / "edit.safetensors", artefact.of(edit, hp, ranks(before), ranks(after)))
             result |= {"calibration": calibrated.tried if calibrated else [], "settings": asdict(hp), "edit": edit.summary(), "before": before["result"], "after": after["result"] | changed(before, after)}
         seconds["look"] = time.monotonic() - start - seconds["unlearn"]
         items = [item(number, found.places[target.id], target, unlearned, before, after) for number, target in enumerate(unlearned + kept, 1)]
@@ -91,7 +108,7 @@ def through(**asked) -> dict:
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
     """What is unlearned, and what is kept to be looked at: nothing, if all is to be forgotten."""
-    if forget is None:
+    if forget is None or forget >= len(targets):
         return targets, []
     drawn = split(targets, seed, forget)
     return drawn.forget, drawn.retain
@@ -101,7 +118,8 @@ def look(decoder, unlearned: list, kept: list, benchmarks: bool) -> dict:
     """Everything that is measured before and after: by secret, by attack, and elsewhere."""
     attacked, depths = own.attack(decoder, unlearned)
     secrets = own.evaluate(decoder, unlearned + kept)
-    elsewhere = {"perplexity": own.perplexity(decoder)} | ({name: part for name, part in integrity.measure(decoder, None)[0].items() if name != "perplexity"} if benchmarks else {})
+    perplexity = own.perplexity(decoder)
+    elsewhere = {"perplexity": perplexity if math.isfinite(perplexity) else None} | ({name: part for name, part in integrity.measure(decoder, None)[0].items() if name != "perplexity"} if benchmarks else {})
     result = {"written": sum(secrets[target.id]["within_50"] for target in unlearned), "kept": sum(secrets[target.id]["exact"] for target in kept), "attacks": attacked, "elsewhere": elsewhere}
     return {"secrets": secrets, "depths": depths, "next": own.next_tokens(decoder), "result": result}
 
@@ -121,7 +139,7 @@ def item(number: int, place: dict, target, unlearned: list, before: dict, after:
     states = {"before": before, "after": after}
     found = {"number": number, **place, "part": "unlearned" if target in unlearned else "kept", "tokens": len(target.T)}
     found |= {f"{name}_{when}": state["secrets"][target.id][name] for name in ("lowest", "exact", "within_50") for when, state in states.items()}
-    return found | {f"{name}_{when}": state["depths"].get(target.id, {}).get(name) for name in ("logit_lens", "perturbation") for when, state in states.items()}
+    return found | {f"{name}_{when}": state["depths"].get(target.id, {}).get(name) for name in ("logit_lens",) for when, state in states.items()}
 
 
 if __name__ == "__main__":
