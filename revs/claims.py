@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import pandas as pd
 import yaml
 
-from revs import ablations, errata, extraction, methods, results, tradeoffs
+from revs import ablations, errata, extraction, methods, paper, results, tradeoffs
 from revs.paths import ROOT
 from revs.tables import DASH
 
 REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
-PAGES = {**dict.fromkeys(errata.CORE.values(), "core"), **dict.fromkeys(errata.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens"}
+PAGES = {**dict.fromkeys(paper.CORE.values(), "core"), **dict.fromkeys(paper.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens"}
 ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
 BENCHMARKS = ("MMLU", "GSM8K")
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
@@ -68,7 +68,7 @@ def measured(label: str, model: str) -> dict[Place, Ours]:
             frame = results.runs(model, data)
         except ValueError:  # no rows of this data set
             continue
-        attacked = label in errata.EXTRACTION.values()
+        attacked = label in paper.EXTRACTION.values()
         ours, columns = (extraction.means(frame, "released"), extraction.PAPER_COLUMNS) if attacked else (results.means(frame), results.PAPER_COLUMNS)
         for name, values in ours.items():
             behind = tuple(row["name"] for row in results.finished(frame, name))

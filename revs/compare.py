@@ -12,7 +12,6 @@ from revs.paths import BUILD, resolve
 from revs.results import PAPER_COLUMNS, tag_of
 from revs.tables import DASH, METRICS
 
-PAPER_TABLES = ("tab:core_results_llama", "tab:core_results_gptj")
 Cell = tuple[str, str, str, str]  # model, data set, method with its tag, metric
 
 
@@ -93,7 +92,7 @@ def from_paper() -> dict[Cell, tuple[float, float, int]]:
     seeds = len(paper.tables()["splits"]["seeds"])
     names = {column: metric for metric, column in PAPER_COLUMNS.items()}
     found = {}
-    for label in PAPER_TABLES:
+    for label in paper.CORE.values():
         model = paper.tables()["tables"][label]["model"]
         for cell in paper.table(label).to_dict("records"):
             if cell["column"] in names and not math.isnan(cell["value"]):

@@ -8,6 +8,7 @@ import pandas as pd
 
 from revs.architecture import architectures
 from revs.rows import RECORDED
+from revs.tables import DASH
 
 FILE = RECORDED / "conformance.json"
 
@@ -21,7 +22,7 @@ def table() -> pd.DataFrame:
     """One line a check, one column a family: how many of its cases passed."""
     checks = read()["checks"]
     names = list(dict.fromkeys(family for counts in checks.values() for family in counts))
-    return pd.DataFrame([{"family": name} | {check: "/".join(map(str, counts[name])) if name in counts else "–" for check, counts in checks.items()} for name in names])
+    return pd.DataFrame([{"family": name} | {check: "/".join(map(str, counts[name])) if name in counts else DASH for check, counts in checks.items()} for name in names])
 
 
 def shapes() -> pd.DataFrame:

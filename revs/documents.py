@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +50,18 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
         yield from of_file(path, skipped)
     else:
         raise FileNotFoundError("There are no documents at the path given: name a folder, a text file, a .jsonl file, or a folder with " + " and ".join(CHALLENGE) + ".")
+
+
+def counted(documents: Iterable[Document], sources: Counter) -> Iterator[Document]:
+    """The documents as they come, each noted by its hash."""
+    for document in documents:
+        sources[document.source] += 1
+        yield document
+
+
+def unread(skipped: Counter) -> ValueError:
+    """What to raise where no document could be read."""
+    return ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
 
 
 def of_file(file: Path, skipped: Counter) -> Iterator[Document]:

@@ -12,9 +12,8 @@ import pandas as pd
 
 from revs import paper
 from revs.metrics import harmonic_mean
+from revs.paper import CORE, EXTRACTION
 
-CORE = {"Llama-3-8B": "tab:core_results_llama", "GPT-J-6B": "tab:core_results_gptj"}
-EXTRACTION = {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}
 ABLATIONS = ("tab:ablation_neuron_selection", "tab:method_results", "tab:ablation_token_method")
 PARTS = {"Unlearning Score": ("Efficacy@100", "Generalization@100", "Specificity"), "Resistance Score": ("Logit-Lens@100", "Delta@100", "Perturb@100")}
 

@@ -8,12 +8,11 @@ import pandas as pd
 
 from revs import methods, metrics, paper, rows
 from revs.attacks import ATTACKS, READINGS
-from revs.results import describe_seeds, finished, measured, title
+from revs.results import finished, measured, measured_on
 from revs.tables import percent
 
 TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
 PAPER_COLUMNS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens@100", "delta": "Delta@100", "perturbation": "Perturb@100"}
-PAPER_TABLES = {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}
 Spread = tuple[float, float]  # mean and standard deviation over seeds
 
 
@@ -42,13 +41,12 @@ def printed(label: str, dataset: str) -> dict[str, dict[str, Spread]]:
 
 def printed_tables() -> dict[str, dict[str, dict[str, dict[str, Spread]]]]:
     """Both extraction tables of the paper: data set → the paper's model → method → attack."""
-    return {data: {name: printed(label, dataset) for name, label in PAPER_TABLES.items()} for data, dataset in methods.PAPER_DATA.items()}
+    return {data: {name: printed(label, dataset) for name, label in paper.EXTRACTION.items()} for data, dataset in methods.PAPER_DATA.items()}
 
 
 def caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
     """What an extraction table shows and what it was measured on."""
-    ours = f"{title(model)}, {describe_seeds(found[data], 'revs')}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
-    return f"Extraction resistance on {methods.PAPER_DATA[data]} at k = 100, in per cent, mean ± standard deviation over seeds, read as the released code does. Ours: {ours}; the paper: six seeds, as printed."
+    return f"Extraction resistance on {methods.PAPER_DATA[data]} at k = 100, in per cent, mean ± standard deviation over seeds, read as the released code does. Ours: {measured_on(model, found, data)}; the paper: six seeds, as printed."
 
 
 def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[str, Spread]]]) -> pd.DataFrame:

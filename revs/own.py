@@ -1,13 +1,6 @@
 """Your own model, your own documents, in a dozen names (§3 to §5 in the order in which one uses them).
 
->>> from revs import own
->>> decoder = own.load("path/to/model")
->>> found = own.find_memorized(decoder, "path/to/documents")
->>> settings = own.calibrate(decoder, found.targets).hp
->>> before = own.evaluate(decoder, found.targets)
->>> edit = own.unlearn(decoder, found.targets, settings)
->>> after, attacks = own.evaluate(decoder, found.targets), own.attack(decoder, found.targets)
->>> own.undo(edit)
+book/api.md has an example, which a test runs.
 
 A path, never a secret, is what these functions are given; what they return holds the secrets, as token ids, and what they
 print and raise does not.
@@ -28,7 +21,7 @@ from revs.architecture import Decoder
 from revs.calibrate import Calibration, calibrate
 from revs.data import Split, Target
 from revs.detect import KINDS, Span
-from revs.documents import read
+from revs.documents import counted, read, unread
 from revs.edit import Edit
 from revs.integrity import WINDOW, WINDOWS, perplexity
 from revs.load import load
@@ -75,7 +68,7 @@ def find_memorized(
     """
     check(kinds)
     listed = lines_of(resolve(str(secrets))) if secrets is not None else {}
-    skipped, funnel, ready, seen = Counter(), Counter(), [], 0
+    skipped, funnel, sources, ready = Counter(), Counter(), Counter(), []
     present: set[str] = set()
 
     def exactly(text: str, _: Sequence[str]) -> list[Span]:
@@ -83,20 +76,15 @@ def find_memorized(
         present.update(secret for secret in listed if secret in text)
         return spans
 
-    def counted():
-        nonlocal seen
-        for document in read(resolve(str(documents)), skipped, decoder.tokenizer):
-            seen += 1
-            yield document
-
-    for candidate in curate.candidates(counted(), kinds, funnel, exactly if secrets is not None else detect.spans):
+    texts = counted(read(resolve(str(documents)), skipped, decoder.tokenizer), sources)
+    for candidate in curate.candidates(texts, kinds, funnel, exactly if secrets is not None else detect.spans):
         if target := curate.prepare(candidate, decoder, T, funnel, least=1):
             if limit is None or len(ready) < limit:
                 ready.append(target)
             else:
                 funnel[candidate.record.kind, "beyond the limit"] += 1
-    if not seen:
-        raise ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
+    if not sources:
+        raise unread(skipped)
     verdicts = {}
     for first in range(0, len(ready), TOGETHER):
         progress(first, len(ready))

@@ -11,6 +11,8 @@ import pandas as pd
 
 from revs.paths import ROOT
 
+CORE = {"Llama-3-8B": "tab:core_results_llama", "GPT-J-6B": "tab:core_results_gptj"}  # the result tables, by model
+EXTRACTION = {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}
 CELL = ["dataset", "row", "column", "value", "std", "mark", "printed"]
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pandas as pd
 
 from revs import figures, rows
-from revs.attacks import READINGS
 from revs.extraction import TITLES
 from revs.integrity import flips
 from revs.tables import DASH, percent
@@ -139,7 +138,7 @@ def before_and_after(row: dict) -> pd.DataFrame:
 def by_secret(frame: pd.DataFrame) -> pd.DataFrame:
     """One line a secret."""
     return pd.DataFrame([
-        {"": str(one["number"]), "kind": one["kind"], "secret": one["shown"], "document": f"{one['document'][:12]} @ {one['offset']:,}", "": f"{one['number']}", "was": one["part"],
+        {"": str(one["number"]), "kind": one["kind"], "secret": one["shown"], "document": f"{one['document'][:12]} @ {one['offset']:,}", "was": one["part"],
          "place before": f"{one['lowest_before']:,}", "place after": f"{one['lowest_after']:,}", "still written": "yes" if one["within_50_after"] else "no"}
         for one in frame.to_dict("records")
     ])  # fmt: skip
@@ -149,7 +148,7 @@ def attacks(result: dict) -> pd.DataFrame:
     """Resistance to every attack in two readings, before and after."""
     lines = []
     for attack, title in TITLES.items():
-        cells = {f"{reading.replace('_', ' ')}, {when}": percent(result[when]["attacks"][attack][reading]) for reading in ("per_example", "token_wise") if reading in READINGS for when in ("before", "after")}
+        cells = {f"{reading.replace('_', ' ')}, {when}": percent(result[when]["attacks"][attack][reading]) for reading in ("per_example", "token_wise") for when in ("before", "after")}
         lines.append({"attack": title} | cells)
     return pd.DataFrame(lines)
 

@@ -15,7 +15,6 @@ from revs.load import registry
 from revs.tables import DASH, METRICS, percent
 
 PAPER_COLUMNS = {"efficacy": "Efficacy@100", "generalization": "Generalization@100", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
-PAPER_CORES = {"Llama-3-8B": "tab:core_results_llama", "GPT-J-6B": "tab:core_results_gptj"}
 Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → (mean, standard deviation), as shares
 
 
@@ -152,7 +151,7 @@ def paper_core(label: str, dataset: str) -> dict[str, dict[str, tuple[float, flo
 
 def paper_cores() -> dict[str, dict[str, Means]]:
     """Both core tables of the paper: data set → the paper's model → method → metric."""
-    return {data: {name: paper_core(label, printed) for name, label in PAPER_CORES.items()} for data, printed in methods.PAPER_DATA.items()}
+    return {data: {name: paper_core(label, printed) for name, label in paper.CORE.items()} for data, printed in methods.PAPER_DATA.items()}
 
 
 def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
@@ -200,10 +199,14 @@ def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.Da
     return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names)} for data, whose, names in lines])
 
 
+def measured_on(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
+    """The model and the seeds of a data set's runs, or how to make them."""
+    return f"{title(model)}, {describe_seeds(found[data], 'revs')}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
+
+
 def core_caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
     """What a core table shows and what it was measured on."""
-    ours = f"{title(model)}, {describe_seeds(found[data], 'revs')}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
-    return f"Unlearning effectiveness on {methods.PAPER_DATA[data]}, in per cent, mean ± standard deviation over seeds. Ours: {ours}; the paper: six seeds, as printed. The models differ, so the columns are to be compared in kind, not digit by digit."
+    return f"Unlearning effectiveness on {methods.PAPER_DATA[data]}, in per cent, mean ± standard deviation over seeds. Ours: {measured_on(model, found, data)}; the paper: six seeds, as printed. The models differ, so the columns are to be compared in kind, not digit by digit."
 
 
 def core_sentence(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means], data: str) -> str:

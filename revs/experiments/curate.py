@@ -15,7 +15,7 @@ from revs import load, rows
 from revs.curate import DROPPED, candidates, prepare, tried
 from revs.data import Record
 from revs.detect import KINDS
-from revs.documents import MACHINE, read
+from revs.documents import MACHINE, counted, read, unread
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
@@ -62,7 +62,7 @@ def curated(**settings) -> dict:
         if ready := prepare(candidate, decoder, settings["T"], funnel):
             found.append(ready)
     if not sources:
-        raise ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
+        raise unread(skipped)
     found = sample(found, settings["limit"], funnel)
     inputs = {"model": load.identify(folder), "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
     asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
@@ -93,13 +93,6 @@ def write(name: str, records: list[Record], kinds: list[str]) -> None:
             rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in some))
         else:
             path.unlink(missing_ok=True)
-
-
-def counted(documents, sources: Counter):
-    """The documents as they come, each noted by its hash."""
-    for document in documents:
-        sources[document.source] += 1
-        yield document
 
 
 def sample(found: list, limit: int | None, funnel: Counter) -> list:

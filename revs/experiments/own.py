@@ -139,7 +139,7 @@ def item(number: int, place: dict, target, unlearned: list, before: dict, after:
     states = {"before": before, "after": after}
     found = {"number": number, **place, "part": "unlearned" if target in unlearned else "kept", "tokens": len(target.T)}
     found |= {f"{name}_{when}": state["secrets"][target.id][name] for name in ("lowest", "exact", "within_50") for when, state in states.items()}
-    return found | {f"{name}_{when}": state["depths"].get(target.id, {}).get(name) for name in ("logit_lens",) for when, state in states.items()}
+    return found | {f"logit_lens_{when}": state["depths"].get(target.id, {}).get("logit_lens") for when, state in states.items()}
 
 
 if __name__ == "__main__":
