@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 PROFILE ?= quick
 A ?= paper
 B ?= build
+BASE ?= HEAD
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -52,8 +53,8 @@ paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
 	@$(PY) -m flow.adopt
 
-verify: $(INSTALLED)  ## after a change of code: draw one recorded row of each method again, and stamp the others if it is equal
-	@$(PY) -m flow.verify
+verify: $(INSTALLED)  ## after a change of code that should change no result: small runs by the code of BASE and by this one; equal, and the recorded rows hold
+	@$(PY) -m flow.verify "$(BASE)"
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m flow.conformance

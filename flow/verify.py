@@ -1,8 +1,10 @@
 """`make verify`: after a change of code that should change no result, are the recorded rows still true?
 
 Rows that came from the same modules (one method of one experiment) are a group. Of each group that is stale, the quickest
-row is drawn again. If its result is equal, bit for bit, the group's rows get the present stamp, and say which row
-speaks for them; if not, they stay stale and are to be recorded anew. Rows whose settings or inputs changed are not touched.
+row's run is made twice, with a few secrets: by the code of BASE, the commit before the change, and by the present code. If
+both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
+stay stale and are to be recorded anew. Both runs are made here, since another processor rounds otherwise than the one that
+recorded. Rows whose settings or inputs changed are not touched.
 
 Rows of benchmarks and of curating are left out. Times differ from run to run, so that no second run could vouch for a first:
 a stale benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed.
@@ -10,28 +12,36 @@ a stale benchmark is measured again (`make bench adopt`), and `make adopt` calls
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import torch
-
-from flow.paths import BUILD
+from flow.paths import BUILD, ROOT
 from flow.profile import defaults
 from revs import rows
-from revs.experiments import MISTAKES, memorise, tune, unlearn
 from revs.results import tag_of
 
 PLACE = BUILD / "verify"
+FEW = {"memorise": {}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 2, "forget": 3, "sentences": 1}}  # in this order: a run starts from a memorised model
 
 
-def verify(folder: Path) -> dict[str, list[str]]:
-    """Draws rows again and gives stamps; the names of the rows verified, and of those that are different now."""
+def verify(folder: Path, before: Path) -> dict[str, list[str]]:
+    """Runs the code of the checkout ``before`` and the present one, and gives stamps; the names of the rows verified, and of those that are different now."""
     said: dict[str, list[str]] = {"verified": [], "different": []}
-    for kind in ("memorise", "unlearn", "tune"):  # in this order: a run starts from a memorised model, a search reads its trials
+    for kind in FEW:
         for group in groups(folder, kind):
             sample = min((row for row in group if finished(row)), key=lambda row: sum(row["provenance"]["seconds"].values()))
-            print(f"{sample['name']} is drawn again, for {len(group)} rows …", flush=True)
-            equal = again(sample, folder)["result"] == sample["result"]
+            print(f"{sample['name']} speaks for {len(group)} rows …", flush=True)
+            old, new = (drawn(tree, sample) for tree in (before, ROOT))
+            if old["provenance"]["modules"] != sample["provenance"]["modules"]:
+                raise ValueError(f"The code of BASE is not the code that made {sample['name']}: give the commit before the change, as BASE=….")
+            equal = old["result"] == new["result"]
             said["verified" if equal else "different"] += [row["name"] for row in group]
             if equal:
                 for row in group:
@@ -40,12 +50,12 @@ def verify(folder: Path) -> dict[str, list[str]]:
 
 
 def groups(folder: Path, kind: str) -> list[list[dict]]:
-    """The stale rows of one kind: runs by their modules and model, others one by one; a group of failures alone is left out."""
+    """The stale rows of one kind: those of the same modules, model and way to memorise; a group of failures alone is left out."""
     found: dict[tuple, list[dict]] = {}
     for name, row in rows.find(folder, kind=kind).items():
         if rows.stale(row):
             made = row["provenance"]
-            found.setdefault((*made["entry"], made["model"]["name"]) if kind == "unlearn" else (name,), []).append(row)
+            found.setdefault((name,) if kind == "memorise" else (*made["entry"], made["model"]["name"]), []).append(row)
     return [group for group in found.values() if any(map(finished, group))]
 
 
@@ -54,21 +64,20 @@ def finished(row: dict) -> bool:
     return row["kind"] != "unlearn" or "failed" not in row["result"]
 
 
-def again(row: dict, folder: Path) -> dict:
-    """The same run with the present code, its row under build/verify; a search only over recorded trials that are current."""
-    made = row["provenance"]
-    torch.set_num_threads(made["hardware"]["threads"])  # sums are rounded otherwise with another number
-    if row["kind"] == "memorise":
-        return memorise.memorised(**made["settings"], rows=str(PLACE))[1]
-    if row["kind"] == "tune":
-        trials = row["name"].replace("tune/", "unlearn/", 1) + "-trial"
-        stale = any(rows.stale(trial) for name, trial in rows.find(folder, kind="unlearn").items() if name.startswith(trials))
-        return {"result": None} if stale else tune.search(**made["settings"], rows=str(folder))
-    return unlearn.once(**defaults("unlearn") | made["settings"] | {"tag": tag_of(row["name"]), "rows": str(PLACE)})
+def drawn(tree: Path, row: dict) -> dict:
+    """The row's run with a few secrets, by the code of a checkout, in a process of its own."""
+    kind, where = row["kind"], PLACE / "rows"
+    shutil.rmtree(where, ignore_errors=True)
+    settings = defaults(kind) | row["provenance"]["settings"] | FEW[kind] | {"rows": str(where)} | ({"tag": tag_of(row["name"])} if kind == "unlearn" else {})
+    options = [part for name, value in settings.items() for part in (f"--{name}", json.dumps(value))]
+    done = subprocess.run([sys.executable, "-m", f"revs.experiments.{kind}", *options], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{row['name']} could not be drawn again by the code in {tree}: {done.stderr.strip().splitlines()[-1]}")
+    return rows.find(where, kind=kind)[row["name"]]
 
 
 def restamp(row: dict, by: str) -> None:
-    """Gives a row the stamp of the present code, and the name of the row that was drawn again for it."""
+    """Gives a row the stamp of the present code, and the name of the row whose run speaks for it."""
     made = row["provenance"]
     made["stamp"] = rows.stamp(made["entry"], made["settings"], made["inputs"])
     made["modules"] = rows.closure(*made["entry"])
@@ -78,12 +87,37 @@ def restamp(row: dict, by: str) -> None:
     rows.save(row["path"], content)
 
 
+@contextlib.contextmanager
+def checkout(commit: str) -> Iterator[Path]:
+    """The code of a commit in a folder of its own, whose build/ is this one's; gone afterwards. Raises ValueError if there is no such commit."""
+    tree = PLACE / "before"
+    git("worktree", "prune")
+    shutil.rmtree(tree, ignore_errors=True)
+    git("worktree", "add", "--force", "--detach", str(tree), commit)
+    try:
+        (tree / "build").symlink_to(BUILD)
+        yield tree
+    finally:
+        (tree / "build").unlink(missing_ok=True)
+        git("worktree", "remove", "--force", str(tree))
+
+
+def git(*words: str) -> None:
+    """A git command in the project's folder."""
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"git {words[0]} {words[1]}: {done.stderr.strip().splitlines()[-1]}")
+
+
 def main() -> None:
     """Verifies rows/; ends with status 1 if some are different now."""
+    parser = argparse.ArgumentParser(prog="make verify", description="Do the recorded rows hold after a change of code?")
+    parser.add_argument("base", nargs="?", default="HEAD", help="the commit before the change")
     try:
-        said = verify(rows.RECORDED)
-    except MISTAKES as error:
-        sys.exit(f"{type(error).__name__}: {error}")
+        with checkout(parser.parse_args().base) as before:
+            said = verify(rows.RECORDED, before)
+    except (ValueError, RuntimeError) as error:
+        sys.exit(str(error))
     for what, names in said.items():
         print(f"{what}: {len(names)} rows" + (f" ({', '.join(names[:5])}{' …' if len(names) > 5 else ''})" if names else "") + ".")
     sys.exit(bool(said["different"]))

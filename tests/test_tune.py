@@ -3,8 +3,9 @@
 import functools
 import json
 import random
+import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -413,43 +414,84 @@ def test_n_max_is_never_above_k():
 
 @pytest.fixture
 def recorded(world, tmp_path, settings_tried, monkeypatch):
-    """A folder of rows, a search and two runs, whose code then changes: all of them are stale."""
+    """A folder of rows, a search and two runs, whose code then changes: all of them are stale. Both codes run in this process."""
     from flow import verify
+    from flow.profile import defaults
 
     settings_tried(DRAWN | {3: {"steps": 0}})
     search(world, tmp_path)
     for seed in (1, 2):
         a_run(world, tmp_path, seed=seed)
-    monkeypatch.setattr(verify, "PLACE", tmp_path / "again")
     real = rows.code_hash
-    monkeypatch.setattr(rows, "code_hash", lambda module: real(module) + ("!" if module == "revs.architecture" else ""))
+    changed = lambda module: real(module) + ("!" if module == "revs.architecture" else "")  # noqa: E731
+    monkeypatch.setattr(verify, "FEW", {"memorise": {}, "unlearn": {"forget": 1}, "tune": {"trials": 2, "forget": 1}})
+
+    def drawn(tree, row):
+        settings = defaults(row["kind"]) | row["provenance"]["settings"] | verify.FEW[row["kind"]] | {"rows": str(tmp_path / tree.name)}
+        with monkeypatch.context() as patch:
+            patch.setattr(rows, "code_hash", real if tree.name == "before" else changed)
+            return unlearn.once(**settings | {"tag": ""}) if row["kind"] == "unlearn" else tune.search(**settings)
+
+    monkeypatch.setattr(verify, "drawn", drawn)
+    monkeypatch.setattr(rows, "code_hash", changed)
     assert all(map(rows.stale, rows.find(tmp_path / "rows").values()))
     return tmp_path / "rows"
 
 
-def test_rows_are_verified_by_drawing_one_of_them_again(recorded, monkeypatch):
-    """One run speaks for all of its method, failures too; the search is made anew from its trials; no result changes."""
+def test_a_run_by_both_codes_speaks_for_the_rows_of_its_modules(recorded, monkeypatch):
+    """One run, made twice, speaks for all of its method, failures too; a search for itself; no result changes."""
     from flow import verify
 
-    before, drawn, original = rows.find(recorded), [], ft_l.unlearn
-    monkeypatch.setattr(ft_l, "unlearn", lambda *given: drawn.append(1) or original(*given))
-    said = verify.verify(recorded)
+    before, runs, original = rows.find(recorded), [], ft_l.unlearn
+    monkeypatch.setattr(ft_l, "unlearn", lambda decoder, targets, *rest: runs.append(len(targets)) or original(decoder, targets, *rest))
+    said = verify.verify(recorded, Path("before"))
     after = rows.find(recorded)
-    assert len(drawn) == 1 and said == {"verified": sorted(before, key=lambda name: name.startswith("tune/")), "different": []}
+    assert runs == [1] * 6 and said == {"verified": sorted(before, key=lambda name: name.startswith("tune/")), "different": []}
     assert not any(map(rows.stale, after.values()))
     assert {name: row["result"] for name, row in after.items()} == {name: row["result"] for name, row in before.items()}
-    assert len({row["provenance"]["verified_by"] for row in after.values() if "after" in row["result"]}) == 1  # a failed trial is tried again
-    assert verify.verify(recorded) == {"verified": [], "different": []}
+    assert len({row["provenance"]["verified_by"] for row in after.values() if row["kind"] == "unlearn"}) == 1
+    assert verify.verify(recorded, Path("before")) == {"verified": [], "different": []}
 
 
 def test_rows_that_would_be_different_now_stay_stale(recorded, monkeypatch):
     from flow import verify
 
-    original = ft_l.unlearn
+    original, hashed = ft_l.unlearn, rows.code_hash("revs.architecture")
 
-    def weaker(decoder, targets, hp, *rest):
-        return original(decoder, targets[:1], hp, *rest)
+    def changed(decoder, targets, hp, *rest):  # only with the present code
+        return original(decoder, targets, replace(hp, steps=1) if rows.code_hash("revs.architecture") == hashed else hp, *rest)
 
-    monkeypatch.setattr(ft_l, "unlearn", weaker)
-    said = verify.verify(recorded)
+    monkeypatch.setattr(ft_l, "unlearn", changed)
+    said = verify.verify(recorded, Path("before"))
     assert len(said["different"]) >= 6 and all(rows.stale(row) for row in rows.find(recorded, kind="unlearn").values())
+
+
+def test_another_code_than_the_one_that_made_the_rows_cannot_speak_for_them(recorded):
+    from flow import verify
+
+    with pytest.raises(ValueError, match="give the commit before the change"):
+        verify.verify(recorded, Path("present"))
+
+
+def test_the_code_of_a_commit_lies_in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """With the build folder of this checkout, which outlives it; an unknown commit is said."""
+    from flow import verify
+
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=A", "-c", "user.email=a@example.com", *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    (tmp_path / "code.py").write_text("old")
+    git("add", "code.py")
+    git("commit", "-qm", "old")
+    (tmp_path / "code.py").write_text("new")
+    (tmp_path / "build" / "models").mkdir(parents=True)
+    monkeypatch.setattr(verify, "ROOT", tmp_path)
+    monkeypatch.setattr(verify, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(verify, "PLACE", tmp_path / "build" / "verify")
+    for _ in range(2):
+        with verify.checkout("HEAD") as tree:
+            assert (tree / "code.py").read_text() == "old" and (tree / "build" / "models").is_dir()
+        assert not tree.exists() and (tmp_path / "build" / "models").is_dir()
+    with pytest.raises(ValueError, match="git worktree add"), verify.checkout("nowhere"):
+        pass

@@ -1,0 +1,76 @@
+"""Secrets that a pretrained model memorised by itself, found and unlearned (§4.2; Appendix "Naturally Memorized Dataset"): rows of params/organic.yml."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pandas as pd
+
+from revs import methods, results, rows
+from revs.tables import percent
+
+SETS = {"email": "emails", "url": "urls"}  # the kind in a curated set's name → the paper's data of that kind
+MISSING = "Not measured here yet: `make organic`, then `make adopt`, does it."
+
+
+def curation(model: str, name: str) -> dict | None:
+    """The row that says what was found in the documents; None without it."""
+    return rows.find(kind="curate").get(f"curate/{name}/{model}")
+
+
+def packages(row: dict, first: int) -> pd.DataFrame:
+    """Where memorised secrets stood: the packages with the most of them, by kind."""
+    items = rows.read_items(row["path"])
+    items = items[items["exact"]].assign(package=items["package"].str.split("=").str[0])
+    counts = Counter(zip(items["package"], items["kind"]))
+    order = items["package"].value_counts().head(first).index
+    return pd.DataFrame([{"package": f"`{package}`"} | {methods.PAPER_DATA[data]: str(counts[package, kind]) for kind, data in SETS.items()} for package in order])
+
+
+def frames(model: str, name: str) -> dict[str, pd.DataFrame]:
+    """The usual runs on each kind of secret that was found, by the paper's data of that kind; none without rows."""
+    found = {data: results.measured(model, f"{name}-{kind}") for kind, data in SETS.items()}
+    found = {data: frame[frame["tag"] == ""].sort_values(["method", "seed"], ignore_index=True) for data, frame in found.items()}
+    return {data: frame for data, frame in found.items() if "revs" in set(frame["method"])}
+
+
+def sentence(model: str, found: dict[str, pd.DataFrame]) -> str:
+    """How many secrets were unlearned and kept, and how long REVS took for it on which machine."""
+    said = []
+    for data, frame in found.items():
+        row = results.finished(frame, "revs").iloc[0]
+        after, made = row["result"]["after"], row["provenance"]
+        hardware = made["hardware"]
+        said.append(
+            f"**{methods.PAPER_DATA[data]}**: {after['forget']} were unlearned and {after['retain']} kept. REVS took {made['seconds']['unlearn'] / 60:.0f} minutes, "
+            f"{sum(made['seconds'].values()) / 60:.0f} with loading, evaluation and attacks, on {hardware['gpu'] or hardware['cpu']} with {hardware['threads']} threads, in {made['model']['dtype']}."
+        )
+    return "\n\n".join(said)
+
+
+def cued(found: dict[str, str]) -> pd.DataFrame:
+    """The cue control beside each other: what is written after a prompt with its own name, and with another's; ``found`` has a model by data set."""
+    lines = []
+    for data, model in found.items():
+        frame = results.measured(model, data)
+        for run in frame[frame["tag"] == "cue"].to_dict("records"):
+            cue = run["row"]["result"]["cue"]
+            lines.append({"secrets": f"{data}, {results.title(model)}", "prompts with a name": str(cue["named"]), "without": str(cue["unnamed"])} | {
+                f"{whose} name, {verdict.replace('_', ' ')}": percent(cue[whose][verdict]) for whose in ("own", "other") for verdict in ("exact", "within_50")
+            })  # fmt: skip
+    return pd.DataFrame(lines)
+
+
+def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
+    """The rows that say what took a secret's place: data set → method → row."""
+    return {data: {run["method"]: run["row"] for run in frame.to_dict("records") if "instead" in run["row"]["result"]} for data, frame in found.items()}
+
+
+def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """What each method was set to."""
+    lines = []
+    for data, frame in found.items():
+        for run in frame.drop_duplicates("method").to_dict("records"):
+            given = run["row"]["provenance"]["settings"]["hyperparameters"]
+            lines.append({"secrets": methods.PAPER_DATA[data], "method": methods.registry()[run["method"]]["title"], "settings": ", ".join(f"{key} {value}" for key, value in given.items())})
+    return pd.DataFrame(lines)
