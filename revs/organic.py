@@ -6,22 +6,37 @@ from collections import Counter
 
 import pandas as pd
 
-from revs import methods, results, rows
+from revs import curating, methods, results, rows
 from revs.tables import percent
 
-SETS = {"email": "emails", "url": "urls"}  # the kind in a curated set's name → the paper's data of that kind
+SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
+COUNTED = "numbers"  # kinds that are counted and not unlearned
 MISSING = "Not measured here yet: `make organic`, then `make adopt`, does it."
 
 
-def curation(model: str, name: str) -> dict | None:
-    """The row that says what was found in the documents; None without it."""
-    return rows.find(kind="curate").get(f"curate/{name}/{model}")
+def curations(model: str, name: str) -> list[dict]:
+    """The rows that say what was found in the documents, a kind after the other."""
+    found = rows.find(kind="curate")
+    return [found[row] for part in (*SETS, COUNTED) if (row := f"curate/{name}-{part}/{model}") in found]
 
 
-def packages(row: dict, first: int) -> pd.DataFrame:
+def funnel(found: list[dict]) -> pd.DataFrame:
+    """From documents to memorised secrets, kind by kind."""
+    return pd.concat([curating.funnel(row) for row in found])
+
+
+def read(found: list[dict]) -> str:
+    """What was read, and how many secrets each kind's data set has."""
+    parts = [f"{sum(counts['both'] for counts in row['result']['funnel'].values()):,} {' and '.join(curating.TITLES[kind] for kind in row['result']['funnel'])}" for row in found]
+    documents = found[0]["result"]
+    skipped = ", ".join(f"{number:,} {why}" for why, number in documents["skipped"].items())
+    return f"{documents['documents']:,} documents were read; these were not: {skipped}. Memorised by both tests, and so in the data sets: **{'; '.join(parts)}**."
+
+
+def packages(found: list[dict], first: int) -> pd.DataFrame:
     """Where memorised secrets stood: the packages with the most of them, by kind."""
-    items = rows.read_items(row["path"])
-    items = items[items["exact"]].assign(package=items["package"].str.split("=").str[0])
+    items = pd.concat([rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]])
+    items = items[items["exact"] & items["kind"].isin(SETS)].assign(package=items["package"].str.split("=").str[0])
     counts = Counter(zip(items["package"], items["kind"]))
     order = items["package"].value_counts().head(first).index
     return pd.DataFrame([{"package": f"`{package}`"} | {methods.PAPER_DATA[data]: str(counts[package, kind]) for kind, data in SETS.items()} for package in order])
@@ -34,7 +49,7 @@ def frames(model: str, name: str) -> dict[str, pd.DataFrame]:
     return {data: frame for data, frame in found.items() if "revs" in set(frame["method"])}
 
 
-def sentence(model: str, found: dict[str, pd.DataFrame]) -> str:
+def sentence(found: dict[str, pd.DataFrame]) -> str:
     """How many secrets were unlearned and kept, and how long REVS took for it on which machine."""
     said = []
     for data, frame in found.items():

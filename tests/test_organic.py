@@ -1,0 +1,49 @@
+"""The page about secrets that a model knows by itself: rows of curations and runs become its tables (§4.2)."""
+
+import pytest
+from test_results import shelf  # noqa: F401
+
+from revs import organic, rows
+from revs.curate import BEFORE_THIS
+
+
+@pytest.fixture
+def found(shelf):  # noqa: F811
+    """Two curations: three addresses in two packages, one of them not exact, and no telephone number."""
+
+    def put(name, kinds, items):
+        counts = {kind: {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": sum(item["exact"] for item in items)} for kind in kinds}
+        made = rows.provenance(["revs.metrics"], {"name": name}, {}, {"try": 1.0}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x"}
+        return rows.write(rows.RECORDED, f"curate/{name}/smollm2-135m", "curate", {"documents": 9, "skipped": {"large": 2}, "funnel": counts}, items, made)
+
+    places = [("alpha==1.0", True), ("beta==2.1", True), ("beta==2.1", True), ("alpha==1.0", False)]
+    put("machine-email", ["email"], [{"kind": "email", "source": "x", "offset": n, "package": package, "exact": exact} for n, (package, exact) in enumerate(places)])
+    put("machine-numbers", ["phone", "ip"], [])
+    return organic.curations("smollm2-135m", "machine")
+
+
+def test_curations_are_those_of_the_name_kind_after_kind(found):
+    assert [row["name"] for row in found] == ["curate/machine-email/smollm2-135m", "curate/machine-numbers/smollm2-135m"]
+    assert organic.curations("smollm2-135m", "other") == []
+    assert list(organic.funnel(found)["kind"]) == ["Email addresses", "Phone numbers", "IP addresses"]
+    said = organic.read(found)
+    assert "9 documents" in said and "2 large" in said and "**3 Email addresses; 0 Phone numbers and IP addresses**" in said
+
+
+def test_packages_are_counted_without_what_is_not_in_the_data_set(found):
+    table = organic.packages(found, 5)
+    assert list(table["package"]) == ["`beta`", "`alpha`"] and list(table["Emails"]) == ["2", "1"] and list(table["URLs"]) == ["0", "0"]
+    assert len(organic.packages(found, 1)) == 1
+
+
+def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
+    shelf(data="machine-url", method="memit", seed=1)
+    assert organic.frames("smollm2-135m", "machine") == {}
+    shelf(data="machine-email", seed=1, seconds=120)
+    shelf(data="machine-email", seed=1, tag="cue")
+    frames = organic.frames("smollm2-135m", "machine")
+    assert list(frames) == ["emails"] and list(frames["emails"]["tag"]) == [""]
+    assert "REVS took 2 minutes" in organic.sentence(frames)
+    line = organic.settings(frames).iloc[0]
+    assert line["method"] == "REVS" and "n_max 30" in line["settings"]
+    assert organic.replaced(frames) == {"emails": {}}
