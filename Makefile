@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic integrity bench record paper adopt verify conformance compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -27,7 +27,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|integrity|bench|paper would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|bench|paper would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -41,6 +41,9 @@ ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (a
 
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
 	@$(PY) -m flow.build organic
+
+gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, from nothing, resumable (two hours)
+	@$(PY) -m flow.build gptj
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (two hours)
 	@$(PY) -m flow.build integrity

@@ -60,15 +60,20 @@ def runs(model: str, data: str, tag: str = "") -> pd.DataFrame:
     return frame.sort_values(["method", "seed"], ignore_index=True)
 
 
-def frames(model: str) -> dict[str, pd.DataFrame]:
-    """The usual runs on each of the paper's data sets that REVS and the random edit have been measured on, by our name of it.
-
-    Raises ValueError if there is none: a page without rows must not render.
-    """
+def usual(model: str) -> dict[str, pd.DataFrame]:
+    """The usual runs on each of the paper's data sets that REVS and the random edit have been measured on, by our name of it."""
     found = measured(model, *methods.PAPER_DATA)
     found = found[found["tag"] == ""]
     parts = {data: found[found["data"] == data].sort_values(["method", "seed"], ignore_index=True) for data in methods.PAPER_DATA}
-    if not (parts := {data: part for data, part in parts.items() if {"revs", "random"} <= set(part["method"])}):
+    return {data: part for data, part in parts.items() if {"revs", "random"} <= set(part["method"])}
+
+
+def frames(model: str) -> dict[str, pd.DataFrame]:
+    """The same, where there must be some.
+
+    Raises ValueError if there is none: a page without rows must not render.
+    """
+    if not (parts := usual(model)):
         raise ValueError(f"There are no rows of {model}: run the workflow, or look for recorded rows.")
     return parts
 

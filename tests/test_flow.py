@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -81,7 +82,7 @@ def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
 
 
 def test_an_unknown_profile_names_the_known_ones():
-    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, bench, core, organic, paper, quick, tune"):
+    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, bench, core, gptj, integrity, organic, paper, quick, tune"):
         profile.read("quik")
 
 
@@ -323,9 +324,11 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
 def test_a_run_waits_for_the_curation_that_makes_its_data_set():
     organic = profile.read("organic")
     of = lambda name: [job.id for job in organic.upstream(organic.jobs[name])]
-    curate = "curate/machine/qwen2.5-coder-1.5b"
-    assert of("unlearn/machine-email/qwen2.5-coder-1.5b/revs-seed1") == of("unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1") == [curate]
-    assert of(curate) == [] and not any(curate in [other.id for other in profile.read("quick").upstream(job)] for job in profile.read("quick").jobs.values())
+    emails, urls = (f"curate/machine-{kind}/qwen2.5-coder-1.5b" for kind in ("email", "url"))
+    assert of("unlearn/machine-email/qwen2.5-coder-1.5b/revs-seed1") == [emails] and of("unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1") == [urls]
+    documents = replace(organic.jobs[emails], parameters=organic.jobs[emails].parameters | {"name": "machine", "kinds": ["email", "url"]})
+    assert organic.jobs["unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1"].needs(documents)  # one curation of several kinds serves as well
+    assert of(emails) == [] and not any(emails in [other.id for other in profile.read("quick").upstream(job)] for job in profile.read("quick").jobs.values())
 
 
 def test_progress_counts_finished_jobs():
@@ -336,12 +339,12 @@ def test_progress_counts_finished_jobs():
     assert overview.took == {"a": 12, "b": 3}
 
 
-@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "bench", "paper"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj", "integrity", "bench", "paper"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
     said = capsys.readouterr().out
-    assert f"{len(profile.read(name).jobs)} runs" in said and "Disk: " in said and "Download: " in said and "GiB" in said
+    assert f"{len(profile.read(name).jobs)} runs" in said and "Disk: " in said and ("Download: " in said) == (name != "gptj") and "GiB" in said
 
 
 # --- the site --------------------------------------------------------------------------------------------------------
