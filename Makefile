@@ -11,7 +11,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic bench record paper adopt verify conformance compare clean
+.PHONY: help book test plan tune core ablations organic bench record paper adopt verify conformance mistakes compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,9 @@ verify: $(INSTALLED)  ## after a change of code: draw one recorded row of each m
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m flow.conformance
+
+mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/test_mistakes.py, as rows/mistakes.json
+	@$(PY) -m flow.mistakes
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"
