@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance mistakes compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -64,6 +64,9 @@ verify: $(INSTALLED)  ## after a change of code that should change no result: sm
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m flow.conformance
+
+mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/test_mistakes.py, as rows/mistakes.json
+	@$(PY) -m flow.mistakes
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"

@@ -6,7 +6,6 @@ import argparse
 import sys
 from pathlib import Path
 
-import jsonschema
 import pandas as pd
 
 from flow.build import duration
@@ -21,7 +20,7 @@ def current(job: Job) -> bool:
     """Is there a row of this run that the present sources would make again?"""
     try:
         row = rows.read(job.row)
-    except (OSError, ValueError, jsonschema.ValidationError):
+    except (OSError, ValueError):
         return False
     return not rows.stale(row)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +22,7 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from revs.architecture import Decoder, architecture
-from revs.paths import CACHE, ROOT, resolve
+from revs.paths import CACHE, ROOT, resolve, writing
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -34,7 +35,8 @@ def registry() -> dict[str, dict]:
 def load(spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None) -> Decoder:
     """The decoder behind ``spec``: a name of params/models.yml, a local folder, a .gguf file or a hub id.
 
-    An unsupported architecture is refused from its configuration, before any weight is read.
+    An unsupported architecture and a tokenizer that does not fit are refused before any weight is read. Code that comes with a model,
+    and weights as pickle, are never run or opened. Raises OSError for what cannot be read, ValueError for what does not fit.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
@@ -42,26 +44,36 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     where, gguf, revision = locate(spec, entry, revision)
     device_map = device_map or ("auto" if torch.cuda.is_available() else None)
     options = choice(where, gguf, revision)
-    try:
+    with reading(spec, "configuration", where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
-        architecture(config.model_type, spec)
-        tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        model = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **options)
-    except OSError as error:
-        raise OSError(explain(spec, entry, error)) from None
-    if not tokenizer.is_fast:
-        raise ValueError(f"{spec} has no fast tokenizer: offsets are needed to find a secret's tokens.")
-    return Decoder(model.eval(), tokenizer, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or config._commit_hash or "unknown")
+    architecture(config.model_type, spec)
+    ids = fast(spec, where, options)
+    if ids.vocab_size > config.vocab_size:
+        raise ValueError(f"The tokenizer of {spec} has {ids.vocab_size} tokens, but its model has embeddings for {config.vocab_size}: it is another model's, take both from the same place.")
+    weights = {"use_safetensors": None if entry.get("pickle") else True, "ignore_mismatched_sizes": True, "output_loading_info": True}
+    with reading(spec, "weights", where):
+        model, info = AutoModelForCausalLM.from_pretrained(where, dtype=DTYPES[dtype], device_map=device_map, **weights, **options)
+    if unfit := sorted([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]):
+        raise ValueError(f"The weights of {spec} do not fit its configuration (missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): take both from the same place.")
+    for name, weight in model.named_parameters():
+        if not weight.is_meta and not torch.stack(weight.aminmax()).isfinite().all():
+            raise ValueError(f"{name} of {spec} holds NaN or infinity: take another copy of the weights, or one in a higher precision.")
+    return Decoder(model.eval(), ids, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
 
 
 def tokenizer(spec: str):
     """The fast tokenizer behind ``spec``, without its model."""
     where, gguf, revision = locate(spec, registry().get(spec, {}), None)
-    options = choice(where, gguf, revision)
-    try:
-        return AutoTokenizer.from_pretrained(where, **options)
-    except OSError as error:
-        raise OSError(explain(spec, registry().get(spec, {}), error)) from None
+    return fast(spec, where, choice(where, gguf, revision))
+
+
+def fast(spec: str, where: str, options: dict[str, str]):
+    """The tokenizer of a model; ValueError if it cannot say which characters a token covers."""
+    with reading(spec, "tokenizer", where):
+        found = AutoTokenizer.from_pretrained(where, trust_remote_code=False, **options)
+    if not found.is_fast:
+        raise ValueError(f"{spec} has no fast tokenizer, whose offsets are needed to find a secret's tokens: choose a model with a tokenizer.json.")
+    return found
 
 
 def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | None, str | None]:
@@ -95,14 +107,29 @@ def choice(where: str, gguf: str | None, revision: str | None) -> dict[str, str]
     return {"revision": revision} if revision and not Path(where).is_dir() else {}
 
 
-def explain(spec: str, entry: dict, error: OSError) -> str:
-    """One sentence for what the hub's client says in many."""
-    text = str(error).lower()
-    if "gated" in text or "401" in text or "403" in text:
+@contextlib.contextmanager
+def reading(spec: str, part: str, where: str):
+    """What several libraries say about a part of a model that they cannot read, as an OSError with one sentence."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:  # they have no class in common
+        raise OSError(explain(spec, part, where, error)) from None
+
+
+def explain(spec: str, part: str, where: str, error: Exception) -> str:
+    """One sentence for what libraries say in many."""
+    text = str(error)
+    if "trust_remote_code" in text:
+        return f"The {part} of {spec} asks to run code that comes with it, which is never done: choose a model that transformers knows without it."
+    if "model.safetensors" in text:
+        return f"{spec} has no weights as safetensors, and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a complete copy, or save the model as safetensors where you trust it."
+    if Path(where).exists():
+        return f"The {part} of {spec} cannot be read ({text.strip().splitlines()[0].split('. ')[0].rstrip(' .:')}): take another copy."
+    if any(sign in text.lower() for sign in ("gated", "401", "403")):
         return f"The weights of {spec} are gated: accept their licence on the hub, set HF_TOKEN in the environment, and run again (or give a local folder)."
-    if entry.get("hub") or spec.count("/") == 1:
-        return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."
-    return f"{spec} could not be read: {str(error).splitlines()[0]}"
+    return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."
 
 
 def embedded(name: str, entry: dict) -> Path:
@@ -159,20 +186,21 @@ def unpack(file: Path, whole: BinaryIO) -> None:
 
 def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = None) -> None:
     """Writes model and tokenizer, and ``extra`` files (JSON, or a text as it is), into ``folder`` whole or not at all."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
-        model.hf_quantizer = None  # transformers refuses to save what it once read from a GGUF file,
-        if hasattr(model.config, "quantization_config"):  # although these weights are no longer quantised
-            del model.config.quantization_config
-        model.save_pretrained(scratch)
-        tokenizer.save_pretrained(scratch)
-        for name, content in (extra or {}).items():
-            (scratch / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(scratch, folder)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+        try:
+            model.hf_quantizer = None  # transformers refuses to save what it once read from a GGUF file,
+            if hasattr(model.config, "quantization_config"):  # although these weights are no longer quantised
+                del model.config.quantization_config
+            model.save_pretrained(scratch)
+            tokenizer.save_pretrained(scratch)
+            for name, content in (extra or {}).items():
+                (scratch / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def fingerprint(folder: Path, gguf: str | None = None) -> str:

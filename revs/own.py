@@ -64,7 +64,7 @@ def find_memorized(
     ``documents`` is a folder, a text file or JSON Lines with "text". Without ``secrets`` Presidio finds what to try; else
     the lines of that text file are looked for, exactly. ``limit`` bounds how many are tried.
 
-    Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read.
+    Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or none of the secrets stands in a document.
     """
     check(kinds)
     listed = lines_of(resolve(str(secrets))) if secrets is not None else {}
@@ -85,6 +85,8 @@ def find_memorized(
                 funnel[candidate.record.kind, "beyond the limit"] += 1
     if not sources:
         raise unread(skipped)
+    if listed and not present:
+        raise ValueError(f"None of the secrets listed ({len(listed)}) stands in the documents: write each as it stands there, or name the documents that hold them.")
     verdicts = {}
     for first in range(0, len(ready), TOGETHER):
         progress(first, len(ready))

@@ -6,6 +6,8 @@ Sources (params, data, paper, rows) are read from the checkout that holds this p
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -20,3 +22,15 @@ def resolve(path: str | os.PathLike) -> Path:
     """A path as given if it exists from here, else the same path from the project's root (notebooks run elsewhere)."""
     path = Path(path).expanduser()
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
+
+
+@contextlib.contextmanager
+def writing(folder: Path):
+    """A full disk, and a folder that may not be written to, as an OSError with one sentence."""
+    try:
+        yield
+    except Exception as error:  # safetensors has a class of its own for what the system says
+        said = [code for code in (errno.ENOSPC, errno.EROFS, errno.EACCES) if os.strerror(code) in str(error)]
+        if not said:
+            raise
+        raise OSError(f"The disk is full at {folder}: make room, or name another folder." if said == [errno.ENOSPC] else f"{folder} cannot be written to: allow it, or name another folder.") from None

@@ -26,7 +26,7 @@ import pandas as pd
 import psutil
 import torch
 
-from revs.paths import BUILD, PACKAGE, ROOT
+from revs.paths import BUILD, PACKAGE, ROOT, writing
 
 SCHEMA = 1
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
@@ -95,16 +95,17 @@ def stamp(modules: list[str], settings: dict, inputs: dict) -> str:
 
 def write_text(path: Path, text: str | bytes) -> None:
     """Writes a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, scratch = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode() if isinstance(text, str) else text)
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
-        raise
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, scratch = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text.encode() if isinstance(text, str) else text)
+            os.chmod(scratch, 0o644)
+            os.replace(scratch, path)
+        except BaseException:
+            os.unlink(scratch)
+            raise
 
 
 def items_bytes(items: list[dict]) -> bytes:
@@ -119,7 +120,7 @@ def items_bytes(items: list[dict]) -> bytes:
 def write(folder: Path, name: str, kind: str, result: dict, items: list[dict], provenance: dict) -> dict:
     """Writes ``folder/name.json`` and ``folder/name.items.csv.gz``; returns the row.
 
-    Raises jsonschema.ValidationError if the row does not fit rows/schema.json, ValueError if the items are too large.
+    Raises ValueError if the row does not fit rows/schema.json, or the items are too large.
     """
     packed = items_bytes(items) if items else b""
     if len(packed) > ITEMS_LIMIT:
@@ -198,12 +199,15 @@ def validate(row: dict) -> None:
     if row.get("schema") != SCHEMA:
         raise ValueError(f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: run it again, or check out the version that wrote it.")
     if error := jsonschema.exceptions.best_match(validator().iter_errors(row)):
-        raise error
+        raise ValueError(f"Row {row.get('name')} does not fit the schema ({error.json_path}: {error.message}): run it again.")
 
 
 def read(path: Path) -> dict:
     """One row, validated."""
-    row = json.loads(Path(path).read_text(encoding="utf-8"))
+    try:
+        row = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError:
+        raise ValueError(f"{path} is no whole row: delete it, and run it again.") from None
     validate(row)
     return row
 

@@ -81,11 +81,6 @@ def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_an_unknown_profile_names_the_known_ones():
-    with pytest.raises(ValueError, match="no profile 'quik': there are ablations, bench, core, gptj, integrity, organic, paper, quick, tune"):
-        profile.read("quik")
-
-
 def test_every_combination_is_a_job_with_a_name_of_its_own():
     jobs = profile.build("quick", {"title": "t", "runs": [RUN]}).jobs
     assert list(jobs) == [f"unlearn/ssn/smollm2-135m/{method}-seed{seed}" for method in ("revs", "random") for seed in (1, 2)]
@@ -241,13 +236,6 @@ def test_a_notebook_runs_with_its_parameters_and_shows_no_folder_of_this_machine
     assert about.exception is None and about.parameters == {"x": 5, "y": "b"} and "environment_variables" not in about
 
 
-def test_an_unknown_parameter_is_refused_before_anything_starts(tmp_path):
-    target = tmp_path / "out" / "n.ipynb"
-    status, out, last = ended(runner(notebook(tmp_path / "n.ipynb", f"open({str(tmp_path / 'ran')!r}, 'w')"), target, "-p", "xx", "5"))
-    assert status == 1 and last.endswith("has no parameter 'xx': did you mean 'x'?")
-    assert out == "" and not target.parent.exists() and not (tmp_path / "ran").exists()
-
-
 @pytest.mark.parametrize(("cell", "sentence"), [("raise ValueError('There is no such model: give a folder.')", "n: There is no such model: give a folder. ("), ("1 / 0", "n: Cell 3 failed with ZeroDivisionError: division by zero (")])
 def test_a_failing_cell_ends_with_one_sentence_and_nothing_at_the_target(tmp_path, cell, sentence):
     target = tmp_path / "n.out.ipynb"
@@ -257,13 +245,6 @@ def test_a_failing_cell_ends_with_one_sentence_and_nothing_at_the_target(tmp_pat
     assert status == 1 and last.startswith(sentence) and "n.out.failed.ipynb" in last
     assert target.read_text() == "as before"
     assert sorted(os.listdir(tmp_path)) == ["n.ipynb", "n.out.failed.ipynb", "n.out.ipynb"]
-
-
-def test_a_killed_kernel_is_noticed(tmp_path):
-    target = tmp_path / "out.ipynb"
-    status, _, last = ended(runner(notebook(tmp_path / "n.ipynb", "import os\nos.kill(os.getpid(), 9)"), target))
-    assert status == 1 and "process was killed, most often because the memory was full" in last
-    assert not target.exists() and target.with_suffix(".failed.ipynb").exists()
 
 
 def test_no_kernel_outlives_its_runner(tmp_path):
@@ -288,14 +269,6 @@ def test_no_job_outlives_its_parent(tmp_path):
 
 
 # --- the build -------------------------------------------------------------------------------------------------------
-
-
-def test_a_second_build_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(build, "BUILD", tmp_path)
-    with build.lock(), pytest.raises(build.Busy, match="^Another build is running"), build.lock():
-        pass
-    with build.lock():
-        pass
 
 
 def test_the_lock_lasts_as_long_as_the_children_that_hold_it(tmp_path, monkeypatch):

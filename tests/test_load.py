@@ -1,11 +1,11 @@
-"""Models come from a folder, a GGUF file, a hub id or a name; what cannot be used is refused before weights are read."""
+"""Models come from a folder, a GGUF file, a hub id or a name; what cannot be used is in test_mistakes.py."""
 
 import json
 
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BloomConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from revs import load
 from revs.load import explain, identify, registry, save, tokenizer_hash
@@ -43,36 +43,15 @@ def test_other_weights_are_another_revision(tiny, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing half-written is left beside it
 
 
-def test_an_unsupported_architecture_is_refused_from_its_configuration(tmp_path):
-    """There are no weights in this folder: the refusal comes first."""
-    BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add a row to params/architectures.yml"):
-        load.load(str(tmp_path))
-
-
 @pytest.mark.parametrize("spec", ["./no/such/folder", "/no/such", "smollm3", "a/b/c"])
 def test_a_missing_model_is_named(spec):
     with pytest.raises(FileNotFoundError, match=f"There is no model at '{spec}'"):
         load.load(spec)
 
 
-def test_a_folder_without_weights_is_one_sentence(tiny, tmp_path):
-    model, tokenizer = tiny
-    save(model, tokenizer, tmp_path / "m")
-    (tmp_path / "m" / "model.safetensors").unlink()
-    with pytest.raises(OSError) as error:
-        load.load(str(tmp_path / "m"))
-    assert "\n" not in str(error.value)
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(ValueError, match="dtype is 'int7'"):
-        load.load("smollm2-135m", "int7")
-
-
 def test_gated_weights_say_what_to_do_and_never_show_the_token(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    said = explain("llama-3-8b", registry()["llama-3-8b"], OSError("401 Client Error: gated repo, token hf_secret"))
+    said = explain("llama-3-8b", "configuration", registry()["llama-3-8b"]["hub"], OSError("401 Client Error: gated repo, token hf_secret"))
     assert "HF_TOKEN" in said and "licence" in said and "hf_secret" not in said
 
 

@@ -45,14 +45,14 @@ def test_a_row_that_does_not_fit_is_refused(tmp_path, spoil):
     else:
         row["kind"], row["result"] = "unlearn", {}
     (tmp_path / "bad.json").write_text(json.dumps(row))
-    with pytest.raises((ValueError, jsonschema.ValidationError)):
+    with pytest.raises(ValueError):
         rows.read(tmp_path / "bad.json")
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     a_row(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(jsonschema.ValidationError):
+    with pytest.raises(ValueError, match="does not fit the schema"):
         rows.write(tmp_path, "memorise/x/other", "memorise", {"sentences": -1}, [], {})
     with pytest.raises(ValueError, match="at most"):
         noise = [{"id": os.urandom(30).hex()} for _ in range(20_000)]

@@ -1,0 +1,54 @@
+"""`make mistakes`: tests/test_mistakes.py as a list, each kind of wrong input with the message that it gave, kept in rows/mistakes.json.
+
+The page reads it; a test holds it against the sources, so that it cannot tell of code that is gone.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from flow.paths import ROOT, shown
+from revs import rows
+from revs.mistakes import FILE
+
+SUITE = ROOT / "tests" / "test_mistakes.py"
+SOURCES = (SUITE, *(ROOT / name for name in ("tests/conftest.py", "flow/build.py", "flow/notebook.py", "flow/profile.py")))
+
+
+def stamp() -> str:
+    """Hash of what the list depends on: the suite, the modules that it calls, and those that turn errors into sentences."""
+    texts = [path.read_text(encoding="utf-8") for path in SOURCES]
+    modules = rows.closure(*rows.imports(texts[0])) | {name: rows.code_hash(name) for name in rows.BOOKKEEPING}
+    return rows.digest([modules, *(ast.dump(ast.parse(text)) for text in texts)])
+
+
+def cases(report: Path) -> list[dict]:
+    """Kind, what was given, and the message of every case in a JUnit file, or why it was skipped."""
+    found = []
+    for case in ElementTree.parse(report).iter("testcase"):
+        if said := {one.get("name"): one.get("value") for one in case.iter("property")}:
+            found.append(said | {"skipped": one.get("message") for one in case.iter("skipped")})
+    return found
+
+
+def main() -> None:
+    """Runs the suite and writes the record; if a case fails, the record stays as it was."""
+    with tempfile.TemporaryDirectory() as folder:
+        report, start = Path(folder) / "report.xml", time.monotonic()
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "-o", "junit_family=xunit1", str(SUITE), f"--junitxml={report}"], cwd=ROOT)
+        if done.returncode:
+            sys.exit("A case failed: look at what pytest says above.")
+        found = cases(report)
+    rows.write_text(FILE, json.dumps({"stamp": stamp(), "when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine(), "cases": found}, indent=1, ensure_ascii=False) + "\n")
+    print(f"{shown(FILE)}: {len(found)} kinds of wrong input, {sum('skipped' in case for case in found)} skipped.")
+
+
+if __name__ == "__main__":
+    main()

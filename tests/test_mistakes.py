@@ -1,0 +1,459 @@
+"""Kinds of wrong input, each through the door that a user takes: one sentence that names cause and mend, and nothing left behind.
+
+A case sets its mistake up and yields the call that makes it. `make mistakes` keeps what this suite provokes for the book's page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+import huggingface_hub
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import BloomConfig
+
+from conftest import build as tiny
+from flow import build, profile
+from flow.notebook import execute
+from revs import artefact, data, export, load, own, rows
+from revs.architecture import Decoder
+from revs.experiments import MISTAKES, command, unlearn
+from revs.paths import ROOT
+from test_artefact import HP, SECRETS, made
+from test_flow import ended, notebook, runner
+from test_rows import a_row
+
+ONE_SENTENCE = r"((?!\. )[^\n])+(: |, but )((?!\. )[^\n])+[.?]( \(.+\))?"  # cause and mend, at last where to look
+CASES: dict[str, dict] = {}
+Calls = Iterator[Callable]
+
+
+def mistake(kind: str, given: str, said: str, error: type = ValueError, keeps: tuple[str, ...] = ()):
+    """A case: the kind of input, what is given, words of the message, the exception, and files that stay on purpose."""
+
+    def add(provoke: Callable[[Path], Calls]) -> None:
+        CASES[provoke.__name__] = {"kind": kind, "given": given, "said": said, "error": error, "keeps": keeps, "provoke": contextmanager(provoke)}
+
+    return add
+
+
+def saved(place: Path, name: str = "model", seed: int = 0, **configuration) -> Path:
+    """A tiny model as a folder."""
+    decoder = tiny("llama-tied", seed, torch.float32, **configuration)
+    load.save(decoder.model, decoder.tokenizer, place / name)
+    return place / name
+
+
+def change(file: Path, **values) -> None:
+    """Other values in a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def cut(file: Path, more: int = 100) -> Path:
+    """A file without its last bytes."""
+    file.write_bytes(file.read_bytes()[:-more])
+    return file
+
+
+def text(file: Path, content: str | bytes) -> Path:
+    """A small file."""
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return file
+
+
+def loading(folder: Path) -> Callable:
+    return partial(load.load, str(folder))
+
+
+def unlearning(place: Path, **more) -> Callable:
+    """The experiment on a tiny model and two sentences."""
+    lines = "\n".join(json.dumps(vars(record)) for record in SECRETS)
+    settings = {"model": str(saved(place)), "data": str(text(place / "set.jsonl", lines)), "finetune": False, "hyperparameters": vars(HP), "rows": str(place / "rows")}
+    return partial(unlearn.run, **settings | more)
+
+
+@contextmanager
+def mounted(folder: Path, options: str):
+    """A small file system of its own; skipped aloud where it cannot be had."""
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"a tmpfs could not be mounted, for which one must be root on Linux ({done.stderr.strip()})")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+# A model ---------------------------------------------------------------------------------------------------------------
+
+
+@mistake("No model there", "the name `smollm3`, which is none", "There is no model at 'smollm3'", FileNotFoundError)
+def no_model_there(place: Path) -> Calls:
+    yield partial(load.load, "smollm3")
+
+
+@mistake("A hub that cannot be reached", "a hub id, without a network", "check the name and the network", OSError)
+def a_hub_out_of_reach(place: Path) -> Calls:
+    with mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True):
+        yield partial(load.load, "example/none")
+
+
+@mistake("A corrupt configuration", "a `config.json` that is cut short", "The configuration of .* cannot be read", OSError)
+def a_configuration_cut_short(place: Path) -> Calls:
+    folder = saved(place)
+    cut(folder / "config.json")
+    yield loading(folder)
+
+
+@mistake("A configuration of wrong types", "a `config.json` whose `hidden_size` is a word", "The configuration of .* cannot be read .*'hidden_size'", OSError)
+def a_configuration_of_wrong_types(place: Path) -> Calls:
+    folder = saved(place)
+    change(folder / "config.json", hidden_size="wide")
+    yield loading(folder)
+
+
+@mistake("An unsupported architecture", "a BLOOM without weights: the refusal comes first", "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add a row to params/architectures.yml")
+def an_unsupported_architecture(place: Path) -> Calls:
+    BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(place / "bloom")
+    yield loading(place / "bloom")
+
+
+@mistake("Remote code demanded by a model", "a `config.json` of an unknown type that names Python files", "asks to run code that comes with it, which is never done", OSError)
+def remote_code_of_a_model(place: Path) -> Calls:
+    folder = saved(place)
+    ran = text(folder / "own.py", f"open({str(place / 'ran')!r}, 'w')")
+    change(folder / "config.json", model_type="own", auto_map={"AutoConfig": f"{ran.stem}.Config", "AutoModelForCausalLM": f"{ran.stem}.Model"})
+    yield loading(folder)
+
+
+@mistake("Remote code demanded by a tokenizer", "a `tokenizer_config.json` that names a Python file", "asks to run code that comes with it, which is never done", OSError)
+def remote_code_of_a_tokenizer(place: Path) -> Calls:
+    folder = saved(place)
+    ran = text(folder / "own.py", f"open({str(place / 'ran')!r}, 'w')")
+    change(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map={"AutoTokenizer": [f"{ran.stem}.Own", None]})
+    yield loading(folder)
+
+
+@mistake("A corrupt tokenizer", "a `tokenizer.json` that is cut short", "The tokenizer of .* cannot be read", OSError)
+def a_tokenizer_cut_short(place: Path) -> Calls:
+    folder = saved(place)
+    cut(folder / "tokenizer.json")
+    yield loading(folder)
+
+
+@mistake("No fast tokenizer", "a model whose only tokenizer is written in Python", "has no fast tokenizer")
+def no_fast_tokenizer(place: Path) -> Calls:
+    folder = saved(place)
+    (folder / "tokenizer.json").unlink()
+    text(folder / "tokenizer_config.json", json.dumps({"tokenizer_class": "CTRLTokenizer"}))
+    text(folder / "vocab.json", json.dumps({"<unk>": 0, "a</w>": 1})), text(folder / "merges.txt", "#version: 0.2\n")
+    yield loading(folder)
+
+
+@mistake("A wrong tokenizer", "a tokenizer with more tokens than the model has embeddings", "has 256 tokens, but its model has embeddings for 200")
+def a_tokenizer_too_large(place: Path) -> Calls:
+    yield loading(saved(place, vocab_size=200))
+
+
+@mistake("Missing weights", "a model's folder without a weight file", "has no weights as safetensors", OSError)
+def no_weights(place: Path) -> Calls:
+    folder = saved(place)
+    (folder / "model.safetensors").unlink()
+    yield loading(folder)
+
+
+@mistake("Weights as pickle", "a `pytorch_model.bin`", "reading a pickle can run code", OSError)
+def weights_as_pickle(place: Path) -> Calls:
+    folder = saved(place)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    yield loading(folder)
+
+
+@mistake("Truncated weights", "a `model.safetensors` without its last bytes", "The weights of .* cannot be read", OSError)
+def weights_cut_short(place: Path) -> Calls:
+    folder = saved(place)
+    cut(folder / "model.safetensors")
+    yield loading(folder)
+
+
+@mistake("Incomplete weights", "a `model.safetensors` in which a layer's matrix is missing", "do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight")
+def weights_incomplete(place: Path) -> Calls:
+    file = saved(place) / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.down_proj.weight"]
+    save_file(weights, file, {"format": "pt"})
+    yield loading(file.parent)
+
+
+@mistake("Weights of another size", "weights of one model beside the configuration of a wider one", "do not fit its configuration .*and others")
+def weights_of_another_size(place: Path) -> Calls:
+    folder = saved(place)
+    change(folder / "config.json", intermediate_size=128)
+    yield loading(folder)
+
+
+@mistake("NaN in the weights", "weights one of which is not a number", "layers.1.mlp.down_proj.weight of .* holds NaN or infinity")
+def nan_in_the_weights(place: Path) -> Calls:
+    file = saved(place) / "model.safetensors"
+    weights = load_file(file)
+    weights["model.layers.1.mlp.down_proj.weight"][0, 0] = torch.nan
+    save_file(weights, file, {"format": "pt"})
+    yield loading(file.parent)
+
+
+@mistake("A corrupt .gguf file", "a file that only its name makes a GGUF", "The configuration of .* cannot be read", OSError)
+def a_gguf_that_is_none(place: Path) -> Calls:
+    yield loading(text(place / "model.gguf", "GGUF no"))
+
+
+@mistake("An unknown precision", "`dtype: int7`", "dtype is 'int7', but must be one of float32")
+def an_unknown_precision(place: Path) -> Calls:
+    yield partial(load.load, str(saved(place)), "int7")
+
+
+# Data, documents and secrets -------------------------------------------------------------------------------------------
+
+
+@mistake("No data set there", "`data: ssm`", "There is no data set 'ssm': give one of", FileNotFoundError)
+def no_data_set_there(place: Path) -> Calls:
+    yield unlearning(place, data="ssm")
+
+
+@mistake("A corrupt data set", "a JSON Lines file whose second line is cut short", "Line 2 of .* is not a record: each line is")
+def a_data_set_with_a_bad_line(place: Path) -> Calls:
+    yield unlearning(place, data=str(cut(text(place / "bad.jsonl", "\n".join(json.dumps(vars(record)) for record in SECRETS)), 5)))
+
+
+@mistake("An empty data set", "a file of no bytes", "holds no records: there is nothing to unlearn")
+def an_empty_data_set(place: Path) -> Calls:
+    yield unlearning(place, data=str(text(place / "empty.jsonl", "")))
+
+
+@mistake("Nothing to forget", "`forget: 0`", "The forget set would hold 0 of 2 secrets")
+def nothing_to_forget(place: Path) -> Calls:
+    yield unlearning(place, forget=0)
+
+
+@mistake("A secret of too few tokens", "`T: 12`", r"tokens that may be unlearned, but \|T\| = 12 were asked for")
+def a_secret_of_too_few_tokens(place: Path) -> Calls:
+    yield unlearning(place, T=12)
+
+
+@mistake("A context too short", "a prompt and a secret that are longer than what the model reads", "has 111 tokens, but .* reads at most 96")
+def a_context_too_short(place: Path) -> Calls:
+    decoder = load.load(str(saved(place)))
+    long = data.encode(data.Record("long", "ssn", "long", "x" * 100, "941-14-8265", ""), decoder.tokenizer)
+    yield partial(own.unlearn, decoder, [long], HP)
+
+
+@mistake("No documents there", "a path that leads nowhere", "There are no documents at the path given", FileNotFoundError)
+def no_documents_there(place: Path) -> Calls:
+    yield partial(own.find_memorized, load.load(str(saved(place))), place / "nowhere")
+
+
+@mistake("Documents that cannot be read", "a folder with a binary and an empty file", "No document could be read: 1 binary, 1 empty")
+def documents_that_cannot_be_read(place: Path) -> Calls:
+    text(place / "documents/a.bin", b"\0\1"), text(place / "documents/b.txt", "")
+    yield partial(own.find_memorized, load.load(str(saved(place))), place / "documents")
+
+
+@mistake("Secrets that are not in the documents", "a list of two secrets, and a document that holds neither", r"None of the secrets listed \(2\) stands in the documents")
+def secrets_that_are_not_in_the_document(place: Path) -> Calls:
+    document, listed = text(place / "document.txt", "the number of Ada is 941-14-8265."), text(place / "list.txt", "935-27-1068\nopen sesame\n")
+    yield partial(own.find_memorized, load.load(str(saved(place))), document, listed)
+
+
+@mistake("A corrupt list of secrets", "a list with an empty line", "Line 2 of the file of secrets is empty")
+def a_list_of_secrets_with_an_empty_line(place: Path) -> Calls:
+    yield partial(own.find_memorized, load.load(str(saved(place))), text(place / "document.txt", "one"), text(place / "list.txt", "one\n\ntwo\n"))
+
+
+# Settings --------------------------------------------------------------------------------------------------------------
+
+
+@mistake("An unknown method", "`method: rev`", r"There is no method 'rev': did you mean 'revs'\?")
+def an_unknown_method(place: Path) -> Calls:
+    yield unlearning(place, method="rev")
+
+
+@mistake("An unknown hyperparameter", "`hyperparameters: {n_mux: 3}`", r"revs has no hyperparameter 'n_mux': did you mean 'n_max'\?")
+def an_unknown_hyperparameter(place: Path) -> Calls:
+    yield unlearning(place, hyperparameters={"n_mux": 3})
+
+
+@mistake("A parameter of a wrong type", "`--seed two` on the command line", "seed is 'two', a str, but must be int", SystemExit)
+def a_parameter_of_a_wrong_type(place: Path) -> Calls:
+    with mock.patch.object(sys, "argv", ["unlearn", "--seed", "two"]):
+        yield partial(command, unlearn.run)
+
+
+@mistake("An unknown parameter of a notebook", "`xx: 5`, where there is an `x`", r"has no parameter 'xx': did you mean 'x'\?")
+def an_unknown_parameter_of_a_notebook(place: Path) -> Calls:
+    yield partial(execute, notebook(place / "n.ipynb", f"open({str(place / 'ran')!r}, 'w')"), place / "out" / "n.ipynb", {"xx": 5}, "n")
+
+
+@mistake("An unknown profile", "`make plan PROFILE=quik`", "There is no profile 'quik': there are ablations, bench")
+def an_unknown_profile(place: Path) -> Calls:
+    yield partial(profile.read, "quik")
+
+
+@mistake("A profile that is not YAML", "a bracket that is not closed", "is not YAML")
+def a_profile_that_is_not_yaml(place: Path) -> Calls:
+    text(place / "params/mine.yml", "title: Mine\nruns: [{notebook: unlearn}\n")
+    with mock.patch.object(profile, "ROOT", place):
+        yield partial(profile.read, "mine")
+
+
+@mistake("Wrong YAML types", "a profile with `runs: 3`", "runs of the profile must be a list, but is 3")
+def wrong_yaml_types(place: Path) -> Calls:
+    text(place / "params/mine.yml", "title: Mine\nruns: 3\n")
+    with mock.patch.object(profile, "ROOT", place):
+        yield partial(profile.read, "mine")
+
+
+# Rows and edits --------------------------------------------------------------------------------------------------------
+
+
+@mistake("An old row schema", "a row of another version of this project", "A row of schema 0 was met, but this version reads schema 1")
+def an_old_row_schema(place: Path) -> Calls:
+    a_row(place)
+    change(place / "memorise/x/tiny.json", schema=0)
+    yield partial(rows.read, place / "memorise/x/tiny.json")
+
+
+@mistake("A truncated row", "a row's file without its last bytes", "is no whole row")
+def a_row_cut_short(place: Path) -> Calls:
+    a_row(place)
+    yield partial(rows.read, cut(place / "memorise/x/tiny.json"))
+
+
+@mistake("A row that does not fit the schema", "a row with a result that a field is missing from", "does not fit the schema .*'loss' is a required property")
+def a_row_that_does_not_fit(place: Path) -> Calls:
+    row = a_row(place)
+    change(place / "memorise/x/tiny.json", result={name: value for name, value in row["result"].items() if name != "loss"})
+    yield partial(rows.read, place / "memorise/x/tiny.json")
+
+
+@mistake("A truncated edit", "an edit's file without its last bytes", "is cut short, or is no safetensors file")
+def an_edit_cut_short(place: Path) -> Calls:
+    yield partial(artefact.read, cut(artefact.write(place / "edit.safetensors", made(load.load(str(saved(place))))[1])))
+
+
+@mistake("An edit of another model", "an edit, and a model with other weights", "The edit was made with the weights .*, but other has")
+def an_edit_of_another_model(place: Path) -> Calls:
+    _, edit = made(load.load(str(saved(place))))
+    yield partial(artefact.apply, load.load(str(saved(place, "other", seed=1))), edit)
+
+
+@mistake("An edit of another tokenizer", "the same weights with one token more", "The edit was made with the tokenizer .*, but model has")
+def an_edit_of_another_tokenizer(place: Path) -> Calls:
+    folder = saved(place)
+    _, edit = made(load.load(str(folder)))
+    other = load.tokenizer(str(folder))
+    other.add_tokens(["Ada"])
+    other.save_pretrained(folder)
+    yield partial(artefact.apply, load.load(str(folder)), edit)
+
+
+@mistake("Conflicting edits: one on the other", "an edit, and a model on which another one has moved the same columns", "Columns that the edit moves are not as they were")
+def an_edit_on_an_edited_model(place: Path) -> Calls:
+    folder = saved(place)
+    _, edit = made(load.load(str(folder)))
+    decoder = load.load(str(folder))
+    made(decoder, SECRETS[:1])
+    yield partial(artefact.apply, decoder, edit)
+
+
+@mistake("Conflicting edits: of two models", "two edits to combine, each of a model of its own", "only edits of the same model can be combined")
+def edits_of_two_models(place: Path) -> Calls:
+    yield partial(artefact.combine, [made(load.load(str(saved(place, name, seed))))[1] for seed, name in enumerate(("one", "two"))])
+
+
+@mistake("A folder that is there already", "the edited model, to be saved where a folder is", "is there already: name a folder that is not")
+def a_folder_that_is_there(place: Path) -> Calls:
+    decoder = load.load(str(saved(place)))
+    _, edit = made(decoder)
+    yield partial(export.export, decoder, place / "model", edit)
+
+
+# The machine -----------------------------------------------------------------------------------------------------------
+
+
+@mistake("A full disk, and an edited model", "a file system of 16 KB", "The disk is full at .*: make room", OSError)
+def a_full_disk_for_a_model(place: Path) -> Calls:
+    decoder = load.load(str(saved(place)))
+    _, edit = made(decoder)
+    with mounted(place / "small", "size=16k") as small:
+        yield partial(export.export, decoder, small / "edited", edit)
+
+
+@mistake("A full disk, and an edit", "a file system without a byte left", "The disk is full at .*: make room", OSError)
+def a_full_disk_for_an_edit(place: Path) -> Calls:
+    _, edit = made(load.load(str(saved(place))))
+    with mounted(place / "small", "size=4k") as small:
+        text(small / "full", b"\0" * 4096)
+        yield partial(artefact.write, small / "edit.safetensors", edit)
+
+
+@mistake("A read-only folder", "a run whose row goes to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)
+def a_read_only_folder(place: Path) -> Calls:
+    with mounted(place / "fixed", "ro") as fixed, mock.patch.object(unlearn, "BUILD", place.parent / "ranks"):
+        yield unlearning(place, rows=str(fixed / "rows"))
+
+
+@mistake("A kernel killed for memory", "a notebook whose process is killed with signal 9; its runner has a minute to notice", "process was killed, most often because the memory was full", SystemExit, keeps=("out.failed.ipynb",))
+def a_killed_kernel(place: Path) -> Calls:
+    source = notebook(place / "n.ipynb", "import os\nos.kill(os.getpid(), 9)")
+
+    def run():
+        status, _, last = ended(runner(source, place / "out.ipynb", "--name", "n"), seconds=60)
+        sys.exit(status and last)
+
+    yield run
+
+
+@mistake("Two runs into one folder", "a second build while the first goes on", "Another build is running in this folder", build.Busy)
+def two_builds_in_one_folder(place: Path) -> Calls:
+    with mock.patch.object(build, "BUILD", place), build.lock():
+        yield build.lock().__enter__
+
+
+# What holds for all of them --------------------------------------------------------------------------------------------
+
+
+def state(place: Path, call: Callable) -> tuple[dict, list]:
+    """Every file and folder there, and every weight of the models that the call is given."""
+    given = [one for one in getattr(call, "args", ()) if isinstance(one, Decoder)]
+    return {path: path.is_file() and path.read_bytes() for path in place.rglob("*")}, [weight.detach().clone() for decoder in given for weight in decoder.model.parameters()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_mistake_is_one_sentence_and_nothing_is_left(name, tmp_path, record_property):
+    case = CASES[name]
+    record_property("kind", case["kind"]), record_property("given", case["given"])
+    with case["provoke"](tmp_path) as call:
+        files, weights = state(tmp_path, call)
+        with pytest.raises(case["error"], match=case["said"]) as caught:
+            call()
+        message = str(caught.value)
+        assert type(caught.value) is case["error"] and issubclass(case["error"], (*MISTAKES, SystemExit, build.Busy))
+        assert re.fullmatch(ONE_SENTENCE, message), message
+        after, weights_after = state(tmp_path, call)
+        assert {path: content for path, content in after.items() if path.name not in case["keeps"]} == files and all(map(torch.equal, weights, weights_after))
+    record_property("message", re.sub(rf"{re.escape(str(tmp_path))}|{re.escape(str(ROOT))}", "…", message))
+
+
+def test_there_are_twenty_five_kinds():
+    assert len({case["kind"] for case in CASES.values()}) == len(CASES) >= 25
