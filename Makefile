@@ -11,10 +11,10 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic bench record paper adopt verify conformance compare clean
+.PHONY: help book test plan tune core ablations organic bench record paper adopt verify conformance slurm-try compare clean
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m flow.build quick
@@ -57,6 +57,9 @@ verify: $(INSTALLED)  ## after a change of code: draw one recorded row of each m
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m flow.conformance
+
+slurm-try: $(INSTALLED)  ## try the Slurm profile on a Slurm of its own on the loopback (root, Debian; minutes), as rows/slurm.json
+	@$(PY) -m flow.slurm_try
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"
