@@ -24,7 +24,7 @@ from revs.experiments.bench import PROMPT
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
 SECONDS = {"page": 15, "book": 60}  # before the first build on this machine
 LAST = LOGS / "seconds.json"  # of the last build's jobs, on this machine
-ALIKE = ("method", "what", "data", "trials", "generate", "sentences", "forget", "measures")  # settings that decide how long a run takes, the weightiest first
+ALIKE = ("method", "what", "data", "generate", "sentences", "forget", "measures")  # settings that decide how long a run takes, the weightiest first
 
 
 class Estimate(NamedTuple):
@@ -71,9 +71,10 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     scale = lambda row: 1.0 if own else parameters(model) / parameters(name(row))
     bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
     width = lambda row: bytes_each(job.settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
+    trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
     close = nearest(job, usable)
     memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
-    return Estimate(median(scale(row) * seconds(row, faster) for row in close), memory, None if own else name(close[0]), predicted)
+    return Estimate(median(scale(row) * trials(row) * seconds(row, faster) for row in close), memory, None if own else name(close[0]), predicted)
 
 
 def name(row: dict) -> str:

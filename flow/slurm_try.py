@@ -20,7 +20,6 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-import psutil
 import torch
 import yaml
 from transformers.utils.logging import disable_progress_bar
@@ -63,11 +62,12 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 GresTypes=gpu
 ReturnToService=2
+MinJobAge=3600
 StateSaveLocation={place}/state
 SlurmdSpoolDir={place}/spool
 SlurmctldPidFile={place}/slurmctld.pid
 SlurmdPidFile={place}/slurmd.pid
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory={memory} Gres=gpu:2
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=2000 Gres=gpu:2
 PartitionName=try Nodes=ALL Default=YES
 """
 
@@ -94,8 +94,7 @@ class Try:
             ports = [each.getsockname()[1] for each in (one, other)]
         for folder in ("state", "spool", "bin"):
             (place / folder).mkdir()
-        memory = psutil.virtual_memory().total // 2**20
-        (place / "slurm.conf").write_text(CONFIGURATION.format(host=socket.gethostname().split(".")[0], ports=ports, place=place, cpus=os.cpu_count(), memory=memory))
+        (place / "slurm.conf").write_text(CONFIGURATION.format(host=socket.gethostname().split(".")[0], ports=ports, place=place, cpus=min(2, os.cpu_count())))
         (place / "cgroup.conf").write_text("CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n" if Path("/sys/fs/cgroup/cgroup.controllers").is_file() else "CgroupPlugin=cgroup/v1\n")
         (place / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         (place / "munge.key").write_bytes(os.urandom(64))
@@ -118,17 +117,17 @@ class Try:
         """Starts all three, and waits until the node is idle."""
         files = [f"--{name}={self.place}/{file}" for name, file in (("socket", "munge.socket"), ("key-file", "munge.key"), ("pid-file", "munged.pid"), ("seed-file", "munge.seed"))]
         self.daemon("munged", "--foreground", *files)
-        self.until(lambda: (self.place / "munge.socket").exists(), "munged answered")
+        self.until(lambda: (self.place / "munge.socket").exists(), "munged to answer")
         self.daemon("slurmctld", "-D")
         self.daemon("slurmd", "-D")
-        self.until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "the node was idle")
+        self.until(lambda: "idle" in self.ask("sinfo", "-h", "-o", "%T"), "the node to be idle")
 
     def until(self, true, what: str, seconds: float = 60) -> None:
-        """Waits for something to become true; RuntimeError if it does not."""
+        """Waits for something to become true; RuntimeError if it does not, or if a daemon ends."""
         limit = time.monotonic() + seconds
         while not true():
             if time.monotonic() > limit or any(daemon.poll() is not None for daemon in self.daemons.values()):
-                raise RuntimeError(f"In vain it was waited until {what} (logs: {self.place}).")
+                raise RuntimeError(f"Waited in vain for {what} (logs: {self.place}).")
             time.sleep(0.5)
 
     def ask(self, *command: str) -> str:
@@ -144,7 +143,7 @@ class Try:
         """Ends what was started, jobs first."""
         self.ask("scancel", "--full", "--user=root")
         try:
-            self.until(lambda: not self.ask("squeue", "-h"), "all jobs had ended")
+            self.until(lambda: not self.ask("squeue", "-h"), "all jobs to end")
         finally:
             for daemon in reversed(self.daemons.values()):
                 daemon.terminate()
@@ -174,10 +173,10 @@ def attempt(trial: Try, root: Path, paths: dict[str, Path]) -> None:
     with (trial.place / "snakemake.log").open("w") as log:
         process = subprocess.Popen(command, cwd=root, env=trial.environment, stdout=log, stderr=log)
     trial.stack.callback(process.kill)
-    trial.until(lambda: now("FAILED") or process.poll() is not None, "the run without its model failed", 300)
+    trial.until(lambda: now("FAILED") or process.poll() is not None, "the run without its model to fail", 300)
     (root / f"{LATE}.away").rename(root / LATE)
     trial.say(f"{', '.join(now('FAILED').values())} failed: its model's folder was away. It is back.")
-    trial.until(lambda: now("COMPLETED") and now("RUNNING") or process.poll() is not None, "some runs had ended and others went on", 300)
+    trial.until(lambda: now("COMPLETED") and now("RUNNING") or process.poll() is not None, "some runs to have ended while others go on", 300)
     running = now("RUNNING")
     trial.daemons["slurmd"].kill()
     trial.daemons["slurmd"].wait()
@@ -185,7 +184,7 @@ def attempt(trial: Try, root: Path, paths: dict[str, Path]) -> None:
     time.sleep(5)
     trial.daemon("slurmd", "-D")
     trial.say("slurmd was started again.")
-    trial.until(lambda: process.poll() is not None, "Snakemake ended", 600)
+    trial.until(lambda: process.poll() is not None, "Snakemake to end", 600)
     jobs = trial.jobs()
     times = Counter(called[run] for _, run in jobs.values())
     trial.say(f"Snakemake ended with status {process.returncode}, after {len(jobs)} jobs of Slurm for {len(paths)} runs; made again: {', '.join(run for run in times if times[run] > 1)}.")

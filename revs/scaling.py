@@ -25,7 +25,7 @@ def costs(names: list[str]) -> tuple[pd.DataFrame, str]:
         models = dict.fromkeys(job.settings["model"] for job in jobs)
         lines.append({"profile": f"`{asked.name}`", "models": ", ".join(models), "runs": str(len(jobs))} | said)
         unknown += absent
-    return pd.DataFrame(lines), f"Of {unknown} runs nothing is known yet: they are not counted." if unknown else ""
+    return pd.DataFrame(lines), f"{unknown} of the runs are not counted, since nothing is known of them yet." if unknown else ""
 
 
 def basis() -> str:

@@ -95,6 +95,8 @@ def test_a_search_takes_as_long_as_its_trials(measured):
     search = row("tune/ssn/m/revs-seed0", None, 4.0)
     measured(search, row("unlearn/ssn/m/revs-seed0-trial00", None, 14.0), row("unlearn/ssn/m/revs-seed0-trial01", None, 24.0), row("unlearn/ssn/m/revs-seed1-trial00", None, 99.0))
     assert estimate.seconds(search) == 4.0 + 10.0 + 20.0
+    search["provenance"]["settings"]["trials"] = 2
+    assert estimate.estimate(job("tune", trials=6)).seconds == 3 * 34.0
 
 
 def test_plan_and_page_say_what_a_profile_costs_on_each_machine():
@@ -113,7 +115,7 @@ def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
     estimate.cpu_rate.cache_clear()
     monkeypatch.setattr(scaling, "RECORD", tmp_path / "slurm.json")
     frame, unknown = scaling.costs(["core"])
-    assert set(frame["1 CPU"]) == {plan.UNKNOWN} and f"Of {frame['runs'][0]} runs" in unknown
+    assert set(frame["1 CPU"]) == {plan.UNKNOWN} and unknown.startswith(f"{frame['runs'][0]} of the runs")
     assert "nothing can be predicted" in scaling.basis() and "`make slurm-try`" in scaling.tried()[1]
     estimate.cpu_rate.cache_clear()
 
@@ -143,6 +145,14 @@ def test_a_module_runs_in_its_slot(tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, env=environment)
     assert done.stdout == "0 ['x']\n", done.stderr
+
+
+def test_a_run_takes_its_gpus_and_its_share_of_the_cores():
+    """Also a model that is larger than one GPU: a fine-tune with two of eight."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "16", "--resources", "gpu=8", "--config", "profile=paper", "gpus=2", "--dry-run", "--printshellcmds", "--nolock"]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    (block,) = [part for part in (done.stdout + done.stderr).split("rule run:") if "wildcards: job=memorise/ssn/gpt-j-6b-keep" in part]
+    assert "threads: 4\n" in block and "gpu=2" in block and "-m flow.slots 2 8 flow.notebook" in block
 
 
 # --- the profile for Slurm -------------------------------------------------------------------------------------------
