@@ -12,10 +12,10 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance mistakes compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance mistakes slurm-try compare clean
 
 help:  ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m flow.build quick
@@ -67,6 +67,9 @@ conformance: $(INSTALLED)  ## every family of decoders against the promises of t
 
 mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/test_mistakes.py, as rows/mistakes.json
 	@$(PY) -m flow.mistakes
+
+slurm-try: $(INSTALLED)  ## try the Slurm profile on a Slurm of its own on the loopback (root, Debian; minutes), as rows/slurm.json
+	@$(PY) -m flow.slurm_try
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"

@@ -1,6 +1,9 @@
 """The way of a number: profile → runs (rows) → pages → book. `make book` calls this; so can a cluster.
 
 snakemake --cores 2 --rerun-triggers params [--config profile=core jupyter=false]
+snakemake --workflow-profile profiles/slurm --config profile=paper jupyter=false [gpus=2]
+
+A run takes one GPU, or as many as ``gpus`` says.
 
 Everything is made in build/, and no rule writes into rows/: recorded rows are adopted by a command of their own.
 Whether a job is stale is decided by its stamp, a hash of content, never by a file time.
@@ -23,7 +26,11 @@ PROFILE = profile.read(config.get("profile", "quick"))
 STAMPS = stamps.stamps(PROFILE)
 JUPYTER = str(config.get("jupyter", True)).lower() not in ("false", "no", "0")
 PLACE = "" if products(PROFILE.name) == BUILD else f"{products(PROFILE.name).name}/"
+CORES = None if workflow.remote_exec else workflow.resource_settings.cores  # None on a cluster: its machines may have more than a job is given
+SLOTS = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else 0  # this machine's GPUs, if they are shared out
+GPUS = int(config.get("gpus", 1))
 HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.quote(sys.executable)} -m"
+SLOT = f"flow.slots {GPUS} {SLOTS}" if SLOTS else ""
 
 
 def job(wildcards):
@@ -68,12 +75,12 @@ rule run:
         command=command,
     log:
         "logs/" + PLACE + "{job}.log",
-    threads: workflow.cores or config.get("threads", 8)
+    threads: max(1, CORES * GPUS // max(SLOTS, GPUS)) if CORES else config.get("threads", 8)
     resources:
-        gpu=1,
+        gpu=GPUS,
         mem_mb=lambda wildcards: estimate.memory_mb(job(wildcards)),
     shell:
-        "log=$PWD/{log}; {HERE} {params.command} 2> $log"
+        "log=$PWD/{log}; {HERE} {SLOT} {params.command} 2> $log"
 
 
 rule page:
@@ -101,6 +108,6 @@ rule book:
         stamp=STAMPS.get("book"),
     log:
         "logs/book.log",
-    threads: workflow.cores or 1
+    threads: CORES or 1
     shell:
         "log=$PWD/{log}; {HERE} flow.site 2> $log"

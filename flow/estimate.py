@@ -1,7 +1,8 @@
 """What a run will take, from rows of runs like it: seconds and memory.
 
-Rows of the same experiment, model and method (or measurement) are the best guide, then of the same experiment and model; rows of another
-model are scaled by the number of parameters that the models' names tell (smollm2-135m, llama-3-8b).
+Rows of the same experiment and model whose settings are most alike are the best guide; rows of another model are scaled by
+the number of parameters that the models' names tell (smollm2-135m, llama-3-8b). Where no row is of a GPU, its time is predicted: the
+same operations at the rate that its maker gives.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import NamedTuple
 
 from flow.paths import BUILD, LOGS
 from flow.profile import Job
-from revs import rows
+from revs import operations, rows
+from revs.experiments.bench import PROMPT
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
 SECONDS = {"page": 15, "book": 60}  # before the first build on this machine
 LAST = LOGS / "seconds.json"  # of the last build's jobs, on this machine
+ALIKE = ("method", "what", "data", "generate", "sentences", "forget", "measures")  # settings that decide how long a run takes, the weightiest first
 
 
 class Estimate(NamedTuple):
@@ -28,19 +31,22 @@ class Estimate(NamedTuple):
     seconds: float | None
     memory_mb: float | None
     like: str | None
+    predicted: bool = False
 
 
 @functools.cache
 def measured() -> list[dict]:
-    """Every readable row, recorded or of this machine."""
-    found = []
+    """Every readable row of a run that came to its end, recorded or of this machine."""
+    found = {}
     for folder in (rows.RECORDED, BUILD / "record" / "rows", rows.MEASURED):
         for path in folder.rglob("*.json"):
             try:
-                found.append(rows.read(path))
+                row = rows.read(path)
             except ValueError:  # the schema itself, or a row of another version
                 continue
-    return found
+            if row["kind"] != "unlearn" or "failed" not in row["result"]:
+                found[row["name"]] = row
+    return list(found.values())
 
 
 def parameters(model: str) -> float | None:
@@ -49,25 +55,67 @@ def parameters(model: str) -> float | None:
     return float(found[1]) * (1000 if found[2] == "b" else 1) if found else None
 
 
-def estimate(job: Job) -> Estimate:
-    """What one run will take."""
+def estimate(job: Job, gpu: bool | None = None) -> Estimate:
+    """What one run will take: on a GPU, on a CPU, or (None) on whatever machine rows are of."""
     model = Path(job.settings["model"]).name
-    kind = lambda settings: (settings.get("method"), settings.get("what"))
-    same = [row for row in measured() if row["kind"] == job.notebook]
-    own = [row for row in same if row["provenance"]["model"]["name"] == model]
-    if own:
-        closest = [row for row in own if kind(row["provenance"]["settings"]) == kind(job.settings)] or own
-        return Estimate(median(map(seconds, closest)), max(row["provenance"]["peak_memory_mb"] for row in closest), None)
-    scaled = [(parameters(model) / size, row) for row in same if parameters(model) and (size := parameters(row["provenance"]["model"]["name"]))]
-    if not scaled:
+    found = [row for row in measured() if row["kind"] == job.notebook]
+    there = [row for row in found if gpu is None or on_gpu(row) == gpu]
+    predicted = bool(gpu and not there)
+    found, faster = (found, gain()) if predicted else (there, 1.0)
+    own = [row for row in found if name(row) == model]
+    usable = own or [row for row in found if parameters(model) and parameters(name(row))]
+    if not usable or not faster:
         return Estimate(None, None, None)
-    like = scaled[0][1]["provenance"]["model"]["name"]
-    return Estimate(median(f * seconds(row) for f, row in scaled), max(f * row["provenance"]["peak_memory_mb"] for f, row in scaled), like)
+    scale = lambda row: 1.0 if own else parameters(model) / parameters(name(row))
+    bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
+    width = lambda row: bytes_each(job.settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
+    trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
+    close = nearest(job, usable)
+    memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
+    return Estimate(median(scale(row) * trials(row) * seconds(row, faster) for row in close), memory, None if own else name(close[0]), predicted)
 
 
-def seconds(row: dict) -> float:
-    """Wall-clock seconds of a row's run."""
-    return sum(row["provenance"]["seconds"].values())
+def name(row: dict) -> str:
+    """A row's model."""
+    return row["provenance"]["model"]["name"]
+
+
+def on_gpu(row: dict) -> bool:
+    """Was it measured on a GPU?"""
+    return row["provenance"]["hardware"]["gpu"] is not None
+
+
+def nearest(job: Job, found: list[dict]) -> list[dict]:
+    """The rows whose settings are most like the job's."""
+    alike = [[row["provenance"]["settings"].get(setting) == job.settings.get(setting) for setting in ALIKE] for row in found]
+    most = max(alike)
+    return [row for row, each in zip(found, alike) if each == most]
+
+
+def seconds(row: dict, faster: float = 1.0) -> float:
+    """Wall-clock seconds of a row's run, a search with its trials; all but loading on a machine so many times as fast."""
+    spent = [*row["provenance"]["seconds"].items()]
+    if row["kind"] == "tune":
+        trial = row["name"].replace("tune/", "unlearn/", 1) + "-trial"
+        spent += [pair for other in measured() if other["name"].startswith(trial) for pair in other["provenance"]["seconds"].items() if pair[0] not in ("load", "evaluate_before")]
+    return sum(value / (1.0 if stage == "load" else faster) for stage, value in spent)
+
+
+@functools.cache
+def cpu_rate() -> float | None:
+    """Operations a second of the rows' CPUs, in fine-tunes: six for each weight and token, forward and backward."""
+    tuned = [row for row in measured() if row["kind"] == "memorise" and not on_gpu(row) and parameters(name(row))]
+    return median(6e6 * parameters(name(row)) * PROMPT * sum(row["result"]["learned"]) / row["provenance"]["seconds"]["finetune"] for row in tuned) if tuned else None
+
+
+def gpu() -> dict:
+    """The first machine of params/machines.yml."""
+    return next(iter(operations.machines().values()))
+
+
+def gain() -> float | None:
+    """How many times as fast that machine is: float32 decides, since reading the weights of a batch takes less."""
+    return gpu()["float32"] / cpu_rate() if cpu_rate() else None
 
 
 def memory_mb(job: Job) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import heapq
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from flow.profile import Job, Profile, known, read
 from revs import load, rows
 
 UNKNOWN = "unknown"
+MACHINES = {"1 CPU": (1, False), "1 GPU": (1, True), "8 GPUs": (8, True)}  # how many runs at once, and on what
 
 
 def current(job: Job) -> bool:
@@ -25,6 +27,32 @@ def current(job: Job) -> bool:
     return not rows.stale(row)
 
 
+def makespan(seconds: dict[str, float], needs: dict[str, list[str]], workers: int) -> float:
+    """How long runs take together: whoever is free starts the longest run that has all it needs."""
+    ended: dict[str, float] = {}
+    free, waiting = [0.0] * workers, sorted(seconds, key=seconds.get, reverse=True)
+    while waiting:
+        now = heapq.heappop(free)
+        ready = [run for run in waiting if all(ended.get(need, now + 1) <= now for need in needs[run])]
+        if ready:
+            waiting.remove(ready[0])
+            ended[ready[0]] = now + seconds[ready[0]]
+        heapq.heappush(free, ended[ready[0]] if ready else min(end for end in ended.values() if end > now))
+    return max(ended.values(), default=0.0)
+
+
+def costs(profile: Profile, jobs: list[Job]) -> tuple[dict[str, str], int]:
+    """What some of a profile's runs take on each of MACHINES, and of how many nothing is known."""
+    said = {}
+    needs = {job.id: [other.id for other in profile.upstream(job)] for job in jobs}
+    for title, (workers, gpu) in MACHINES.items():
+        found = {job.id: estimate(job, gpu) for job in jobs}
+        seconds = {run: each.seconds for run, each in found.items() if each.seconds is not None}
+        took = makespan(seconds, {run: [need for need in needs[run] if need in seconds] for run in seconds}, workers)
+        said[title] = (duration(took) if seconds else UNKNOWN) + (", predicted" if any(each.predicted for each in found.values()) else "")
+    return said, sum(each.seconds is None for each in found.values())
+
+
 def table(profile: Profile) -> pd.DataFrame:
     """One line for each experiment, model and method."""
     groups: dict[tuple, list[Job]] = {}
@@ -33,11 +61,11 @@ def table(profile: Profile) -> pd.DataFrame:
     lines = []
     for (notebook, model, method), jobs in groups.items():
         known = estimate(jobs[0])
-        done = sum(map(current, jobs))
+        left = [estimate(job).seconds for job in jobs if not current(job)]
         lines.append({
-            "notebook": notebook, "model": Path(model).name, "method": method, "runs": len(jobs), "done": done,
+            "notebook": notebook, "model": Path(model).name, "method": method, "runs": len(jobs), "done": len(jobs) - len(left),
             "each": UNKNOWN if known.seconds is None else duration(known.seconds),
-            "left": UNKNOWN if known.seconds is None else duration(known.seconds * (len(jobs) - done)),
+            "left": UNKNOWN if None in left else duration(sum(left)),
             "memory": UNKNOWN if known.memory_mb is None else f"{known.memory_mb / 1024:.1f} GiB",
             "measured on": source(known),
         })  # fmt: skip
@@ -50,11 +78,10 @@ def source(known: Estimate) -> str:
 
 
 def summary(profile: Profile) -> list[str]:
-    """Hours, disk and downloads of the whole."""
+    """Hours on one machine and on many, disk and downloads of the whole."""
     left = [job for job in profile.jobs.values() if not current(job)]
-    known = [estimate(job).seconds for job in left]
-    hours = UNKNOWN if None in known else duration(sum(known))
-    lines = [f"{len(profile.jobs)} runs, {len(profile.jobs) - len(left)} done; {hours} left, one run after the other."]
+    said, unknown = costs(profile, left)
+    lines = [f"{len(profile.jobs)} runs, {len(profile.jobs) - len(left)} done. Left: " + "; ".join(f"{title} {took}" for title, took in said.items()) + (f"; without {unknown} of which nothing is known yet." if unknown else ".")]
     models = {name: load.registry()[name] for name in dict.fromkeys(job.settings["model"] for job in profile.jobs.values()) if name in load.registry()}
     instilled = [models[job.settings["model"]] for job in profile.jobs.values() if job.notebook == "memorise" and job.settings["model"] in models]
     disk = sum(map(size, models.values())) + sum(map(size, instilled))

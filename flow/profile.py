@@ -6,6 +6,7 @@ one row. A job is called as its row is: experiment/data/model/method-seed-tag.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import itertools
@@ -92,6 +93,7 @@ def experiment(notebook: str):
     return importlib.import_module(f"revs.experiments.{notebook}").run
 
 
+@functools.cache
 def defaults(notebook: str) -> dict:
     """A heavy notebook's parameters with their defaults: those of its experiment."""
     return {name: parameter.default for name, parameter in inspect.signature(experiment(notebook)).parameters.items()}

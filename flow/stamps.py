@@ -68,7 +68,8 @@ def run_stamp(job: Job, upstream: list[str]) -> str:
 def page_stamp(page: str, upstream: list[str]) -> str:
     """The stamp of a light notebook, which reads the rows of all runs and the recorded ones and may use any method."""
     modules = [entry["module"] for entry in methods.registry().values() if "module" in entry]
-    return notebook_stamp(ROOT / "notebooks" / f"{page}.ipynb", {}, upstream, modules, bookkeeping=True, more=folder(ROOT / "rows"))
+    plan = [rows.digest((ROOT / "flow" / name).read_bytes()) for name in ("estimate.py", "plan.py", "profile.py")]  # revs.scaling shows what they say
+    return notebook_stamp(ROOT / "notebooks" / f"{page}.ipynb", {}, upstream, modules, bookkeeping=True, more=[folder(ROOT / "rows"), plan])
 
 
 def book_stamp(upstream: list[str]) -> str:

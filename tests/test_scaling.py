@@ -1,0 +1,181 @@
+"""Many GPUs and machines: the schedule, what plan and page say of it, GPU slots, and a Slurm profile that Snakemake reads."""
+
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from flow import estimate, plan, profile, slots
+from flow.paths import ROOT
+from revs import scaling
+
+SLURM = ROOT / "profiles" / "slurm"
+
+
+def by_the_clock(seconds: dict[str, int], needs: dict[str, list[str]], workers: int, order: list[str]) -> int:
+    """Second after second, the first runs of ``order`` that have all they need are started while someone is free: when the last one ends."""
+    left, begun, now = dict(seconds), [], 0
+    while any(left.values()):
+        for run in order:
+            if run not in begun and len([one for one in begun if left[one]]) < workers and not any(left[need] for need in needs[run]):
+                begun.append(run)
+        for run in begun:
+            left[run] = max(0, left[run] - 1)
+        now += 1
+    return now
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_schedule_is_longest_first_and_near_the_best(seed):
+    draw = random.Random(seed)
+    names = "abcde"
+    seconds = {name: draw.randint(1, 6) for name in names}
+    needs = {name: [other for other in names[:i] if draw.random() < 0.3] for i, name in enumerate(names)}
+    workers = draw.randint(1, 3)
+    took = plan.makespan(seconds, needs, workers)
+    assert took == by_the_clock(seconds, needs, workers, sorted(names, key=seconds.get, reverse=True))
+    best = min(by_the_clock(seconds, needs, workers, order) for order in itertools.permutations(names))
+    assert best <= took <= (2 - 1 / workers) * best  # Graham's bound
+
+
+def test_one_worker_takes_the_sum_and_many_the_longest_chain():
+    seconds, needs = {"tune": 3.5, "a": 2.0, "b": 1.0, "alone": 4.0}, {"tune": [], "a": ["tune"], "b": ["tune"], "alone": []}
+    assert plan.makespan(seconds, needs, 1) == 10.5
+    assert plan.makespan(seconds, needs, 9) == 5.5
+    assert plan.makespan({}, {}, 3) == 0
+
+
+def row(name: str, gpu: str | None, total: float, model: str = "smollm2-135m", dtype: str = "float32", **settings) -> dict:
+    """What an estimate reads of a row."""
+    made = {"model": {"name": model, "dtype": dtype}, "hardware": {"gpu": gpu}, "settings": {"method": "revs", "data": "ssn", "generate": True} | settings, "seconds": {"load": 4.0, "unlearn": total - 4.0}, "peak_memory_mb": 1000}
+    return {"name": name, "kind": name.split("/")[0], "result": {}, "provenance": made}
+
+
+@pytest.fixture
+def measured(monkeypatch):
+    """measured(*rows): these are all the rows there are, on CPUs that are ten times slower than the GPU."""
+    monkeypatch.setattr(estimate, "gain", lambda: 10.0)
+    return lambda *found: monkeypatch.setattr(estimate, "measured", lambda: list(found))
+
+
+def job(notebook: str = "unlearn", **parameters) -> profile.Job:
+    return profile.Job(notebook, parameters, "build/rows")
+
+
+def test_a_gpus_time_is_measured_or_predicted(measured):
+    measured(row("unlearn/a", None, 104.0))
+    assert estimate.estimate(job(), False) == estimate.Estimate(104.0, 1000.0, None)
+    assert estimate.estimate(job(), True) == estimate.Estimate(14.0, 1000.0, None, predicted=True)  # loading is not faster
+    measured(row("unlearn/a", None, 104.0), row("unlearn/b", "a GPU", 20.0))
+    assert estimate.estimate(job(), True) == estimate.Estimate(20.0, 1000.0, None)
+    assert estimate.estimate(job(), False).seconds == 104.0
+    measured()
+    assert estimate.estimate(job(), True).seconds is None
+
+
+def test_the_row_that_is_most_alike_is_the_guide(measured):
+    measured(row("unlearn/a", None, 104.0, data="emails"), row("unlearn/b", None, 204.0), row("unlearn/c", None, 304.0, method="rmu"), row("unlearn/ssn-trial00", None, 9.0, generate=False))
+    assert estimate.estimate(job(data="ssn")).seconds == 204.0
+    assert estimate.estimate(job(data="emails")).seconds == 104.0
+    assert estimate.estimate(job(data="ssn", method="rmu")).seconds == 304.0
+
+
+def test_another_model_is_scaled_by_its_parameters_and_memory_by_their_bytes_too(measured):
+    measured(row("unlearn/a", None, 100.0))
+    found = estimate.estimate(job(model="llama-1.35b", dtype="bfloat16"))
+    assert found == estimate.Estimate(pytest.approx(1000.0), pytest.approx(5000.0), "smollm2-135m")
+
+
+def test_a_search_takes_as_long_as_its_trials(measured):
+    search = row("tune/ssn/m/revs-seed0", None, 4.0)
+    measured(search, row("unlearn/ssn/m/revs-seed0-trial00", None, 14.0), row("unlearn/ssn/m/revs-seed0-trial01", None, 24.0), row("unlearn/ssn/m/revs-seed1-trial00", None, 99.0))
+    assert estimate.seconds(search) == 4.0 + 10.0 + 20.0
+    search["provenance"]["settings"]["trials"] = 2
+    assert estimate.estimate(job("tune", trials=6)).seconds == 3 * 34.0
+
+
+def test_plan_and_page_say_what_a_profile_costs_on_each_machine():
+    frame, unknown = scaling.costs(["core", "paper"])
+    assert [column for column in frame if column in plan.MACHINES] == ["1 CPU", "1 GPU", "8 GPUs"]
+    core = profile.read("core")
+    seconds = {run.id: estimate.estimate(run, False).seconds for run in core.jobs.values()}
+    assert frame["1 CPU"][0] == plan.duration(sum(seconds.values()))
+    said, absent = plan.costs(core, list(core.jobs.values()))
+    assert absent == 0 and said == dict(frame[list(plan.MACHINES)].iloc[0])
+    assert "; ".join(f"{title} {took}" for title, took in plan.costs(core, [run for run in core.jobs.values() if not plan.current(run)])[0].items()) in plan.summary(core)[0]
+
+
+def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
+    measured()
+    estimate.cpu_rate.cache_clear()
+    monkeypatch.setattr(scaling, "RECORD", tmp_path / "slurm.json")
+    frame, unknown = scaling.costs(["core"])
+    assert set(frame["1 CPU"]) == {plan.UNKNOWN} and unknown.startswith(f"{frame['runs'][0]} of the runs")
+    assert "nothing can be predicted" in scaling.basis() and "`make slurm-try`" in scaling.tried()[1]
+    estimate.cpu_rate.cache_clear()
+
+
+# --- GPU slots -------------------------------------------------------------------------------------------------------
+
+
+def test_no_gpu_is_given_twice(monkeypatch, tmp_path):
+    monkeypatch.setattr(slots, "BUILD", tmp_path)
+    monkeypatch.setattr(os, "environ", {})
+    first = slots.take(2, 3)
+    assert os.environ.pop("CUDA_VISIBLE_DEVICES") == "0,1"
+    second = slots.take(1, 3)
+    assert os.environ.pop("CUDA_VISIBLE_DEVICES") == "2"
+    with pytest.raises(ValueError, match="only 0 of 3 are free"):
+        slots.take(1, 3)
+    for stream in first:
+        stream.close()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "5,6,7"  # what the shell allows
+    assert len(slots.take(2, 3)) == 2 and os.environ["CUDA_VISIBLE_DEVICES"] == "5,6"
+    assert second
+
+
+def test_a_module_runs_in_its_slot(tmp_path):
+    (tmp_path / "look.py").write_text("import os, sys\nprint(os.environ['CUDA_VISIBLE_DEVICES'], sys.argv[1:])\n")
+    code = f"import sys, pathlib, runpy, flow.paths\nflow.paths.BUILD = pathlib.Path({str(tmp_path)!r})\nsys.argv = ['slots', '1', '4', 'look', 'x']\nrunpy.run_module('flow.slots', run_name='__main__')"
+    environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"} | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, env=environment)
+    assert done.stdout == "0 ['x']\n", done.stderr
+
+
+def test_a_run_takes_its_gpus_and_its_share_of_the_cores():
+    """Also a model that is larger than one GPU: a fine-tune with two of eight."""
+    command = [sys.executable, "-m", "snakemake", "--cores", "16", "--resources", "gpu=8", "--config", "profile=paper", "gpus=2", "--dry-run", "--printshellcmds", "--nolock"]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    (block,) = [part for part in (done.stdout + done.stderr).split("rule run:") if "wildcards: job=memorise/ssn/gpt-j-6b-keep" in part]
+    assert "threads: 4\n" in block and "gpu=2" in block and "-m flow.slots 2 8 flow.notebook" in block
+
+
+# --- the profile for Slurm -------------------------------------------------------------------------------------------
+
+
+def test_the_slurm_profile_names_only_what_snakemake_knows():
+    from snakemake.cli import get_argument_parser
+
+    known = {option.lstrip("-") for action in get_argument_parser()._actions for option in action.option_strings}
+    settings = yaml.safe_load((SLURM / "config.yaml").read_text())
+    assert settings["executor"] == "slurm" and settings["retries"] >= 1
+    assert set(settings) <= known
+
+
+def test_the_plugin_is_pinned_and_not_asked_of_everyone():
+    pins = [line for line in (SLURM / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    assert pins and all(pin.startswith("snakemake-executor-plugin-slurm") and "==" in pin for pin in pins)
+    assert "slurm" not in (ROOT / "requirements.txt").read_text()
+
+
+def test_the_record_of_the_trial_is_of_these_pins():
+    if not scaling.RECORD.is_file():
+        pytest.skip("there is no record: make slurm-try")
+    versions = json.loads(scaling.RECORD.read_text())["versions"]
+    assert f"snakemake-executor-plugin-slurm=={versions['snakemake-executor-plugin-slurm']}\n" in (SLURM / "requirements.txt").read_text()
+    assert f"snakemake=={versions['snakemake']}\n" in (ROOT / "requirements.txt").read_text()
