@@ -33,9 +33,13 @@ def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFra
         settings, result = row["provenance"]["settings"], row["result"]
         if row["provenance"]["model"]["name"] == model and (stem := Path(settings["data"]).stem) in data:
             line = {"name": name, "data": stem, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
-            after = {metric: math.nan if "failed" in result else result["after"][metric] for metric in METRICS}
-            lines.append(line | settings["hyperparameters"] | after)
+            lines.append(line | settings["hyperparameters"] | numbers(result.get("after", {})))
     return pd.DataFrame(lines, columns=None if lines else ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS])
+
+
+def numbers(scores: dict) -> dict[str, float]:
+    """A run's metrics, nan where there is none: a failed run, or generalization where each secret has one sentence."""
+    return {metric: math.nan if scores.get(metric) is None else scores[metric] for metric in METRICS}
 
 
 def tag_of(name: str) -> str:
@@ -87,7 +91,7 @@ def by_data(table: Callable[[pd.DataFrame], pd.DataFrame], found: dict[str, pd.D
 def means(frame: pd.DataFrame) -> Means:
     """Mean and standard deviation over seeds, by method; Unedited is the state before the runs of REVS."""
     found = {name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS} for name, part in frame.groupby("method")}
-    before = [row["result"]["before"] for row in finished(frame, "revs")]
+    before = [numbers(row["result"]["before"]) for row in finished(frame, "revs")]
     return {"unedited": {metric: metrics.summary([result[metric] for result in before]) for metric in METRICS}} | found
 
 

@@ -50,6 +50,15 @@ def test_means_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
     assert (mean, spread) == (pytest.approx(0.5), pytest.approx(math.sqrt(0.02)))
 
 
+def test_a_data_set_of_one_sentence_a_secret_has_no_generalization(shelf):
+    row = shelf(seed=1, data="emails")
+    for part in ("before", "after"):
+        row["result"][part]["generalization"] = None
+    rows.save(rows.RECORDED / f"{row['name']}.json", row)
+    line = results.core_table(results.means(results.runs("smollm2-135m", "emails")), {}).set_index("method").loc["REVS"]
+    assert line["Generalization"] == DASH and line["Efficacy"] == "50.0"
+
+
 def test_a_method_of_which_a_run_failed_says_so_and_shows_no_number(shelf):
     shelf(seed=1)
     shelf(method="ft_l", seed=1, efficacy=0.9)
