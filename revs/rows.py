@@ -214,7 +214,7 @@ def read(path: Path) -> dict:
 
 def read_items(path: Path) -> pd.DataFrame:
     """The per-item values beside a row, lists parsed."""
-    frame = pd.read_csv(Path(path).with_suffix("").with_suffix(".items.csv.gz") if str(path).endswith(".json") else path)
+    frame = pd.read_csv(Path(path).with_suffix(".items.csv.gz") if str(path).endswith(".json") else path)
     for column in frame:
         if frame[column].astype(str).str.startswith("[").any():
             frame[column] = frame[column].map(json.loads, na_action="ignore")

@@ -18,9 +18,10 @@ def a_row(folder, name="memorise/x/tiny", memorised=3, settings=None):
     return rows.write(folder, name, "memorise", result, [{"id": "a", "ranks": [0, 2]}], made)
 
 
-def test_a_row_comes_back_as_it_was_written(tmp_path):
-    row = a_row(tmp_path)
-    path = tmp_path / "memorise/x/tiny.json"
+@pytest.mark.parametrize("name", ["memorise/x/tiny", "memorise/x/model-1.5b"])
+def test_a_row_comes_back_as_it_was_written(tmp_path, name):
+    row = a_row(tmp_path, name)
+    path = tmp_path / f"{name}.json"
     assert rows.read(path) == row
     assert rows.read_items(path).to_dict("records") == [{"id": "a", "ranks": [0, 2]}]
     assert not rows.stale(row)
