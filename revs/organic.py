@@ -58,7 +58,7 @@ def sentence(found: dict[str, pd.DataFrame]) -> str:
         hardware = made["hardware"]
         said.append(
             f"**{methods.PAPER_DATA[data]}**: {after['forget']} were unlearned and {after['retain']} kept. REVS took {made['seconds']['unlearn'] / 60:.0f} minutes, "
-            f"{sum(made['seconds'].values()) / 60:.0f} with loading, evaluation and attacks, on {hardware['gpu'] or hardware['cpu']} with {hardware['threads']} threads, in {made['model']['dtype']}."
+            f"{sum(made['seconds'].values()) / 60:.0f} with loading, evaluation and attacks, on {hardware['gpu'] or hardware['cpu']} with {hardware['threads']} of {hardware['cores']} cores, in {made['model']['dtype']}."
         )
     return "\n\n".join(said)
 
@@ -82,7 +82,7 @@ def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
 
 
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """What each method was set to."""
+    """What each method was set to; those of the embedded model where nothing was chosen on this one."""
     lines = []
     for data, frame in found.items():
         for run in frame.drop_duplicates("method").to_dict("records"):
