@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pandas as pd
+import yaml
 
 from revs import curating, methods, results, rows
+from revs.paths import ROOT
 from revs.tables import percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
@@ -82,10 +84,11 @@ def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
 
 
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """What each method was set to; those of the embedded model where nothing was chosen on this one."""
-    lines = []
+    """What each method was set to, and on which model that was chosen: those of the embedded model serve where there was no search."""
+    tuned, lines = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")), []
     for data, frame in found.items():
         for run in frame.drop_duplicates("method").to_dict("records"):
-            given = run["row"]["provenance"]["settings"]["hyperparameters"]
-            lines.append({"secrets": methods.PAPER_DATA[data], "method": methods.registry()[run["method"]]["title"], "settings": ", ".join(f"{key} {value}" for key, value in given.items())})
+            given, model, entry = run["row"]["provenance"]["settings"]["hyperparameters"], run["row"]["provenance"]["model"]["name"], methods.registry()[run["method"]]
+            chosen = model in tuned.get(entry.get("settings_of", run["method"]), {})
+            lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": "this model" if chosen else "the embedded model", "settings": ", ".join(f"{key} {value}" for key, value in given.items())})
     return pd.DataFrame(lines)

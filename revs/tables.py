@@ -40,9 +40,9 @@ class Table:
         return f'<a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a>'
 
     def is_text(self, column: str) -> bool:
-        """A column is set flush left unless its first filled cell starts like a number."""
+        """A column is set flush left unless its first filled cell starts like a number and is short."""
         filled = [str(cell) for cell in self.frame[column] if str(cell) not in ("", DASH)]
-        return not filled or not (filled[0].lstrip("−-*").strip()[:1].isdigit())
+        return not filled or len(filled[0]) > 30 or not filled[0].lstrip("−-*").strip()[:1].isdigit()
 
 
 @dataclass(frozen=True)

@@ -45,5 +45,5 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert list(frames) == ["emails"] and list(frames["emails"]["tag"]) == [""]
     assert "REVS took 2 minutes" in organic.sentence(frames)
     line = organic.settings(frames).iloc[0]
-    assert line["method"] == "REVS" and "n_max 30" in line["settings"]
+    assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
     assert organic.replaced(frames) == {"emails": {}}
