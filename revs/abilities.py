@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from revs import integrity, methods, paper, results
+from revs import errata, integrity, methods, paper, results
 from revs.tables import DASH, percent
 
 TAG = "integrity"
@@ -47,10 +47,9 @@ def printed(data: str) -> dict[str, dict[tuple[str, str], float]]:
     """The paper's accuracies on one data set, in per cent: model → (method, benchmark)."""
     found = {}
     for model, label in paper.CORE.items():
-        cells = paper.table(label)
-        cells = cells[(cells["dataset"] == methods.PAPER_DATA[data]) & cells["column"].isin(BENCHMARKS.values()) & cells["value"].notna()]
-        if len(cells):
-            found[model] = {(cell["row"], cell["column"]): cell["value"] for cell in cells.to_dict("records")}
+        cells = {(row, column): cell["value"] for (dataset, row), of_row in errata.lines(label).items() for column, cell in of_row.items() if dataset == methods.PAPER_DATA[data] and column in BENCHMARKS.values()}
+        if cells:
+            found[model] = cells
     return found
 
 

@@ -41,6 +41,11 @@ def measure(name: str) -> ModuleType:
     return importlib.import_module(f"revs.{name}")
 
 
+def tuned() -> dict[str, dict]:
+    """params/hyperparameters.yml: method → model → data set → settings."""
+    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+
+
 def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     """A method's settings for a model and a data set, changed as ``given``.
 
@@ -56,7 +61,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA and paper.has_settings(title):
         found = paper.hyperparameters(title, printed, PAPER_DATA[data])
     else:
-        tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")).get(owner, {})
-        of_model = tuned.get(model, {})
-        found = of_model.get(data) or of_model.get(SETTINGS_OF.get(data)) or tuned.get("default", {})
+        chosen = tuned().get(owner, {})
+        of_model = chosen.get(model, {})
+        found = of_model.get(data) or of_model.get(SETTINGS_OF.get(data)) or chosen.get("default", {})
     return {key: value for key, value in found.items() if key in known} | given

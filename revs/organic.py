@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pandas as pd
-import yaml
 
 from revs import curating, methods, results, rows
-from revs.paths import ROOT
 from revs.tables import percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
@@ -85,7 +83,7 @@ def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
 
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What each method was set to, and on which model that was chosen: those of the embedded model serve where there was no search."""
-    tuned, lines = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8")), []
+    tuned, lines = methods.tuned(), []
     for data, frame in found.items():
         for run in frame.drop_duplicates("method").to_dict("records"):
             given, model, entry = run["row"]["provenance"]["settings"]["hyperparameters"], run["row"]["provenance"]["model"]["name"], methods.registry()[run["method"]]

@@ -6,11 +6,9 @@ import math
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from revs import errata, methods, paper, rows
 from revs.experiments import tune
-from revs.paths import ROOT
 from revs.results import means, measured, runs
 from revs.tables import DASH, METRICS, percent
 
@@ -76,7 +74,7 @@ def printed_table() -> pd.DataFrame:
 
 def settings_table(model: str) -> pd.DataFrame:
     """From search to choice, one line a setting: the paper's sweep, what is drawn here, and what was chosen for each data set (params/hyperparameters.yml)."""
-    tuned = yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+    tuned = methods.tuned()
     chosen = {method: entry.get(model, {}) for method, entry in tuned.items()}
     data = [name for name in methods.PAPER_DATA if any(name in sets for sets in chosen.values())]
     lines = []
