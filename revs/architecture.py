@@ -155,7 +155,8 @@ class Decoder:
         seen: dict[str, Tensor] = {}
 
         def keep(_module, inputs, output):
-            seen["a"], seen["h"] = inputs[0].flatten(0, -2), output.flatten(0, -2)
+            # a copy of h, since Falcon adds attention to FF₂'s output in place
+            seen["a"], seen["h"] = inputs[0].flatten(0, -2), output.flatten(0, -2).clone()
 
         def stop_by(l: int):
             def hook(_module, _inputs, output):

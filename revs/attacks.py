@@ -63,7 +63,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     One forward pass over the prompts and one over the perturbed prompts serve all attacks.
     """
     prompts = {target.id: target.prompt_ids for target in split.forget}
-    perturbed = {target.id: decoder.tokenizer(perturb(target.prompt, SPACES, target.id))["input_ids"] for target in split.forget}
+    perturbed = {target.id: decoder.tokenizer(perturb(target.prompt, target.id))["input_ids"] for target in split.forget}
     lens, delta = depths(decoder, split.forget, prompts)
     found = {"logit_lens": lens, "delta": delta, "perturbation": depths(decoder, split.forget, perturbed)[0]}
     return resistance(found, k), {target.id: {attack: found[attack][target.id] for attack in ATTACKS} for target in split.forget}
@@ -80,10 +80,11 @@ def resistance(found: dict[str, dict[str, Depths]], k: int) -> dict:
     return result
 
 
-def perturb(prompt: str, spaces: int, seed: str) -> str:
-    """The prompt with spaces at different random places, and one behind it (Appendix "Perturbation Attack")."""
-    places = set(random.Random(seed).sample(range(len(prompt)), min(spaces, len(prompt))))
-    return "".join(" " * (i in places) + character for i, character in enumerate(prompt)) + " "
+def perturb(prompt: str, seed: str, characters: str = " ", number: int = SPACES, behind: str = " ") -> str:
+    """The prompt with some characters before different random places, and something behind it (Appendix "Perturbation Attack")."""
+    draw = random.Random(seed)
+    places = set(draw.sample(range(len(prompt)), min(number, len(prompt))))
+    return "".join((draw.choice(characters) if i in places else "") + character for i, character in enumerate(prompt)) + behind
 
 
 @torch.no_grad()

@@ -81,14 +81,19 @@ def read(name: str) -> list[Record]:
         raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin())}, or the path of a JSON Lines file.")
     if not Path(path).stat().st_size:
         raise ValueError(f"{path} holds no records: there is nothing to unlearn.")
-    records = []
+    records: dict[str, Record] = {}
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
         try:
             row = json.loads(line)
-            records.append(Record(**{column: row[column] for column in COLUMNS}))
+            fields = {column: row[column] for column in COLUMNS}
         except (json.JSONDecodeError, KeyError, TypeError):
             raise ValueError(f"Line {number} of {path} is not a record: each line is a JSON object with {', '.join(COLUMNS)}.") from None
-    return records
+        if other := [column for column, value in fields.items() if not isinstance(value, str)]:
+            raise ValueError(f"Line {number} of {path} has a {other[0]} that is not text: put it into quotation marks.")
+        if fields["id"] in records:
+            raise ValueError(f"Line {number} of {path} has the id of an earlier one: give each sentence its own.")
+        records[fields["id"]] = Record(**fields)
+    return list(records.values())
 
 
 def fingerprint(records: list[Record]) -> str:

@@ -21,7 +21,7 @@ from revs.vocabulary import Line, Vocabulary
 
 WHERE = ("mlp", "residual", "both")
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
-AT_ONCE = 25  # neurons edited before the layer is looked at again
+AT_ONCE = 5  # neurons edited before the layer is looked at again
 
 
 @dataclass(frozen=True)

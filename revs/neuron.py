@@ -12,6 +12,7 @@ Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − �
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,9 +70,17 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
     for need in (r_n - ahead).unique().tolist():  # one value, but for rows with such tokens ahead
         rows = (r_n - ahead == need).nonzero()[:, 0]
         if need <= line.A.shape[1] - len(never):
-            last = x[rows].kthvalue(x.shape[1] - need + 1, keepdim=True).values  # the need-th largest
+            last = largest(x[rows], need)
             c[rows] = _between(last, torch.where(x[rows] < last, x[rows], -torch.inf).amax(-1, keepdim=True))[:, 0]
     return c.clamp_max(0.0)
+
+
+def largest(x: Tensor, n: int) -> Tensor:
+    """The n-th largest value of each row (rows, V): → (rows, 1)."""
+    place = x.shape[1] - n
+    if x.is_cuda:
+        return x.kthvalue(place + 1, keepdim=True).values
+    return torch.from_numpy(np.partition(x.numpy(), place, axis=1)[:, place : place + 1])
 
 
 def _between(point: Tensor, below: Tensor) -> Tensor:

@@ -6,8 +6,6 @@ after a prompt that was changed in its own way; the resistance that is left says
 
 from __future__ import annotations
 
-import random
-
 from revs import attacks
 from revs.architecture import Decoder
 from revs.data import Split
@@ -29,14 +27,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     """Resistance@k to each strategy as the released code and as the paper's equation read it; nothing by secret."""
     result = {}
     for name, (characters, number, behind) in STRATEGIES.items():
-        prompts = {target.id: decoder.tokenizer(perturbed(target.prompt, characters, number, behind, target.id))["input_ids"] for target in split.forget}
+        prompts = {target.id: decoder.tokenizer(attacks.perturb(target.prompt, target.id, characters, number, behind))["input_ids"] for target in split.forget}
         depths = list(attacks.depths(decoder, split.forget, prompts)[0].values())
         result[name] = {"released": attacks.released(depths, k), "per_example": attacks.per_example(depths, k)}
     return result, {}
-
-
-def perturbed(prompt: str, characters: str, number: int, behind: str, seed: str) -> str:
-    """A prompt with some characters before different random places, and something behind it."""
-    draw = random.Random(seed)
-    places = set(draw.sample(range(len(prompt)), min(number, len(prompt))))
-    return "".join((draw.choice(characters) if i in places else "") + character for i, character in enumerate(prompt)) + behind

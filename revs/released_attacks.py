@@ -11,7 +11,7 @@ from torch import Tensor
 
 from revs import evaluate
 from revs.architecture import Decoder, stream_of
-from revs.attacks import SPACES, Depths, perturb
+from revs.attacks import Depths, perturb
 from revs.data import Split, Target
 from revs.vocabulary import rank
 
@@ -25,7 +25,7 @@ def measure(decoder: Decoder, split: Split) -> tuple[dict[str, list[int]], dict[
     """
     found = {"logit_lens": {}, "delta": {}, "perturbation": {}}
     for target in split.forget:
-        perturbed = decoder.tokenizer(perturb(target.prompt, SPACES, target.id))["input_ids"]
+        perturbed = decoder.tokenizer(perturb(target.prompt, target.id))["input_ids"]
         found["logit_lens"][target.id] = by_token(decoder, target, target.prompt_ids, logit_lens)
         found["delta"][target.id] = by_token(decoder, target, target.prompt_ids, delta)
         found["perturbation"][target.id] = by_token(decoder, target, perturbed, logit_lens)

@@ -108,6 +108,13 @@ def write_text(path: Path, text: str | bytes) -> None:
             raise
 
 
+def writable(folder: Path) -> Path:
+    """The folder, if rows can be written to it: asked before the work, not after it."""
+    with writing(folder):
+        tempfile.TemporaryFile(dir=next(place for place in (folder, *folder.parents) if place.exists())).close()
+    return folder
+
+
 def items_bytes(items: list[dict]) -> bytes:
     """Per-item values as a gzipped CSV, the same bytes for the same values."""
     text = io.StringIO()

@@ -15,13 +15,19 @@ from torch import Tensor
 
 from revs.architecture import Decoder
 
-BLOCK = 16_384  # rows of U that are upcast at a time when the model is in low precision
+BLOCK = {"cpu": 1_024, "cuda": 16_384}  # rows of U that are upcast at a time when the model is in low precision: a CPU's stay in its cache
+FEW = 7  # vectors for which a product with U is quicker from the other side
 
 
 def rank(logits: Tensor, t: int | Tensor) -> Tensor:
     """Eq. 1, 0-based: how many of the logits (…, V) are strictly larger than that of token t."""
     target = logits[..., t : t + 1] if isinstance(t, int) else logits.gather(-1, t[..., None])
     return (logits > target).sum(-1, dtype=torch.int32)  # int64 sums of booleans are three times slower on a CPU
+
+
+def product(U: Tensor, y: Tensor) -> Tensor:
+    """U·y for one vector (d,) or several (n, d): → (V,) or (n, V)."""
+    return (U @ y.T).T if y.dim() == 2 and len(y) <= FEW else y @ U.T
 
 
 def epsilon(norm) -> float:
@@ -56,7 +62,7 @@ class Line:
 
     def rank_at_rest(self) -> Tensor:
         """Ranks of t before any move, (n,)."""
-        return self.rank(torch.zeros_like(self.scale))
+        return rank(self.A, self.t) if self.B is None else self.rank(torch.zeros_like(self.scale))
 
     def rows(self, chosen: Tensor | slice) -> Line:
         """The same line for some of the vectors."""
@@ -115,12 +121,16 @@ class Vocabulary:
         """U·y in float32 or better, (…, d) → (…, V); a low-precision U is upcast block by block."""
         y = y.to(self.U.device, self.dtype)
         if self.U.dtype == self.dtype:
-            return y @ self.U.T
-        return torch.cat([y @ rows.to(self.dtype).T for rows in self.U.split(BLOCK)], -1)
+            return product(self.U, y)
+        return torch.cat([product(rows.to(self.dtype), y) for rows in self.blocks()], -1)
+
+    def blocks(self) -> tuple[Tensor, ...]:
+        """U, a few rows at a time."""
+        return self.U.split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
 
     def _gram_factor(self) -> Tensor:
         """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
-        gram = sum(rows.double().T @ rows.double() for rows in self.U.split(BLOCK))
+        gram = sum(rows.T @ rows for rows in (block.double() for block in self.blocks()))
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():

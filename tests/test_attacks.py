@@ -58,7 +58,7 @@ def test_an_attack_reads_the_perturbed_prompt(decoder):
     targets = secrets(decoder)
     result, columns = attacks.measure(decoder, Split(targets, [], targets), K)
     for target in targets:
-        changed = attacks.perturb(target.prompt, attacks.SPACES, target.id)
+        changed = attacks.perturb(target.prompt, target.id)
         ids = decoder.tokenizer(changed)["input_ids"]
         assert columns[target.id]["perturbation"] == plainly(decoder, target, ids)[0]
         assert (columns[target.id]["logit_lens"], columns[target.id]["delta"]) == plainly(decoder, target, target.prompt_ids)
@@ -68,10 +68,10 @@ def test_an_attack_reads_the_perturbed_prompt(decoder):
 
 def test_spaces_are_put_inside_and_one_behind():
     prompt = "The number of Ada is "
-    changed = attacks.perturb(prompt, 10, "a")
+    changed = attacks.perturb(prompt, "a")
     assert changed.replace(" ", "") == prompt.replace(" ", "") and changed.endswith("  ")
-    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(prompt, 10, "a") != attacks.perturb(prompt, 10, "b")
-    assert attacks.perturb("ab", 10, "a") == " a b "
+    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(prompt, "a") != attacks.perturb(prompt, "b")
+    assert attacks.perturb("ab", "a") == " a b "
 
 
 def test_the_four_readings_by_hand():

@@ -55,7 +55,7 @@ def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
     """Nothing returned changes nothing; what is returned after an edit is what later layers then see."""
     ids, seen = torch.tensor([IDS]), []
     before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
-    family.visit(IDS, lambda *_: None)
+    family.visit(IDS, lambda l, a, h, x: torch.testing.assert_close(h, family.ff2[l].forward(a)))  # not what a block then makes of it in place
     step = 0.3 * torch.randn(16, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def push(l, a, h, x):

@@ -231,6 +231,16 @@ def no_data_set_there(place: Path) -> Calls:
     yield unlearning(place, data="ssm")
 
 
+@mistake("A data set with a number for a secret", "a JSON Lines file whose first record's secret has no quotation marks", "Line 1 of .* has a secret that is not text: put it into quotation marks")
+def a_number_for_a_secret(place: Path) -> Calls:
+    yield unlearning(place, data=str(text(place / "people.jsonl", json.dumps(vars(SECRETS[0]) | {"secret": 123}) + "\n")))
+
+
+@mistake("A data set with an id twice", "a JSON Lines file with the same record twice", "Line 2 of .* has the id of an earlier one: give each")
+def an_id_twice(place: Path) -> Calls:
+    yield unlearning(place, data=str(text(place / "people.jsonl", 2 * (json.dumps(vars(SECRETS[0])) + "\n"))))
+
+
 @mistake("A corrupt data set", "a JSON Lines file whose second line is cut short", "Line 2 of .* is not a record: each line is")
 def a_data_set_with_a_bad_line(place: Path) -> Calls:
     yield unlearning(place, data=str(cut(text(place / "bad.jsonl", "\n".join(json.dumps(vars(record)) for record in SECRETS)), 5)))
@@ -409,7 +419,7 @@ def a_full_disk_for_an_edit(place: Path) -> Calls:
 
 @mistake("A read-only folder", "a run whose row goes to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)
 def a_read_only_folder(place: Path) -> Calls:
-    with mounted(place / "fixed", "ro") as fixed, mock.patch.object(unlearn, "BUILD", place.parent / "ranks"):
+    with mounted(place / "fixed", "ro") as fixed, mock.patch.object(load, "load", side_effect=AssertionError("noticed after the model was loaded")):
         yield unlearning(place, rows=str(fixed / "rows"))
 
 

@@ -10,11 +10,11 @@ from revs.data import Split, Target
 def test_a_prompt_is_changed_as_the_strategy_says(name):
     characters, number, behind = perturbations.STRATEGIES[name]
     prompt = "0123456789" * 4
-    changed = perturbations.perturbed(prompt, characters, number, behind, "seed")
+    changed = attacks.perturb(prompt, "seed", characters, number, behind)
     assert len(changed) == len(prompt) + number + len(behind) and changed.endswith(behind)
     assert "".join(c for c in changed if c.isdigit()) == prompt and set(changed) - set(prompt) <= set(characters + behind)
-    assert changed == perturbations.perturbed(prompt, characters, number, behind, "seed")
-    assert perturbations.perturbed("ab", " ", 10, "", "s") == " a b"
+    assert changed == attacks.perturb(prompt, "seed", characters, number, behind)
+    assert attacks.perturb("ab", "s", " ", 10, "") == " a b"
 
 
 def test_the_papers_strategy_is_the_attack(decoder):

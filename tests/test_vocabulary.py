@@ -252,7 +252,7 @@ def test_a_head_without_full_column_rank_is_refused(decoder, dtype, one_sentence
 @either
 def test_low_precision_weights_are_ranked_in_single_precision(decoder, raw, twin, monkeypatch):
     """A bfloat16 U gives the ranks of its float32 copy, although it is upcast block by block."""
-    monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(module, "BLOCK", {"cpu": 64, "cuda": 64})
     decoder.model.bfloat16()
     copy = twin(decoder)
     copy.model.float()

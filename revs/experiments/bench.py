@@ -72,7 +72,7 @@ def run(
 
 def once(**settings) -> dict:
     """The row of a measurement: the one that is there if its settings, inputs and code are the present ones, else a new one."""
-    where, tag, what, start = resolve(settings.pop("rows")), settings.pop("tag"), settings["what"], time.monotonic()
+    where, tag, what, start = rows.writable(resolve(settings.pop("rows"))), settings.pop("tag"), settings["what"], time.monotonic()
     if what not in WHAT:
         raise ValueError(f"There is nothing called '{what}' to measure" + hint(what, WHAT))
     if settings["repeats"] < 1:

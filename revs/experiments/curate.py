@@ -48,7 +48,7 @@ def run(
 
 def curated(**settings) -> dict:
     """Detects, filters and tries; writes the data set and the row."""
-    where, start = resolve(settings.pop("rows")), time.monotonic()
+    where, start = rows.writable(resolve(settings.pop("rows"))), time.monotonic()
     if unknown := set(settings["kinds"]) - set(KINDS):
         raise ValueError(f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}.")
     if not settings["documents"]:

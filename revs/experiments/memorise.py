@@ -55,7 +55,7 @@ def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/ro
 
 def memorised(**settings) -> tuple[Path, dict]:
     """The folder of a memorised model and its row; the fine-tune runs only if they are not there yet."""
-    where = resolve(settings.pop("rows"))
+    where = rows.writable(resolve(settings.pop("rows")))
     records = data.read(settings["data"])
     inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
     stamp = rows.stamp(MODULES, settings, inputs)

@@ -50,7 +50,7 @@ def run(
 
 def through(**asked) -> dict:
     """All steps in order."""
-    place, where = resolve(asked.pop("out")), resolve(asked.pop("rows"))
+    place, where = resolve(asked.pop("out")), rows.writable(resolve(asked.pop("rows")))
     place.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is noticed now
     for old in ("report.html", "edit.safetensors"):  # an edit must not lie beside the report of another run
         (place / old).unlink(missing_ok=True)

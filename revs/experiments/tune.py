@@ -46,7 +46,7 @@ def run(
 
 def search(**settings) -> dict:
     """Runs the trials that have no current row yet, in one process, and writes the row of the whole."""
-    where, asked = resolve(settings["rows"]), {name: settings[name] for name in settings if name != "rows"}
+    where, asked = rows.writable(resolve(settings["rows"])), {name: settings[name] for name in settings if name != "rows"}
     if settings["trials"] < 1:
         raise ValueError(f"trials is {settings['trials']}, but must be at least 1.")
     every = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items() if name != "rows"}

@@ -59,7 +59,7 @@ def run(
 
 def once(**settings) -> dict:
     """The row of a run: the one that is there if it is current, else a new one."""
-    where = resolve(settings.pop("rows"))
+    where = rows.writable(resolve(settings.pop("rows")))
     plan = planned(where, settings)
     return plan.current() or plan.measure(Stage(plan))
 
