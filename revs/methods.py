@@ -17,7 +17,7 @@ from revs.nearest import hint
 from revs.paths import ROOT
 
 MEASURES = ("attacks", "cue", "instead", "integrity", "perturbations", "public")
-SETTINGS_OF = {"urls": "emails"}  # in the paper, addresses of pages are unlearned with the settings of e-mail addresses
+SETTINGS_OF = {"urls": "emails", "machine-url": "machine-email"}  # in the paper, addresses of pages are unlearned with the settings of e-mail addresses
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 

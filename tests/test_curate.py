@@ -298,6 +298,29 @@ def test_the_data_set_is_what_a_run_reads(own, knowing, tmp_path, monkeypatch):
     json.dumps(row)
 
 
+def test_a_row_draws_its_data_set_again(own, knowing, tmp_path, monkeypatch, capsys):
+    """The same bytes from the manifest, without the model being asked; fewer where a document is gone; a sentence where all are."""
+    from revs import redraw
+
+    curated(own, knowing, tmp_path)
+    path, row = tmp_path / "build/curated/own.jsonl", str(tmp_path / "rows/curate/own/tiny.json")
+    written = path.read_bytes()
+    path.unlink()
+    monkeypatch.setattr(curate, "tried", lambda *_: pytest.fail("the model was asked"))
+    again = lambda: (monkeypatch.setattr("sys.argv", ["redraw", row, "--documents", str(own)]), redraw.main())  # noqa: E731
+    again()
+    assert path.read_bytes() == written and capsys.readouterr().out.splitlines()[-1] == "3 of 3 secrets were found again."
+    names = sorted(PEOPLE)
+    (own / f"{names[0]}.txt").unlink()
+    again()
+    assert len(data.read(str(path))) == 2 and "2 of 3" in capsys.readouterr().out
+    (own / f"{names[1]}.txt").write_text("Something else.")
+    (own / f"{names[2]}.txt").unlink()
+    with pytest.raises(SystemExit, match="None of the row's documents is here: install"):
+        again()
+    assert len(data.read(str(path))) == 2
+
+
 # What the machine carries ------------------------------------------------------------------------------------------
 
 
