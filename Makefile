@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity bench record paper adopt verify conformance mistakes slurm-try compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper adopt verify conformance mistakes slurm-try compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -27,7 +27,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|bench|paper would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|calibrate|bench|paper would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -47,6 +47,9 @@ gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, 
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (two hours)
 	@$(PY) -m flow.build integrity
+
+calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, resumable (two hours)
+	@$(PY) -m flow.build calibrate
 
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two hours, on a machine that does nothing else)
 	@$(PY) -m flow.build bench

@@ -20,7 +20,7 @@ from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
 
-EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
+EXPERIMENTS = ("bench", "calibrate", "curate", "memorise", "own", "tune", "unlearn")
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")  # parameters that a job's name shows without a tag
 
 
@@ -48,7 +48,7 @@ class Job:
             return place
         if self.notebook == "memorise":
             return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        last = settings["what"] if self.notebook == "bench" else f"{settings['method']}-seed{settings['seed']}"
+        last = settings["what"] if self.notebook == "bench" else f"seed{settings['seed']}" if self.notebook == "calibrate" else f"{settings['method']}-seed{settings['seed']}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property

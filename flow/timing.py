@@ -25,7 +25,7 @@ BLOCK = re.compile(r"(<!-- timing:.*?-->\n).*?(<!-- /timing -->)", re.DOTALL)
 def measured() -> dict:
     """The seconds of the last installation and of the jobs of the last build, and the disk used."""
     jobs = estimate.last()
-    stages = {"memorise": 0.0, "curate": 0.0, "unlearn": 0.0, "tune": 0.0, "own": 0.0, "bench": 0.0, "pages": 0.0, "book": 0.0}
+    stages = {"memorise": 0.0, "curate": 0.0, "unlearn": 0.0, "tune": 0.0, "calibrate": 0.0, "own": 0.0, "bench": 0.0, "pages": 0.0, "book": 0.0}
     for name, seconds in jobs.items():
         stages[name.split("/")[0] if "/" in name else "book" if name == "book" else "pages"] += seconds
     disk = {"environment": size(ROOT / ".venv"), "models": size(CACHE / "models"), "build": size(BUILD)}
@@ -40,7 +40,7 @@ def size(folder: Path) -> int:
 
 def table(timing: dict) -> str:
     """The README's table."""
-    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", "curate": "finding secrets in documents", "unlearn": "unlearning and measuring", "tune": "a small search for settings", "own": "documents to report", "bench": "a small benchmark", "pages": "light notebooks", "book": "the book"}
+    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", "curate": "finding secrets in documents", "unlearn": "unlearning and measuring", "tune": "a small search for settings", "calibrate": "margins for a model that nobody has tuned", "own": "documents to report", "bench": "a small benchmark", "pages": "light notebooks", "book": "the book"}
     lines = [f"| {title} | {duration(timing['seconds'][stage])} |" for stage, title in names.items() if stage in timing["seconds"]]
     hardware, disk = timing["hardware"], timing["disk_mb"]
     return "\n".join([

@@ -99,7 +99,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             table(elsewhere(result)),
         ]
         if result["calibration"]:
-            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets, at most twenty, were unlearned with each setting, and up to sixty others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result))]
+            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets, at most twenty, were unlearned with each setting, and up to sixty others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result["calibration"]))]
         edit = result["edit"]
         parts += [
             "<h2>The edit</h2>",
@@ -171,11 +171,11 @@ def plain(value: float | None) -> str:
     return DASH if value is None else f"{value:.2f}"
 
 
-def settings(result: dict) -> pd.DataFrame:
-    """Every setting that calibration tried."""
+def settings(tried: list[dict]) -> pd.DataFrame:
+    """Every setting that a calibration tried."""
     return pd.DataFrame([
         {"setting": ", ".join(f"{name} = {value:g}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}"}
-        for one in result["calibration"]
+        for one in tried
     ])  # fmt: skip
 
 

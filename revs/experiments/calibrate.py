@@ -1,0 +1,79 @@
+"""Calibrate: settings that were chosen on some secrets of a model, and the paper's, on other secrets of the same model.
+
+The secrets are halved. On one half ``revs.calibrate`` chooses REVS's settings. Of the other half, which it has not seen, a part
+is unlearned with them, and with the paper's own for each of its models, margins taken as fractions of the vocabulary.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from revs import data, evaluate, load, method, methods, rows
+from revs.calibrate import calibrate
+from revs.experiments import command
+from revs.experiments.memorise import prepared
+from revs.experiments.tune import PAPER_VOCABULARY, from_paper
+from revs.experiments.unlearn import base
+from revs.method import Hyperparameters
+from revs.paths import resolve
+from revs.progress import Progress
+
+MODULES = ["revs.experiments.calibrate"]
+CALIBRATED = "calibrated"
+
+
+def run(
+    model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    data: str = "ssn",  # a built-in set or a JSON Lines file
+    finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
+    seed: int = 1,  # draws the halves, and what is unlearned of each
+    minutes: float | int = 5,  # that calibration may take
+    sentences: int | None = None,  # sentences of a secret that are measured besides the unlearned one; None: all
+    T: int = 2,  # target tokens of a secret
+    score_k: int = 100,  # k of Score@k
+    dtype: str = "float32",
+    device_map: str | None = None,
+    rows: str = "build/rows",  # where the row goes
+) -> dict:
+    """Calibrates on half of a data set and judges the choice on the other half; returns the row."""
+    row = judged(**locals())
+    scores = {name: f"{100 * one['unlearning_score']:.1f}" for name, one in row["result"]["judged"].items()}
+    print(f"{row['name']}: Unlearning Scores on other secrets: {', '.join(f'{name} {score}' for name, score in scores.items())}.")
+    return row
+
+
+def judged(**settings) -> dict:
+    """Calibrates, unlearns with each choice in turn, writes the row."""
+    where = rows.writable(resolve(settings.pop("rows")))
+    records = data.read(settings["data"])
+    folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
+    clock = [time.monotonic()]
+    decoder = load.load(folder, settings["dtype"], settings["device_map"])
+    halves = data.split([data.encode(record, decoder.tokenizer, settings["T"]) for record in records], settings["seed"])
+    others = data.split(halves.retain, settings["seed"], sentences=settings["sentences"])
+    clock.append(time.monotonic())
+    chosen = calibrate(decoder, halves.forget + halves.unseen, settings["minutes"], settings["seed"], settings["score_k"], Progress("calibrate", "settings"))
+    clock.append(time.monotonic())
+    printed = methods.PAPER_DATA.get(Path(settings["data"]).stem, "Emails")
+    candidates = {CALIBRATED: chosen.hp} | {name: Hyperparameters(**from_paper("revs", name, len(decoder.layers), printed)) for name in PAPER_VOCABULARY}
+    found = {}
+    for name, hp in candidates.items():
+        with method.unlearn(decoder, others.forget, hp, settings["seed"], Progress(f"unlearn, {name}", "tokens")) as edit:
+            ranks = evaluate.secret_ranks(decoder, others.forget + others.unseen + others.retain)
+            effect, _ = evaluate.effectiveness(others, ranks, settings["score_k"])
+            found[name] = {"settings": asdict(hp), "columns": edit.summary()["columns"]} | {key: effect[key] for key in ("efficacy", "generalization", "specificity", "unlearning_score")}
+        edit.undo()
+    clock.append(time.monotonic())
+    result = {"calibrated_on": len({target.group for target in halves.forget}), "forget": len(others.forget), "retain": len({target.group for target in others.retain}), "tried": chosen.tried, "judged": found}
+    inputs = {"model": load.identify(folder), "data": data.fingerprint(records)}
+    made = rows.provenance(MODULES, settings, inputs, dict(zip(("load", "calibrate", "unlearn"), (b - a for a, b in zip(clock, clock[1:]))))) | {
+        "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
+        "tokenizer": load.tokenizer_hash(decoder.tokenizer),
+    }
+    return rows.write(where, f"calibrate/{Path(settings['data']).stem}/{base(settings['model'])}/seed{settings['seed']}", "calibrate", result, [], made)
+
+
+if __name__ == "__main__":
+    command(run)
