@@ -46,11 +46,11 @@ def seconds(parts: dict[str, tuple[float, float]], rates: dict[str, float]) -> d
     return {part: max(flops / rates[PRECISION.get(part, "float32")], traffic / rates["bandwidth"]) for part, (flops, traffic) in parts.items()}
 
 
-def extra_bytes(shape: dict, k: int) -> int:
-    """Memory beyond the model and undo: the Gram factor, with either two blocks that it is made of, or one layer's candidates and a float32 block of U."""
+def extra_bytes(shape: dict, k: int, device: str = "cpu") -> int:
+    """Memory beyond the model and undo: the Gram factor, with either the sum and the block that it is made of, or one layer's candidates and a float32 block of U."""
     d, V = shape["d"], shape["V"]
-    block = min(BLOCK, V) * d
-    return 8 * d * d + max(2 * 8 * block, 3 * 4 * k * V + (4 * block if shape["bytes"] < 4 else 0))
+    block = min(BLOCK[device], V) * d
+    return 8 * d * d + max(8 * d * d + 8 * block, 3 * 4 * k * V + (4 * block if shape["bytes"] < 4 else 0))
 
 
 def of_config(config: dict, bytes_of_weight: int) -> dict[str, int]:

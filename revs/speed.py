@@ -162,7 +162,7 @@ def memory_of_shape(model: str, data: str) -> Reading:
         used, made = found["result"]["memory"], found["provenance"]
         return beyond(used) / used["model_mb"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {beyond(used):,.0f} MiB beside {used['model_mb']:,.0f}"
     shape, work = predicted_work()
-    own, extra = (shape["body"] + 2 * shape["V"] * shape["d"]) * shape["bytes"], operations.extra_bytes(shape, work["k"])
+    own, extra = (shape["body"] + 2 * shape["V"] * shape["d"]) * shape["bytes"], operations.extra_bytes(shape, work["k"], "cuda")
     return extra / own, f"{PREDICTED}: {extra / 2**20:,.0f} MiB beside {own / 2**20:,.0f}, in bfloat16"
 
 
@@ -373,7 +373,8 @@ def prediction() -> tuple[pd.DataFrame, str]:
             expected = operations.seconds(operations.operations(result["shape"], result["work"], result["tokens"]), result["rates"])
             columns |= {f"{name}, predicted": expected, f"{name}, measured": result["parts"]}
             factors[name] = sum(result["parts"].values()) / sum(expected.values())
-            extra.append(f"{beyond(result['memory']):.0f} MiB at {name}, where {operations.extra_bytes(result['shape'], result['work']['k']) / 2**20:.0f} are predicted")
+            device = "cuda" if found["provenance"]["hardware"]["gpu"] else "cpu"
+            extra.append(f"{beyond(result['memory']):.0f} MiB at {name}, where {operations.extra_bytes(result['shape'], result['work']['k'], device) / 2**20:.0f} are predicted")
     columns |= {f"{SHAPE} on {operations.machines()[MACHINE]['title']}, predicted": large}
     table = pd.DataFrame({"part": [*PARTS, "all"]} | {name: [f"{each.get(part, 0.0):.3g}" for part in PARTS] + [f"{sum(each.values()):.3g}"] for name, each in columns.items()})
     total = sum(large.values())
