@@ -5,15 +5,11 @@ The page reads it; a test holds it against the sources, so that it cannot tell o
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 import sys
-import tempfile
-import time
-import xml.etree.ElementTree as ElementTree
-from pathlib import Path
+from xml.etree.ElementTree import ElementTree
 
+from flow import suite
 from flow.paths import ROOT, shown
 from revs import methods, rows
 from revs.conformance import FILE
@@ -27,10 +23,10 @@ def stamp() -> str:
     return rows.digest([rows.closure(*rows.imports(texts[0]), *(entry["module"] for entry in methods.registry().values())), *texts])
 
 
-def outcomes(report: Path) -> dict[str, dict[str, list[int]]]:
-    """check → family → [passed, run], from a JUnit file."""
+def outcomes(report: ElementTree) -> dict[str, dict[str, list[int]]]:
+    """check → family → [passed, run], from pytest's report."""
     found: dict[str, dict[str, list[int]]] = {}
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case in report.iter("testcase"):
         parts = re.fullmatch(r"test_(\w+)\[(.+)\]", case.get("name"))
         family = parts and next((part for part in families() if re.search(rf"(?:^|-){re.escape(part)}(?:-|$)", parts[2])), None)
         if family:
@@ -50,16 +46,12 @@ def families() -> list[str]:
 
 def main() -> None:
     """Runs the suite and writes the row; ends with pytest's status."""
-    with tempfile.TemporaryDirectory() as folder:
-        report, start = Path(folder) / "report.xml", time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "pytest", "-q", str(SUITE), f"--junitxml={report}"], cwd=ROOT)
-        result = outcomes(report)
-    if not result:
+    report, made = suite.run(SUITE)
+    if not (result := outcomes(report)):
         sys.exit("The suite did not run: look at what pytest says above.")
-    content = {"stamp": stamp(), "when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine(), "checks": result}
-    rows.write_text(FILE, json.dumps(content, indent=1) + "\n")
+    suite.keep(FILE, stamp(), made, checks=result)
     print(f"{shown(FILE)}: {len(result)} checks of {len(families())} families.")
-    sys.exit(done.returncode)
+    sys.exit(made["status"])
 
 
 if __name__ == "__main__":

@@ -6,14 +6,10 @@ The page reads it; a test holds it against the sources, so that it cannot tell o
 from __future__ import annotations
 
 import ast
-import json
-import subprocess
 import sys
-import tempfile
-import time
-import xml.etree.ElementTree as ElementTree
-from pathlib import Path
+from xml.etree.ElementTree import ElementTree
 
+from flow import suite
 from flow.paths import ROOT, shown
 from revs import rows
 from revs.mistakes import FILE
@@ -29,10 +25,10 @@ def stamp() -> str:
     return rows.digest([modules, *(ast.dump(ast.parse(text)) for text in texts)])
 
 
-def cases(report: Path) -> list[dict]:
-    """Kind, what was given, and the message of every case in a JUnit file, or why it was skipped."""
+def cases(report: ElementTree) -> list[dict]:
+    """Kind, what was given, and the message of every case in pytest's report, or why it was skipped."""
     found = []
-    for case in ElementTree.parse(report).iter("testcase"):
+    for case in report.iter("testcase"):
         if said := {one.get("name"): one.get("value") for one in case.iter("property")}:
             found.append(said | {"skipped": one.get("message") for one in case.iter("skipped")})
     return found
@@ -40,13 +36,11 @@ def cases(report: Path) -> list[dict]:
 
 def main() -> None:
     """Runs the suite and writes the record; if a case fails, the record stays as it was."""
-    with tempfile.TemporaryDirectory() as folder:
-        report, start = Path(folder) / "report.xml", time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rs", "-o", "junit_family=xunit1", str(SUITE), f"--junitxml={report}"], cwd=ROOT)
-        if done.returncode:
-            sys.exit("A case failed: look at what pytest says above.")
-        found = cases(report)
-    rows.write_text(FILE, json.dumps({"stamp": stamp(), "when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine(), "cases": found}, indent=1, ensure_ascii=False) + "\n")
+    report, made = suite.run(SUITE, "-rs", "-o", "junit_family=xunit1")
+    if made["status"]:
+        sys.exit("A case failed: look at what pytest says above.")
+    found = cases(report)
+    suite.keep(FILE, stamp(), made, cases=found)
     print(f"{shown(FILE)}: {len(found)} kinds of wrong input, {sum('skipped' in case for case in found)} skipped.")
 
 

@@ -1,5 +1,7 @@
 """The book's list of wrong inputs is of this code."""
 
+import xml.etree.ElementTree as ElementTree
+
 from flow.mistakes import cases, stamp
 from revs import mistakes
 from test_mistakes import CASES
@@ -17,4 +19,4 @@ def test_messages_are_what_the_suite_reported(tmp_path):
     (tmp_path / "report.xml").write_text('''<testsuites><testsuite>
         <testcase name="a"><properties><property name="kind" value="K"/><property name="given" value="G"/><property name="message" value="M."/></properties></testcase>
         <testcase name="b"><properties><property name="kind" value="L"/><property name="given" value="H"/></properties><skipped message="no tmpfs"/></testcase><testcase name="c"/></testsuite></testsuites>''')
-    assert cases(tmp_path / "report.xml") == [{"kind": "K", "given": "G", "message": "M."}, {"kind": "L", "given": "H", "skipped": "no tmpfs"}]
+    assert cases(ElementTree.parse(tmp_path / "report.xml")) == [{"kind": "K", "given": "G", "message": "M."}, {"kind": "L", "given": "H", "skipped": "no tmpfs"}]
