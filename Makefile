@@ -12,7 +12,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper adopt verify conformance mistakes slurm-try compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper adopt verify conformance mistakes slurm-try again compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -73,6 +73,9 @@ mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/t
 
 slurm-try: $(INSTALLED)  ## try the Slurm profile on a Slurm of its own on the loopback (root, Debian; minutes), as rows/slurm.json
 	@$(PY) -m flow.slurm_try
+
+again: $(INSTALLED)  ## delete all that was built, build it again, and compare rows, tables and pixels (half an hour), as rows/again.json
+	@$(PY) -m flow.again
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m flow.compare "$(A)" "$(B)"

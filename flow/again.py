@@ -1,0 +1,67 @@
+"""`make again`: deletes all that was built, builds it again, and says what came back otherwise, kept in rows/again.json.
+
+Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
+took cannot come back the same: benchmarks are left out, and a text is compared without its seconds, minutes and hours. A table that has them without a unit is among those that are different.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import matplotlib.image
+import nbformat
+
+from flow.paths import BUILD, ROOT, shown
+from revs import rows
+from revs.again import FILE
+
+DURATION = re.compile(r"\b\d+(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
+KINDS = ("row", "text", "picture")
+
+
+def products(build: Path) -> dict[str, str]:
+    """What a build made, by kind, place and number, each as a hash of its content."""
+    found = {f"row: {name}": rows.digest(row["result"]) for name, row in rows.find(build / "rows").items() if row["kind"] != "bench"}
+    for path in sorted((build / "notebooks").rglob("*.ipynb")):
+        cells = nbformat.read(path, as_version=4).cells
+        shows = [output["data"] for cell in cells for output in cell.get("outputs", []) if output["output_type"] in ("execute_result", "display_data")]
+        for number, data in enumerate(shows):
+            place = f"{path.relative_to(build / 'notebooks').with_suffix('')}, output {number}"
+            if "image/png" in data:
+                found[f"picture: {place}"] = rows.digest(matplotlib.image.imread(io.BytesIO(base64.b64decode(data["image/png"]))).tobytes())
+            elif text := data.get("text/markdown") or data.get("text/html"):
+                found[f"text: {place}"] = rows.digest(DURATION.sub("…", re.sub(r'href="data:text/csv;base64,[^"]*"', "", text)))
+    return found
+
+
+def compared(before: dict[str, str], after: dict[str, str]) -> dict[str, dict]:
+    """By kind: how many products there were, and which came back otherwise, or not, or were not there before."""
+    other = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return {kind: {"products": sum(name.startswith(kind) for name in before), "other": [name.split(": ", 1)[1] for name in other if name.startswith(kind)]} for kind in KINDS}
+
+
+def main() -> None:
+    """Builds twice, and writes the record."""
+    build = [sys.executable, "-m", "flow.build", "quick"]
+    if subprocess.run(build, cwd=ROOT).returncode:
+        sys.exit("The book could not be built: look at what is said above.")
+    before, start = products(BUILD), time.monotonic()
+    shutil.rmtree(BUILD)
+    if subprocess.run(build, cwd=ROOT).returncode:
+        sys.exit("The book could not be built again: look at what is said above.")
+    found = compared(before, products(BUILD))
+    made = {"when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine()}
+    rows.write_text(FILE, json.dumps(made | {"found": found}, indent=1, ensure_ascii=False) + "\n")
+    print(f"{shown(FILE)}: " + "; ".join(f"{len(each['other'])} of {each['products']} {kind}s are different" for kind, each in found.items()) + ".")
+
+
+if __name__ == "__main__":
+    main()

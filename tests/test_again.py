@@ -1,0 +1,41 @@
+"""Two builds are compared by what they show, not by when they were made."""
+
+import base64
+import io
+
+import matplotlib.pyplot as plt
+import nbformat
+
+from flow import again
+from revs import again as shown
+from test_rows import a_row
+
+
+def build(place, seconds: int = 3, value: int = 3, title: str = "a") -> dict[str, str]:
+    """One row, and a page with a picture and a text, made with these numbers."""
+    a_row(place / "rows", memorised=value)
+    figure = io.BytesIO()
+    fig, ax = plt.subplots(figsize=(1, 1))
+    ax.plot([0, value], [0, 1])
+    ax.set_xlim(0, 9)
+    fig.savefig(figure, metadata={"Title": title})
+    plt.close(fig)
+    picture = nbformat.v4.new_output("display_data", data={"image/png": base64.b64encode(figure.getvalue()).decode()})
+    text = nbformat.v4.new_output("execute_result", data={"text/markdown": f"| score |\n|---|\n| {value} |\n\nIt took {seconds} s."})
+    (place / "notebooks").mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[picture, text])]), place / "notebooks" / "page.ipynb")
+    return again.products(place)
+
+
+def test_times_and_a_file_s_bytes_are_not_compared(tmp_path):
+    first = build(tmp_path / "a")
+    found = again.compared(first, build(tmp_path / "b", seconds=4, title="b"))
+    assert found == {kind: {"products": 1, "other": []} for kind in ("row", "text", "picture")}
+
+
+def test_another_value_is_seen_in_row_text_and_picture(tmp_path):
+    first = build(tmp_path / "a")
+    found = again.compared(first, build(tmp_path / "b", value=4))
+    assert found == {"row": {"products": 1, "other": ["memorise/x/tiny"]}, "text": {"products": 1, "other": ["page, output 1"]}, "picture": {"products": 1, "other": ["page, output 0"]}}
+    assert again.compared(first, {})["row"] == {"products": 1, "other": ["memorise/x/tiny"]}  # what did not come back
+    assert list(shown.table({"found": found})["different the second time"]) == ["1", "1", "1"]
