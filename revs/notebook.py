@@ -11,7 +11,7 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
-from revs.experiments import MISTAKES, check
+from revs.experiments import MISTAKES, begin
 from revs.nearest import hint
 from revs.paths import resolve
 
@@ -45,8 +45,7 @@ def run(experiment: ModuleType, namespace: dict) -> dict:
     refuse_unknown(namespace["In"])
     settings = {name: namespace[name] for name in inspect.signature(experiment.run).parameters}
     try:
-        check(settings, experiment.run)
-        return experiment.run(**settings)
+        return begin(settings, experiment.run)
     except MISTAKES as error:
         raise Refused(str(error)) from None
 

@@ -24,9 +24,9 @@ from transformers import BloomConfig
 from conftest import build as tiny
 from flow import build, profile
 from flow.notebook import execute
-from revs import artefact, data, export, load, own, rows
+from revs import artefact, data, export, footprint, load, own, rows
 from revs.architecture import Decoder
-from revs.experiments import MISTAKES, command, unlearn
+from revs.experiments import MISTAKES, begin, command, unlearn
 from revs.paths import ROOT
 from test_artefact import HP, SECRETS, made
 from test_flow import ended, notebook, runner
@@ -221,6 +221,13 @@ def a_gguf_that_is_none(place: Path) -> Calls:
 @mistake("An unknown precision", "`dtype: int7`", "dtype is 'int7', but must be one of float32")
 def an_unknown_precision(place: Path) -> Calls:
     yield partial(load.load, str(saved(place)), "int7")
+
+
+@mistake("A run that cannot fit", "a model and a method that take more memory than is free", r"would take about .* GiB, but .* GiB of memory are free: take", MemoryError)
+def a_run_that_cannot_fit(place: Path) -> Calls:
+    given = unlearning(place)
+    with mock.patch.object(footprint, "free", lambda: 2**27):
+        yield partial(begin, given.keywords, unlearn.run)
 
 
 # Data, documents and secrets -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -26,6 +27,14 @@ def check(settings: dict, run: Callable) -> None:
             raise ValueError(f"{name} is {value!r}, a {kind}, but must be {' or '.join(sorted(allowed))}.")
 
 
+def begin(settings: dict, run: Callable) -> dict:
+    """Checks settings, and whether a run with them fits into the memory that is free; then runs it."""
+    check(settings, run)
+    every = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()} | settings
+    importlib.import_module("revs.footprint").check(every)  # by its name: no row depends on what is foreseen
+    return run(**settings)
+
+
 def command(run: Callable) -> None:
     """Runs an experiment from the command line: every parameter is an option, read as YAML.
 
@@ -36,7 +45,6 @@ def command(run: Callable) -> None:
         parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS, metavar=str(parameter.annotation), help=f"default: {parameter.default!r}")
     settings = vars(parser.parse_args())  # only what was given: the rest are the function's own defaults
     try:
-        check(settings, run)
-        run(**settings)
+        begin(settings, run)
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")

