@@ -1,4 +1,4 @@
-"""Margins for a model that nobody has tuned: r_h, n_max (with k) and r_n, from a handful of its own secrets.
+"""Margins for a model that nobody has tuned: r_h, n_max, k and r_n, from a handful of its own secrets.
 
 Half of the secrets, at most twenty, are unlearned with a candidate setting, others say what that costs, and the edit is undone.
 From a middle setting the search climbs along one setting at a time, the one that decides most first: to a harder edit as long
@@ -16,9 +16,9 @@ from revs.architecture import Decoder
 from revs.data import Split, Target, split
 from revs.method import Hyperparameters
 
-# softer edits first; margins as fractions of the vocabulary, neurons as fractions of a layer's
-TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
-START = {"r_h": 0.03, "n_max": 0.028, "r_n": 0.8}
+# softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
+TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
+START = {"r_h": 0.03, "k": 1, "n_max": 0.028, "r_n": 0.8}
 LEAST, FORGET, RETAIN = 4, 20, 60  # secrets without which nothing can be said; at most unlearned, and looked at besides
 
 
@@ -70,6 +70,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
 
 
 def settings(decoder: Decoder, candidate: dict[str, float]) -> Hyperparameters:
-    """A candidate as REVS takes it: n_max of a layer's neurons, all of the k most activated, and the margins with their ε."""
-    neurons = max(1, round(candidate["n_max"] * decoder.neurons(0).shape[1]))
-    return Hyperparameters(n_max=neurons, k=neurons, r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)
+    """A candidate as REVS takes it: n_max of a layer's neurons out of so many times as many, and the margins with their ε."""
+    ff = decoder.neurons(0).shape[1]
+    neurons = max(1, round(candidate["n_max"] * ff))
+    return Hyperparameters(n_max=neurons, k=min(ff, candidate["k"] * neurons), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)
