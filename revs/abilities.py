@@ -29,18 +29,28 @@ def error(accuracy: float, items: int) -> float:
 
 def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:
     """Accuracy with its standard error, answers lost and won, and perplexity of each method; and the paper's accuracies, by its model."""
-    before, lines = found["unedited"]["result"]["integrity"], []
+    lines = []
     for name, entry in methods.registry().items():
+        theirs = {f"{column}, paper, {model}": cells.get((entry["title"], column)) for model, cells in printed.items() for column in BENCHMARKS.values()}
         if name in found:
-            after, line = found[name]["result"]["integrity"], {"method": entry["title"]}
-            for ours, column in BENCHMARKS.items():
-                flips = integrity.flips(before[ours]["right"], after[ours]["right"])
-                line |= {column: percent(after[ours]["accuracy"], error(after[ours]["accuracy"], after[ours]["items"])), f"{column}: lost, won": f"{flips['lost']}, {flips['won']}"}
-            line["perplexity"] = f"{after['perplexity']:.1f}"
-            for model, cells in printed.items():
-                line |= {f"{column}, paper, {model}": f"{cells[entry['title'], column]:.1f}" if (entry["title"], column) in cells else DASH for column in BENCHMARKS.values()}
-            lines.append(line)
+            lines.append({"method": entry["title"]} | measured(found[name], found["unedited"]) | shown(theirs))
+        elif not found and any(value is not None for value in theirs.values()):
+            lines.append({"method": entry["title"]} | shown(theirs))
     return pd.DataFrame(lines)
+
+
+def measured(row: dict, unedited: dict) -> dict[str, str]:
+    """One method's cells of ours."""
+    before, after, line = unedited["result"]["integrity"], row["result"]["integrity"], {}
+    for ours, column in BENCHMARKS.items():
+        flips = integrity.flips(before[ours]["right"], after[ours]["right"])
+        line |= {column: percent(after[ours]["accuracy"], error(after[ours]["accuracy"], after[ours]["items"])), f"{column}: lost, won": f"{flips['lost']}, {flips['won']}"}
+    return line | {"perplexity": f"{after['perplexity']:.1f}"}
+
+
+def shown(theirs: dict[str, float | None]) -> dict[str, str]:
+    """The paper's cells."""
+    return {column: DASH if value is None else f"{value:.1f}" for column, value in theirs.items()}
 
 
 def printed(data: str) -> dict[str, dict[tuple[str, str], float]]:

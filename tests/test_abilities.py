@@ -45,6 +45,11 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     assert table.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{printed['SSN', 'REVS', 'MMLU']['value']:.1f}"
 
 
+def test_without_rows_the_paper_stands_alone(shelf):  # noqa: F811
+    table = abilities.table({}, abilities.printed("ssn"))
+    assert list(table.columns) == ["method", "MMLU, paper, Llama-3-8B", "GSM8K, paper, Llama-3-8B"] and {"Unedited", "REVS", "NPO-KL"} < set(table["method"])
+
+
 def test_a_model_at_chance_is_called_so(answered):
     answered("unedited", asked("1000" * 25, "0" * 100))
     assert abilities.sentence(abilities.runs("smollm2-135m", "ssn")).count("no better than chance") == 2
