@@ -48,7 +48,7 @@ gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (two hours)
 	@$(PY) -m flow.build integrity
 
-calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, resumable (two hours)
+calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, resumable (half an hour)
 	@$(PY) -m flow.build calibrate
 
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two hours, on a machine that does nothing else)
@@ -74,7 +74,7 @@ mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/t
 slurm-try: $(INSTALLED)  ## try the Slurm profile on a Slurm of its own on the loopback (root, Debian; minutes), as rows/slurm.json
 	@$(PY) -m flow.slurm_try
 
-again: $(INSTALLED)  ## delete all that was built, build it again, and compare rows, tables and pixels (half an hour), as rows/again.json
+again: $(INSTALLED)  ## put all that was built aside, build it again, and compare rows, tables and pixels (half an hour), as rows/again.json
 	@$(PY) -m flow.again
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder

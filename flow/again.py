@@ -1,4 +1,4 @@
-"""`make again`: deletes all that was built, builds it again, and says what came back otherwise, kept in rows/again.json.
+"""`make again`: puts all that was built aside, builds it again, and says what came back otherwise, kept in rows/again.json.
 
 Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
 took cannot come back the same: benchmarks are left out, and a text is compared without its seconds, minutes and hours. A table that has them without a unit is among those that are different.
@@ -23,7 +23,7 @@ from flow.paths import BUILD, ROOT, shown
 from revs import rows
 from revs.again import FILE
 
-DURATION = re.compile(r"\b\d+(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
+DURATION = re.compile(r"\b\d[\d,]*(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
 KINDS = ("row", "text", "picture")
 
 
@@ -53,11 +53,15 @@ def main() -> None:
     build = [sys.executable, "-m", "flow.build", "quick"]
     if subprocess.run(build, cwd=ROOT).returncode:
         sys.exit("The book could not be built: look at what is said above.")
-    before, start = products(BUILD), time.monotonic()
-    shutil.rmtree(BUILD)
-    if subprocess.run(build, cwd=ROOT).returncode:
-        sys.exit("The book could not be built again: look at what is said above.")
-    found = compared(before, products(BUILD))
+    before, start, aside = products(BUILD), time.monotonic(), ROOT / "build-before"
+    BUILD.rename(aside)
+    try:
+        if subprocess.run(build, cwd=ROOT).returncode:
+            sys.exit("The book could not be built again: look at what is said above.")
+        found = compared(before, products(BUILD))
+    finally:  # what other runs left in build/, rows of hours among it, stays
+        shutil.rmtree(BUILD, ignore_errors=True)
+        aside.rename(BUILD)
     made = {"when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine()}
     rows.write_text(FILE, json.dumps(made | {"found": found}, indent=1, ensure_ascii=False) + "\n")
     print(f"{shown(FILE)}: " + "; ".join(f"{len(each['other'])} of {each['products']} {kind}s are different" for kind, each in found.items()) + ".")

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from flow.paths import BUILD, LOGS
 from flow.profile import Job
-from revs import footprint, operations, rows
+from revs import footprint, load, operations, rows
 from revs.experiments.bench import PROMPT
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
@@ -121,8 +121,9 @@ def gain() -> float | None:
 
 def memory(job: Job) -> float | None:
     """MiB at the highest: from the model's configuration, else (a benchmark, a data set that is not there yet) from rows of runs like it."""
-    if job.notebook != "bench":
-        with contextlib.suppress(OSError, ValueError):
+    model = job.settings["model"]
+    if job.notebook != "bench" and ("shape" in load.registry().get(model, {}) or footprint.at_hand(model)):  # nothing is downloaded for a plan
+        with contextlib.suppress(OSError, ValueError, KeyError):
             return footprint.total(footprint.of_run(job.settings)) / 2**20
     return estimate(job).memory_mb
 

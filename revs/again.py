@@ -1,4 +1,4 @@
-"""What came back the same when everything was deleted and built again: rows/again.json, which `make again` writes."""
+"""What came back the same when everything was built again from nothing: rows/again.json, which `make again` writes."""
 
 from __future__ import annotations
 

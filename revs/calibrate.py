@@ -19,6 +19,7 @@ from revs.method import Hyperparameters
 # softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
 TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
 START = {"r_h": 0.03, "k": 1, "n_max": 0.028, "r_n": 0.8}
+LARGEST_K = 1000  # neurons looked at in a layer, at most, as in the paper: each costs a product with U
 LEAST, FORGET, RETAIN = 4, 20, 60  # secrets without which nothing can be said; at most unlearned, and looked at besides
 
 
@@ -34,7 +35,7 @@ class Calibration:
 def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0, seed: int = 0, k: int = 100, progress: Callable[[int, int], None] = lambda done, total: None) -> Calibration:
     """Chooses REVS's settings for a model by what they do to some of its memorised secrets; the model is left as it was.
 
-    Ends after ``minutes`` with the best of what it could try, at least one setting. Raises ValueError with fewer than four secrets.
+    Begins no setting after ``minutes``, and ends with the best of those that it tried, at least one. Raises ValueError with fewer than four secrets.
     """
     groups = {target.group for target in targets}
     if len(groups) < LEAST:
@@ -70,7 +71,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
 
 
 def settings(decoder: Decoder, candidate: dict[str, float]) -> Hyperparameters:
-    """A candidate as REVS takes it: n_max of a layer's neurons out of so many times as many, and the margins with their ε."""
+    """A candidate as REVS takes it: n_max of a layer's neurons out of so many times as many (or LARGEST_K), and the margins with their ε."""
     ff = decoder.neurons(0).shape[1]
     neurons = max(1, round(candidate["n_max"] * ff))
-    return Hyperparameters(n_max=neurons, k=min(ff, candidate["k"] * neurons), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)
+    return Hyperparameters(n_max=neurons, k=max(neurons, min(ff, LARGEST_K, candidate["k"] * neurons)), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)

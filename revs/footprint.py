@@ -1,14 +1,14 @@
 """How much memory a run takes, from the model's configuration and the run's settings, before a weight is read.
 
 A sum of four parts: the process, the weights, what evaluating and what unlearning needs. Each is a number of arrays whose
-sizes follow from shapes; how many of them are alive at once was read off the code.
+sizes follow from shapes; how many of them are alive at once was read off the code. A fine-tune that a run starts from is not in it.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -18,10 +18,13 @@ from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from revs import data, load, methods, results, rows
-from revs.architecture import Decoder
+from revs.architecture import Decoder, architecture
 from revs.baselines import ft_l, memit, npo_kl, rmu
+from revs.calibrate import FORGET, LARGEST_K
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
+from revs.method import Hyperparameters
+from revs.paths import resolve
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
@@ -53,9 +56,12 @@ def shape(spec: str, dtype: str) -> Shape:
     if known := load.registry().get(spec, {}).get("shape"):
         return Shape(**known, bytes=load.DTYPES[dtype].itemsize)
     where, gguf, revision = load.locate(spec, load.registry().get(spec, {}), None)
-    config = AutoConfig.from_pretrained(where, trust_remote_code=False, **load.choice(where, gguf, revision))
-    with torch.device("meta"):
-        decoder = Decoder(AutoModelForCausalLM.from_config(config), None, spec)
+    with load.reading(spec, "configuration", where):
+        config = AutoConfig.from_pretrained(where, trust_remote_code=False, **load.choice(where, gguf, revision))
+    architecture(config.model_type, spec)
+    with load.reading(spec, "configuration", where), torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    decoder = Decoder(model, None, spec)
     d, ff = decoder.neurons(0).shape
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     kv = heads * (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
@@ -65,6 +71,11 @@ def shape(spec: str, dtype: str) -> Shape:
 def trained(at: Shape, weights: int) -> int:
     """Bytes of ``Training`` for so many weights: the original, the gradient, Adam's two moments; in low precision a float32 copy and its gradient too."""
     return weights * (2 * at.bytes + 2 * FLOAT + (2 * FLOAT if at.bytes < FLOAT else 0))
+
+
+def chosen(at: Shape, layers: Sequence[int] | str) -> int:
+    """How many layers are named, "all" or "upper"."""
+    return {"all": at.layers, "upper": at.layers - at.layers // 2}[layers] if isinstance(layers, str) else len(layers)
 
 
 def activations(at: Shape, tokens: int, layers: int, all_weights: bool) -> int:
@@ -80,19 +91,21 @@ def evaluating(at: Shape, prompt: int, secret: int, attacked: bool) -> int:
 
 
 def of_revs(at: Shape, hp, secrets: int, prompt: int) -> int:
-    """The Gram matrix and its factor, or a layer's candidates with their ranks; U upcast; the columns that undo needs."""
-    k = at.ff if getattr(hp, "neurons", "") == "rank" else getattr(hp, "k", 100)
-    columns = min(at.ff, 2 * secrets * getattr(hp, "n_max", 1) // 2) * at.layers * at.d * at.bytes
-    return max(2 * 8 * at.d**2, 4 * k * at.V * FLOAT) + 8 * at.V * FLOAT + columns
+    """The sum for the Gram matrix, or a layer's candidates with their ranks; some rows of logits; the columns that undo needs.
+
+    Of two tokens of a secret, one moves all the neurons of a layer that it may, the other none: about what is seen.
+    """
+    k = at.ff if getattr(hp, "neurons", "") == "rank" else min(at.ff, getattr(hp, "k", 100))
+    columns = min(at.ff, secrets * getattr(hp, "n_max", 1)) * at.layers * at.d * at.bytes
+    return max(3 * 8 * at.d**2, 4 * k * at.V * FLOAT) + 8 * at.V * FLOAT + columns
 
 
 def of_ft_l(at: Shape, hp, secrets: int, prompt: int) -> int:
-    layers = at.layers if hp.layers == "all" else len(hp.layers)
-    return trained(at, layers * at.ff2) + activations(at, min(ft_l.TOGETHER // 2, secrets) * prompt, at.layers, False)
+    return trained(at, chosen(at, hp.layers) * at.ff2) + activations(at, min(ft_l.TOGETHER // 2, secrets) * prompt, at.layers, False)
 
 
 def of_rmu(at: Shape, hp, secrets: int, prompt: int) -> int:
-    return trained(at, len(hp.layers) * at.ff2) + activations(at, hp.batch * (prompt + rmu.WINDOW), hp.layer_id + 1 - min(hp.layers), False)
+    return trained(at, chosen(at, hp.layers) * at.ff2) + activations(at, hp.batch * (prompt + rmu.WINDOW), hp.layer_id + 1 - min(hp.layers), False)
 
 
 def of_npo(at: Shape, hp, secrets: int, prompt: int) -> int:
@@ -105,9 +118,9 @@ def of_memit(at: Shape, hp, secrets: int, prompt: int) -> int:
     """Keys and values of the prompts in their contexts, three times (kept, copied, and with the last token); logits of each; the lens; the moments of keys, and one solution."""
     rows, contexts = 2 * secrets, 1 + len(memit.CONTEXTS)
     kept = min(prompt, hp.n_max_len // CHARACTERS) + memit.WRITTEN + 4
-    lens = (at.layers // 2 if hp.patil_layers == "upper" else at.layers if hp.patil_layers == "all" else len(hp.patil_layers)) if hasattr(hp, "patil_layers") else 0
+    lens = chosen(at, hp.patil_layers) if hasattr(hp, "patil_layers") else 0
     search = 3 * contexts * rows * kept * at.layers * 2 * at.kv * at.bytes + (5 * contexts + 6 * lens) * rows * at.V * FLOAT
-    return max(search, 3 * 8 * at.ff**2) + len(hp.layers) * (8 * at.ff**2 + at.ff2 * at.bytes)
+    return max(search, 3 * 8 * at.ff**2) + chosen(at, hp.layers) * (FLOAT * at.ff**2 + at.ff2 * at.bytes)
 
 
 PARTS: dict[str, Callable] = {
@@ -131,12 +144,17 @@ def of_run(settings: dict) -> dict[str, int]:
     at = shape(settings["model"], settings["dtype"])
     if "method" in settings:
         title, short = Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem
-        hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, settings.get("hyperparameters") or {}))
+        given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in ("n_max", "k") if settings.get(name) is not None}
+        hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, given))
+        if "trials" in settings and hasattr(hp, "k"):
+            hp = replace(hp, k=max(hp.k, LARGEST_K))
         prompt, secret, groups = lengths(settings["data"], settings["model"])
         return predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ()))
     parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, PROMPT, SECRET, False)}
-    if "epochs" in settings:
-        parts["unlearning"] = trained(at, at.weights) - at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
+    if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
+        parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
+    elif "minutes" in settings:
+        parts["unlearning"] = of_revs(at, Hyperparameters(k=LARGEST_K), FORGET, PROMPT)
     return parts
 
 
@@ -144,7 +162,8 @@ def of_run(settings: dict) -> dict[str, int]:
 def lengths(name: str, model: str) -> tuple[int, int, int]:
     """Tokens of the longest prompt and of the longest secret of a data set, and how many secrets it has."""
     records = data.read(name)
-    tokenizer = load.tokenizer(model) if at_hand(model) else None
+    spec = load.registry().get(model, {}).get("tokenizer", model)
+    tokenizer = load.tokenizer(spec) if at_hand(spec) else None
     count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]) if tokenizer else -(-len(text) // CHARACTERS)  # noqa: E731
     return max(count(record.prompt) for record in records), max(count(record.secret) for record in records), len({record.group for record in records})
 
@@ -155,9 +174,11 @@ def total(parts: dict[str, int]) -> int:
 
 
 def free() -> int:
-    """Bytes that a run could have: of all GPUs where there are any, else of the machine."""
+    """Bytes that a run could have: of all GPUs where there are any, else of the machine; this process's own are not taken by another."""
     gpus = range(torch.cuda.device_count())
-    return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus) if gpus else psutil.virtual_memory().available
+    if gpus:
+        return sum(torch.cuda.mem_get_info(gpu)[0] + torch.cuda.memory_reserved(gpu) - torch.cuda.memory_allocated(gpu) for gpu in gpus)
+    return psutil.virtual_memory().available + psutil.Process().memory_info().rss
 
 
 def at_hand(spec: str) -> bool:
@@ -167,7 +188,8 @@ def at_hand(spec: str) -> bool:
         return (load.CACHE / "models" / f"{spec}-{entry['sha256'][:12]}" / "config.json").is_file()
     if "hub" in entry:
         return isinstance(try_to_load_from_cache(entry["hub"], "config.json", revision=entry["revision"]), str)
-    return "config" in entry and at_hand(entry["tokenizer"]) or (Path(spec) / "config.json").is_file()
+    path = resolve(spec)
+    return (path / "config.json").is_file() or path.suffix == ".gguf" and path.is_file()
 
 
 def check(settings: dict) -> None:

@@ -159,7 +159,7 @@ def embedded(name: str, entry: dict) -> Path:
 
 def drawn(name: str, entry: dict) -> Path:
     """The folder of a model with random weights, of a configuration of its own and another model's tokenizer: for an architecture that has no small checkpoint."""
-    folder = CACHE / "models" / f"{name}-{hashlib.sha256(json.dumps(entry, sort_keys=True).encode()).hexdigest()[:12]}"
+    folder = CACHE / "models" / f"{name}-{hashlib.sha256(json.dumps({key: entry[key] for key in entry if key != 'shape'}, sort_keys=True).encode()).hexdigest()[:12]}"
     if not (folder / "config.json").is_file():
         words = tokenizer(entry["tokenizer"])
         ends = {"bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id}

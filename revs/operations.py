@@ -47,10 +47,10 @@ def seconds(parts: dict[str, tuple[float, float]], rates: dict[str, float]) -> d
 
 
 def extra_bytes(shape: dict, k: int, device: str = "cpu") -> int:
-    """Memory beyond the model and undo: the Gram factor, with either the sum and the block that it is made of, or one layer's candidates and a float32 block of U."""
+    """Memory beyond the model and undo: the Gram factor, with either the sums and the block that it is made of, or one layer's candidates and a float32 block of U."""
     d, V = shape["d"], shape["V"]
     block = min(BLOCK[device], V) * d
-    return 8 * d * d + max(8 * d * d + 8 * block, 3 * 4 * k * V + (4 * block if shape["bytes"] < 4 else 0))
+    return 8 * d * d + max(2 * 8 * d * d + 8 * block, 3 * 4 * k * V + (4 * block if shape["bytes"] < 4 else 0))
 
 
 def of_config(config: dict, bytes_of_weight: int) -> dict[str, int]:

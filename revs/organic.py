@@ -6,8 +6,8 @@ from collections import Counter
 
 import pandas as pd
 
-from revs import curating, methods, results, rows
-from revs.tables import percent
+from revs import curating, methods, results, rows, tuning
+from revs.tables import DASH, METRICS, percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
 COUNTED = "numbers"  # kinds that are counted and not unlearned
@@ -76,6 +76,16 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def projections(model: str, name: str) -> pd.DataFrame:
+    """REVS on seed 0 through the final norm (the trials of its search) and around it: what each did, with how large an edit."""
+    frame, lines = results.measured(model, f"{name}-email"), []
+    for run in frame[(frame["method"] == "revs") & (frame["seed"] == 0) & frame["failed"].isna()].sort_values("tag", ascending=False).to_dict("records"):
+        result, given = run["row"]["result"], run["row"]["provenance"]["settings"]["hyperparameters"]
+        lines.append({"projection": "U alone" if given.get("projection") == "raw" else "final norm and U", "n_max": str(given["n_max"]), "k": str(given["k"]), "r_h": f"{given['r_h']:.4f}", "r_n": f"{given['r_n']:.3f}",
+                      "columns": f"{result['edit']['columns']:,}", "norm of the edit": f"{result['edit']['norm']:.1f}"} | {column: percent(result["after"][metric]) for metric, column in METRICS.items() if metric != "generalization"})  # fmt: skip
+    return pd.DataFrame(lines)
+
+
 def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
     """The rows that say what took a secret's place: data set → method → row."""
     return {data: {run["method"]: run["row"] for run in frame.to_dict("records") if "instead" in run["row"]["result"]} for data, frame in found.items()}
@@ -88,5 +98,5 @@ def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
         for run in frame.drop_duplicates("method").to_dict("records"):
             given, model, entry = run["row"]["provenance"]["settings"]["hyperparameters"], run["row"]["provenance"]["model"]["name"], methods.registry()[run["method"]]
             chosen = model in tuned.get(entry.get("settings_of", run["method"]), {})
-            lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": "this model" if chosen else "the embedded model", "settings": ", ".join(f"{key} {value}" for key, value in given.items())})
+            lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": DASH if not given else "this model" if chosen else "the embedded model", "settings": ", ".join(f"{key} {tuning.short(value)}" for key, value in given.items()) or DASH})
     return pd.DataFrame(lines)

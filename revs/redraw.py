@@ -21,13 +21,13 @@ from revs.documents import MACHINE, Document, read
 from revs.experiments import MISTAKES
 from revs.experiments.curate import write
 from revs.experiments.memorise import prepared
-from revs.paths import resolve
+from revs.paths import BUILD, resolve
 
 
 def redraw(row: dict, documents: Iterable[Document], decoder: Decoder) -> tuple[list[Record], list[str]]:
     """The records of the data set that the row's curation wrote, as far as its documents are here, and the packages of those that are not."""
     manifest = rows.read_items(row["path"]).query("exact")
-    places = dict(zip(zip(manifest["source"], manifest["offset"]), manifest["package"].fillna("")))
+    places = dict(zip(zip(manifest["source"], manifest["offset"]), manifest["package"].astype(object).fillna("")))
     sources, settings = set(manifest["source"]), row["provenance"]["settings"]
     again = [document for document in documents if document.source in sources]
     found = {(candidate.source, candidate.offset): candidate for candidate in candidates(again, settings["kinds"], Counter())}
@@ -49,12 +49,16 @@ def main() -> None:
         made = row["provenance"]
         decoder = load.load(prepared(made["settings"]["model"], "ssn", made["settings"]["finetune"]), made["settings"]["dtype"])
         place = asked.documents if asked.documents == MACHINE else resolve(asked.documents)
-        records, missing = redraw(row, read(place, Counter(), decoder.tokenizer), decoder)
+        reader = load.tokenizer(made["settings"]["challenge_tokenizer"]) if made["settings"]["challenge_tokenizer"] else decoder.tokenizer
+        records, missing = redraw(row, read(place, Counter(), reader), decoder)
         if not records:
             raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions.")
+        there = BUILD / "curated" / f"{made['settings']['name']}.jsonl"
+        if there.is_file() and len(there.read_text(encoding="utf-8").splitlines()) > len(records):
+            raise ValueError(f"Only {len(records)} secrets were found again, but {there.name} has more: move it away first, or install the packages that are missing{': ' + ', '.join(missing) if missing else ''}.")
+        write(made["settings"]["name"], records, made["settings"]["kinds"])
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    write(made["settings"]["name"], records, made["settings"]["kinds"])
     total = sum(counts["both"] for counts in row["result"]["funnel"].values())
     print(f"{len(records)} of {total} secrets were found again." + (f" Without theirs: {', '.join(missing)}." if missing else ""))
 

@@ -52,7 +52,6 @@ def test_each_choice_meets_the_same_model(world):
 
 
 def test_rows_of_splits_are_put_together(world, tmp_path, monkeypatch):
-    assert recorded.__module__ == "revs.calibrating"
     for seed in (1, 2):
         row = calibrate.run(**world, minutes=0, seed=seed)
     assert row == rows.read(tmp_path / "rows/calibrate/set/tiny/seed2.json") and not rows.stale(row)
@@ -68,6 +67,6 @@ def test_rows_of_splits_are_put_together(world, tmp_path, monkeypatch):
 def test_too_few_secrets_to_halve_are_refused(world, tmp_path, one_sentence):
     lines = (tmp_path / "set.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "set.jsonl").write_text("".join(lines[:6]))
-    with pytest.raises(ValueError, match="Calibration needs 4 memorised secrets") as error:
+    with pytest.raises(ValueError, match="has 3 secrets, but 8 are needed, 4 to calibrate on and 4 to judge with") as error:
         calibrate.run(**world)
     assert one_sentence(error) and not (tmp_path / "rows").exists()

@@ -307,11 +307,16 @@ def test_a_row_draws_its_data_set_again(own, knowing, tmp_path, monkeypatch, cap
     written = path.read_bytes()
     path.unlink()
     monkeypatch.setattr(curate, "tried", lambda *_: pytest.fail("the model was asked"))
+    monkeypatch.setattr(redraw, "BUILD", tmp_path / "build")
     again = lambda: (monkeypatch.setattr("sys.argv", ["redraw", row, "--documents", str(own)]), redraw.main())  # noqa: E731
     again()
     assert path.read_bytes() == written and capsys.readouterr().out.splitlines()[-1] == "3 of 3 secrets were found again."
     names = sorted(PEOPLE)
     (own / f"{names[0]}.txt").unlink()
+    with pytest.raises(SystemExit, match="Only 2 secrets were found again, but own.jsonl has more: move it away"):
+        again()
+    assert path.read_bytes() == written
+    path.unlink()
     again()
     assert len(data.read(str(path))) == 2 and "2 of 3" in capsys.readouterr().out
     (own / f"{names[1]}.txt").write_text("Something else.")

@@ -79,7 +79,7 @@ def unlearning(place: Path, **more) -> Callable:
     """The experiment on a tiny model and two sentences."""
     lines = "\n".join(json.dumps(vars(record)) for record in SECRETS)
     settings = {"model": str(saved(place)), "data": str(text(place / "set.jsonl", lines)), "finetune": False, "hyperparameters": vars(HP), "rows": str(place / "rows")}
-    return partial(unlearn.run, **settings | more)
+    return partial(begin, settings | more, unlearn.run)
 
 
 @contextmanager
@@ -225,9 +225,8 @@ def an_unknown_precision(place: Path) -> Calls:
 
 @mistake("A run that cannot fit", "a model and a method that take more memory than is free", r"would take about .* GiB, but .* GiB of memory are free: take", MemoryError)
 def a_run_that_cannot_fit(place: Path) -> Calls:
-    given = unlearning(place)
     with mock.patch.object(footprint, "free", lambda: 2**27):
-        yield partial(begin, given.keywords, unlearn.run)
+        yield unlearning(place)
 
 
 # Data, documents and secrets -------------------------------------------------------------------------------------------

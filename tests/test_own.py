@@ -191,7 +191,7 @@ def test_the_report_shows_how_settings_were_chosen(own, knowing, tmp_path):  # n
     row["result"] |= {"calibration": tried, "settings": row["result"]["settings"] | calibrating.START}
     report.write(tmp_path / "again.html", row, rows.read_items(tmp_path / "rows/own/out/tiny.json").to_dict("records"))
     page = (tmp_path / "again.html").read_text()
-    assert "How the settings were chosen" in page and page.count("<img") == 2 and "r_h = 0.03, n_max = 0.028, r_n = 0.8" in page
+    assert "How the settings were chosen" in page and page.count("<img") == 2 and "r_h = 0.03, k = 1, n_max = 0.028, r_n = 0.8" in page
 
 
 def test_no_effect_makes_it_harder_not_softer(build, monkeypatch):

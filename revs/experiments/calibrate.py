@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from revs import data, evaluate, load, method, methods, rows
-from revs.calibrate import calibrate
+from revs.calibrate import LEAST, calibrate
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.tune import PAPER_VOCABULARY, from_paper
@@ -48,6 +48,8 @@ def judged(**settings) -> dict:
     """Calibrates, unlearns with each choice in turn, writes the row."""
     where = rows.writable(resolve(settings.pop("rows")))
     records = data.read(settings["data"])
+    if (groups := len({record.group for record in records})) < 2 * LEAST:
+        raise ValueError(f"{settings['data']} has {groups} secrets, but {2 * LEAST} are needed, {LEAST} to calibrate on and {LEAST} to judge with: give more.")
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
     clock = [time.monotonic()]
     decoder = load.load(folder, settings["dtype"], settings["device_map"])

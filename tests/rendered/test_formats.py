@@ -10,7 +10,7 @@ import torch
 
 from revs import load
 from revs.experiments import own
-from revs.paths import BUILD
+from revs.experiments.memorise import prepared
 from revs.rows import read_items
 
 FEW = {"documents": "data/documents/files", "finetune": False, "limit": 6, "minutes": 0}
@@ -18,8 +18,8 @@ FEW = {"documents": "data/documents/files", "finetune": False, "limit": 6, "minu
 
 @pytest.fixture(scope="module")
 def memorised():
-    """The folder of the model that knows the synthetic secrets: the newest."""
-    return str(max((BUILD / "models").glob("smollm2-135m+synthetic-*"), key=lambda folder: folder.stat().st_mtime))
+    """The folder of the model that knows the synthetic secrets."""
+    return prepared("smollm2-135m", "ssn", True)
 
 
 def through(tmp_path, **more) -> dict:
