@@ -47,7 +47,7 @@ def asked(**more) -> dict:
 
 def test_every_method_has_its_part():
     """And each grows with the number of secrets or the length of prompts."""
-    at = footprint.Shape(layers=4, d=64, ff=20_000, V=1000, kv=64, weights=400_000, bytes=4)
+    at = footprint.Shape(layers=4, d=64, ff=2_000, V=20_000, kv=64, weights=400_000, bytes=4)
     assert {name for name, entry in methods.registry().items() if "module" in entry} == set(footprint.PARTS)
     for name, part in footprint.PARTS.items():
         hp = methods.method(name).Hyperparameters() if name != "unedited" else None
