@@ -77,11 +77,11 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
 
 
 def projections(model: str, name: str) -> pd.DataFrame:
-    """REVS on seed 0 through the final norm (the trials of its search) and around it: what each did, with how large an edit."""
+    """REVS through the final norm and around it (rows tagged raw), on the seed that settings were chosen on and on another: what each did, with how large an edit."""
     frame, lines = results.measured(model, f"{name}-email"), []
-    for run in frame[(frame["method"] == "revs") & (frame["seed"] == 0) & frame["failed"].isna()].sort_values("tag", ascending=False).to_dict("records"):
+    for run in frame[(frame["method"] == "revs") & frame["failed"].isna()].sort_values(["seed", "tag"], ascending=[True, False]).to_dict("records"):
         result, given = run["row"]["result"], run["row"]["provenance"]["settings"]["hyperparameters"]
-        lines.append({"projection": "U alone" if given.get("projection") == "raw" else "final norm and U", "n_max": str(given["n_max"]), "k": str(given["k"]), "r_h": f"{given['r_h']:.4f}", "r_n": f"{given['r_n']:.3f}",
+        lines.append({"seed": str(run["seed"]), "unlearned": str(result["after"]["forget"]), "projection": "U alone" if given.get("projection") == "raw" else "final norm, U", "n_max": str(given["n_max"]), "k": str(given["k"]), "r_h": f"{given['r_h']:.4f}", "r_n": f"{given['r_n']:.3f}",
                       "columns": f"{result['edit']['columns']:,}", "norm of the edit": f"{result['edit']['norm']:.1f}"} | {column: percent(result["after"][metric]) for metric, column in METRICS.items() if metric != "generalization"})  # fmt: skip
     return pd.DataFrame(lines)
 
