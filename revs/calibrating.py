@@ -26,9 +26,9 @@ def judged(result: dict) -> pd.DataFrame:
 
 
 def recorded() -> pd.DataFrame:
-    """Every model and data set that there are rows of: means over seeds of what each choice scored on secrets held out."""
+    """Every model and data set that there are recorded rows of: means over seeds of what each choice scored on secrets held out."""
     lines = []
-    for row in rows.find(kind="calibrate").values():
+    for row in rows.find(rows.RECORDED, kind="calibrate").values():
         about = {"model": row["provenance"]["model"]["name"], "data": row["name"].split("/")[1]}
         lines += [about | {"settings": title(name)} | results.numbers(one) for name, one in row["result"]["judged"].items()]
     if not lines:

@@ -47,3 +47,16 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     line = organic.settings(frames).iloc[0]
     assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
     assert organic.replaced(frames) == {"emails": {}}
+
+
+def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811
+    """Trials and the usual run through the norm, the tagged ones around it; other methods and failures left out."""
+    shelf(data="machine-email", tag="trial00")
+    shelf(data="machine-email", tag="raw", hyperparameters={"projection": "raw"}, efficacy=0.25, specificity=1.0)
+    shelf(data="machine-email", seed=1)
+    shelf(data="machine-email", tag="trial01", failed="It diverged.")
+    shelf(data="machine-email", method="memit", tag="trial00")
+    table = organic.projections("smollm2-135m", "machine")
+    assert list(zip(table["seed"], table["projection"])) == [("0", "final norm, U"), ("0", "U alone"), ("1", "final norm, U")]
+    assert list(table["Specificity"]) == ["50.0", "100.0", "50.0"] and set(table["norm of the edit"]) == {"2.0"}
+    assert organic.projections("smollm2-135m", "other").empty
