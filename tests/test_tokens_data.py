@@ -247,7 +247,7 @@ def test_a_file_is_read_line_by_line_and_further_columns_are_ignored(tmp_path):
 @pytest.mark.parametrize("bad", ["{", "[1, 2]", "3", "", '"text"', *(json.dumps({k: v for k, v in ROW.items() if k != c}) for c in COLUMNS)])
 def test_the_line_that_is_no_record_is_named(bad, tmp_path):
     path = tmp_path / "set.jsonl"
-    path.write_text("\n".join([json.dumps(ROW), json.dumps(ROW), bad, json.dumps(ROW)]), encoding="utf-8")
+    path.write_text("\n".join([json.dumps(ROW), json.dumps(ROW | {"id": "r-2"}), bad, json.dumps(ROW | {"id": "r-3"})]), encoding="utf-8")
     with pytest.raises(ValueError, match="Line 3 of .*set.jsonl is not a record: each line is a JSON object with id, kind"):
         read(str(path))
 
