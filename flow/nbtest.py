@@ -27,7 +27,6 @@ def main() -> None:
     parameters = {name: job.parameters | rows for name, job in profile.samples().items()}
     parameters["unlearn"] |= {"forget": 2, "generate": False}
     parameters["tune"] |= {"trials": 1, "forget": 2}
-    parameters["calibrate"] |= {"minutes": 0, "sentences": 1, "T": 1}
     parameters["own"] |= {"limit": 8, "minutes": 0, "out": shown(PLACE / "own")}
     for name in [*parameters, *profile.pages]:
         papermill.execute_notebook(ROOT / "notebooks" / f"{name}.ipynb", PLACE / f"{name}.ipynb", parameters.get(name, {}), prepare_only=True, progress_bar=False)
