@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flow.paths import BUILD, ROOT
-from flow.profile import defaults
 from revs import rows
 from revs.experiments.memorise import prepared
 from revs.results import tag_of
@@ -71,7 +70,7 @@ def drawn(tree: Path, row: dict) -> dict:
     """The row's run with a few secrets, by the code of a checkout, in a process of its own."""
     kind, where = row["kind"], PLACE / "rows"
     shutil.rmtree(where, ignore_errors=True)
-    settings = defaults(kind) | row["provenance"]["settings"] | FEW[kind] | {"rows": str(where)} | ({"tag": tag_of(row["name"])} if kind == "unlearn" else {})
+    settings = row["provenance"]["settings"] | FEW[kind] | {"rows": str(where)} | ({"tag": tag_of(row["name"])} if kind == "unlearn" else {})
     if settings.get("finetune"):
         settings |= {"model": prepared(settings["model"], settings.get("data", "ssn"), settings["finetune"], str(PLACE / "models")), "finetune": False}
     options = [part for name, value in settings.items() for part in (f"--{name}", json.dumps(value))]

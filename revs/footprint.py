@@ -26,6 +26,7 @@ from revs.evaluate import BATCH
 from revs.experiments.unlearn import base
 from revs.method import Hyperparameters
 from revs.paths import resolve
+from revs.select import PIECES, WORTH
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
@@ -94,9 +95,11 @@ def evaluating(at: Shape, prompt: int, secret: int, attacked: bool) -> int:
 def of_revs(at: Shape, hp, secrets: int, prompt: int) -> int:
     """The sum for the Gram matrix, or a layer's candidates with their ranks; some rows of logits; the columns that undo needs.
 
-    Of two tokens of a secret, one moves all the neurons of a layer that it may, the other none: about what is seen.
+    Many candidates are counted piece by piece (``revs.select``). Of two tokens of a secret, one moves all the neurons of a
+    layer that it may, the other none: about what is seen.
     """
-    k = at.ff if getattr(hp, "neurons", "") == "rank" else min(at.ff, getattr(hp, "k", 100))
+    k, n_max = at.ff if getattr(hp, "neurons", "") == "rank" else min(at.ff, getattr(hp, "k", 100)), getattr(hp, "n_max", 100)
+    k = k if k < WORTH * n_max else n_max + k // PIECES
     columns = min(at.ff, secrets * getattr(hp, "n_max", 1)) * at.layers * at.d * at.bytes
     return max(3 * 8 * at.d**2, 4 * k * at.V * FLOAT) + 8 * at.V * FLOAT + columns
 
@@ -147,15 +150,15 @@ def of_run(settings: dict) -> dict[str, int]:
         title, short = base(settings["model"]), Path(settings["data"]).stem
         given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in ("n_max", "k") if settings.get(name) is not None}
         hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, given))
-        if "trials" in settings and hasattr(hp, "k"):
-            hp = replace(hp, k=max(hp.k, LARGEST_K))
+        if "trials" in settings and hasattr(hp, "n_max"):
+            hp = replace(hp, k=max(hp.k, LARGEST_K), n_max=max(hp.n_max, LARGEST_K // WORTH + 1))
         prompt, secret, groups = lengths(settings["data"], settings["model"])
         return predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ()))
     parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, PROMPT, SECRET, False)}
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
-        parts["unlearning"] = of_revs(at, Hyperparameters(k=LARGEST_K), FORGET, PROMPT)
+        parts["unlearning"] = of_revs(at, Hyperparameters(n_max=LARGEST_K // WORTH + 1, k=LARGEST_K), FORGET, PROMPT)
     return parts
 
 

@@ -17,6 +17,7 @@ from revs.attribution import attributions
 from revs.data import Target, pairs
 from revs.edit import Edit
 from revs.neuron import SCHEDULES, edit_neurons
+from revs.select import WORTH, highest
 from revs.vocabulary import Line, Vocabulary
 
 WHERE = ("mlp", "residual", "both")
@@ -139,6 +140,8 @@ def select_neurons(vocabulary: Vocabulary, l: int, weight: Tensor, a: Tensor, t:
         "gradient": lambda: attributed.topk(n).indices,
         "random": lambda: torch.randperm(ff, generator=draw)[:n].to(a.device),
     }[hp.neurons]()
+    if len(candidates) >= WORTH * n:
+        candidates = candidates[highest(vocabulary, l, weight[:, candidates].T, t, n).to(candidates.device)]
     line = vocabulary.neurons(l, weight[:, candidates].T, t)
     if hp.neurons not in ("hybrid", "rank"):
         return candidates, line

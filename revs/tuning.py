@@ -108,11 +108,9 @@ def short(value) -> str:
 
 def own_trials(row: dict, folder: Path) -> pd.DataFrame:
     """The trials of one tune row, best first, results in per cent, from the folder that it was written to."""
-    asked = row["provenance"]["settings"]
-    place = Path(folder) / "unlearn" / Path(asked["data"]).stem / row["provenance"]["model"]["name"]
-    lines = []
+    place, lines = Path(folder) / row["name"].replace("tune/", "unlearn/", 1), []
     for number in range(row["result"]["trials"]):
-        trial = rows.read(place / f"{asked['method']}-seed{asked['seed']}-trial{number:02d}.json")
+        trial = rows.read(place.with_name(f"{place.name}-trial{number:02d}.json"))
         after = trial["result"].get("after")
         settings = ", ".join(f"{name} = {short(value)}" for name, value in trial["provenance"]["settings"]["hyperparameters"].items())
         cells = {title: percent(after[metric]) if after else "failed" for metric, title in METRICS.items()}
@@ -125,7 +123,7 @@ def same_secrets(model: str, data: str) -> pd.DataFrame:
 
     One line each: the score where they were chosen, and the means of runs on other seeds that one machine made (tags ``again`` and ``tuned-here``). Empty without rows.
     """
-    found = {Path(row["provenance"]["settings"]["data"]).stem: row["result"]["unlearning_score"] for row in rows.find(kind="tune").values() if (row["provenance"]["model"]["name"], row["provenance"]["settings"]["method"]) == (model, "revs")}
+    found = {Path(row["provenance"]["settings"]["data"]).stem: row["result"]["unlearning_score"] for row in rows.find(kind="tune").values() if (row["provenance"]["model"]["name"], row["provenance"]["settings"]["method"], row["provenance"]["settings"].get("tag", "")) == (model, "revs", "")}
     frame = measured(model, data)
     lines = []
     for tag, place, words in (("again", f"{data}-tune", "other people's secrets"), ("tuned-here", data, "seed 0 of the same secrets")):

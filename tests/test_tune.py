@@ -12,7 +12,8 @@ import pytest
 import torch
 import yaml
 
-from revs import evaluate, load, methods, paper, rows
+from flow import choose
+from revs import evaluate, load, methods, paper, rows, tuning
 from revs.baselines import ft_l
 from revs.experiments import tune, unlearn
 from revs.experiments.unlearn import Plan
@@ -270,15 +271,32 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(world, tmp_path, method, 
     assert sorted(trials) == [f"trial{n:02d}" for n in range(4)]
     for tag, trial in trials.items():
         settings = trial["provenance"]["settings"]
-        assert settings["hyperparameters"] == tune.candidate(method, int(tag[-2:]), 3)
+        assert settings["hyperparameters"] == tune.candidate(method, int(tag[-2:]), 3, "Emails")
         assert (settings["seed"], settings["sentences"], settings["forget"]) == (0, 1, None) and trial["result"]["after"]["forget"] == 2
         alone = by_itself(world, tmp_path, settings["hyperparameters"], method=method, tag=tag)
         assert trial["result"] == alone["result"] and trial["provenance"]["stamp"] == alone["provenance"]["stamp"]
     scores = {tag: trial["result"]["after"]["unlearning_score"] for tag, trial in trials.items()}
     assert (result["trials"], result["failed"]) == (4, 0) and result["unlearning_score"] == scores[f"trial{result['best']:02d}"] == max(scores.values())
-    assert result["hyperparameters"] == tune.candidate(method, result["best"], 3)
+    assert result["hyperparameters"] == tune.candidate(method, result["best"], 3, "Emails")
     if method == "ft_l":
         assert len({scores[f"trial{n:02d}"] for n in range(4)}) > 2
+
+
+def test_a_search_with_settings_held_fast_stands_beside_the_other(world, tmp_path):
+    """Every trial has them; its rows have the tag, and the settings that runs take by default are not chosen from it."""
+    plain, raw = search(world, tmp_path, method="revs"), search(world, tmp_path, method="revs", hyperparameters={"projection": "raw"}, tag="raw")
+    assert raw["name"] == plain["name"] + "-raw"
+    tried = {name: row["provenance"]["settings"]["hyperparameters"] for name, row in rows.find(tmp_path / "rows", kind="unlearn").items()}
+    for number in range(4):
+        name = plain["name"].replace("tune", "unlearn", 1)
+        assert tried[f"{name}-raw-trial{number:02d}"] == tried[f"{name}-trial{number:02d}"] | {"projection": "raw"}
+    assert list(tuning.own_trials(raw, tmp_path / "rows")["trial"].sort_values()) == list("0123")
+    assert choose.chosen({"raw": raw}) == {} and choose.chosen({"plain": plain, "raw": raw}) == choose.chosen({"plain": plain})
+
+
+def test_the_first_trials_are_the_papers_for_secrets_of_that_kind():
+    """Numbers and addresses of pages have their own; the paper's e-mail settings for Llama edit fewer neurons."""
+    assert tune.candidate("revs", 0, 32, tune.PAPER_DATA["ssn"])["n_max"] == 130 and tune.candidate("revs", 0, 32, tune.PAPER_DATA["email"])["n_max"] == 45
 
 
 def test_a_search_goes_on_where_it_was(world, tmp_path, settings_tried, monkeypatch):

@@ -11,7 +11,6 @@ import inspect
 import math
 import random
 from dataclasses import fields
-from pathlib import Path
 
 import yaml
 
@@ -21,6 +20,7 @@ from revs.experiments.unlearn import FAILURES, Plan, Stage, base, planned
 from revs.paths import ROOT, resolve
 
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}  # rows of their heads: margins are carried over as fractions
+PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 
 
@@ -33,6 +33,8 @@ def run(
     seed: int = 0,  # of the split
     forget: int | None = None,  # secrets to forget in a trial; None: half, as in a run. How hard it is grows with their number
     sentences: int | None = 2,  # sentences of a secret that are measured besides the unlearned one
+    hyperparameters: dict | None = None,  # settings that every trial has, like {projection: raw}
+    tag: str = "",  # set behind the names of the search and its trials, so that one with such settings stands beside the one without
     dtype: str = "float32",
     device_map: str | None = None,
     rows: str = "build/rows",  # where the rows go
@@ -51,10 +53,11 @@ def search(**settings) -> dict:
         raise ValueError(f"trials is {settings['trials']}, but must be at least 1.")
     every = {name: parameter.default for name, parameter in inspect.signature(unlearn.run).parameters.items() if name != "rows"}
     shared = every | {name: value for name, value in asked.items() if name in every} | {"generate": False}
-    plan = planned(where, shared | {"tag": "trial"})
+    plan = planned(where, shared | {"tag": "-".join(filter(None, (settings["tag"], "trial")))})
     stage = Stage(plan)
-    printed = methods.PAPER_DATA.get(Path(settings["data"]).stem.removesuffix("-tune"), "SSN")
-    tried = [candidate(settings["method"], number, len(stage.decoder.layers), printed) for number in range(settings["trials"])]
+    printed = PAPER_DATA.get(plan.records[0].kind, "SSN")
+    fixed = settings["hyperparameters"] or {}
+    tried = [candidate(settings["method"], number, len(stage.decoder.layers), printed) | fixed for number in range(settings["trials"])]
     scores = attempts(plan, stage, tried)
     best = max(scores, key=scores.get)
     result = {"trials": len(tried), "failed": len(tried) - len(scores), "best": best, "unlearning_score": scores[best], "hyperparameters": tried[best]}

@@ -1,0 +1,60 @@
+"""SelectNeuron (§3.1.2): of the k most activated neurons of a layer, the n_max in which t ranks highest.
+
+A rank is a count over the whole vocabulary, and the product it needs is nearly all that REVS costs where k is large
+(the paper's 1,000). But who is among the best is decided long before every count is finished, for a count only grows:
+the vocabulary is gone through piece by piece, the n_max that lead after the first piece are counted to the end, and
+whoever has more than the worst of those is out. The same neurons are found, up to ties by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from revs.vocabulary import Vocabulary, product
+
+PIECES = 32  # of the vocabulary
+WORTH = 4  # times as many candidates as are wanted: with fewer of them, the lines of all cost less than to count and to draw those of the best
+
+
+def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
+    """Of neurons n (k, d) of layer l, the indices of those ``wanted`` in which t ranks highest, ascending: (wanted,). Of equal ones the first."""
+    larger = counter(vocabulary, l, n, t)
+    first, *others = torch.arange(vocabulary.V, device=vocabulary.U.device).chunk(PIECES)
+    rest = torch.arange(len(n), device=vocabulary.U.device)
+    counts = larger(rest, first)
+    leads = torch.zeros_like(rest, dtype=torch.bool)
+    leads[counts.argsort(stable=True)[:wanted]] = True
+    leading, ranks = rest[leads], counts[leads] + sum(larger(rest[leads], piece) for piece in others)
+    rest, counts = rest[~leads], counts[~leads]
+    for piece in others:
+        stay = counts <= ranks.max()
+        rest, counts = rest[stay], counts[stay]
+        counts = counts + larger(rest, piece)
+    index, ranks = torch.cat([leading, rest]), torch.cat([ranks, counts])
+    return index[(ranks * len(n) + index).argsort()[:wanted]].sort().values
+
+
+def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """A function that counts for some of the neurons n (k, d) the tokens of a piece of the vocabulary with a larger logit than t: (some,), (piece,) → (some,)."""
+    U, B = vocabulary.U, vocabulary.B
+    x = (n if vocabulary.after[l] is None else n.to(U.device) * vocabulary.scale_of(vocabulary.after[l])).to(U.device, vocabulary.dtype)
+    if vocabulary.centred:
+        x = x - x.mean(-1, keepdim=True)
+    y, s = vocabulary.gamma * x, (x.square().mean(-1) + vocabulary.eps).sqrt()
+
+    def logits(some: Tensor, piece: Tensor) -> Tensor:
+        rows = slice(int(piece[0]), int(piece[-1]) + 1)
+        found = product(U[rows].to(vocabulary.dtype), y[some])
+        return found if B is None else found.addcmul(s[some, None], B[:, rows])
+
+    of_t = logits(torch.arange(len(n), device=y.device), torch.tensor([t]))
+
+    def larger(some: Tensor, piece: Tensor) -> Tensor:
+        ahead = logits(some, piece) > of_t[some]
+        ahead[:, piece == t] = False  # another product's rounding would let t be ahead of itself
+        return ahead.sum(-1, dtype=torch.int32)
+
+    return larger
