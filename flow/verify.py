@@ -4,7 +4,7 @@ Rows that came from the same modules (one method of one experiment) are a group.
 row's run is made twice, with a few secrets: by the code of BASE, the commit before the change, and by the present code. If
 both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
 stay stale and are to be recorded anew. Both runs are made here, since another processor rounds otherwise than the one that
-recorded, and both start from one memorised model. Rows whose settings or inputs changed are not touched.
+recorded, and both start from one model, which had three epochs to memorise. Rows whose settings or inputs changed are not touched.
 
 Rows of benchmarks are left out. Times differ from run to run, so that no second run could vouch for a first: a stale
 benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed. Calibrations and reports on documents,
@@ -72,7 +72,8 @@ def drawn(tree: Path, row: dict) -> dict:
     shutil.rmtree(where, ignore_errors=True)
     settings = row["provenance"]["settings"] | FEW[kind] | {"rows": str(where)} | ({"tag": tag_of(row["name"])} if kind == "unlearn" else {})
     if settings.get("finetune"):
-        settings |= {"model": prepared(settings["model"], settings.get("data", "ssn"), settings["finetune"], str(PLACE / "models")), "finetune": False}
+        finetune = (settings["finetune"] if isinstance(settings["finetune"], dict) else {}) | FEW["memorise"]
+        settings |= {"model": prepared(settings["model"], settings.get("data", "ssn"), finetune, str(PLACE / "models")), "finetune": False}
     options = [part for name, value in settings.items() for part in (f"--{name}", json.dumps(value))]
     done = subprocess.run([sys.executable, "-m", f"revs.experiments.{kind}", *options], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True)
     if done.returncode:

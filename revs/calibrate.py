@@ -1,4 +1,4 @@
-"""Margins for a model that nobody has tuned: r_h, n_max, k and r_n, from a handful of its own secrets.
+"""Settings for a model that nobody has tuned: the projection, r_h, k, n_max and r_n, from a handful of its own secrets.
 
 Half of the secrets, at most twenty, are unlearned with a candidate setting, others say what that costs, and the edit is undone.
 From a middle setting the search climbs along one setting at a time, the one that decides most first: to a harder edit as long
@@ -17,8 +17,8 @@ from revs.data import Split, Target, split
 from revs.method import Hyperparameters
 
 # softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
-TRIED: dict[str, tuple[float, ...]] = {"r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
-START = {"r_h": 0.03, "k": 1, "n_max": 0.028, "r_n": 0.8}
+TRIED: dict[str, tuple] = {"projection": ("raw", "norm"), "r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
+START = {"projection": "norm", "r_h": 0.03, "k": 1, "n_max": 0.028, "r_n": 0.8}
 LARGEST_K = 1000  # neurons looked at in a layer, at most, as in the paper: each costs a product with U
 LEAST, FORGET, RETAIN = 4, 20, 60  # secrets without which nothing can be said; at most unlearned, and looked at besides
 
@@ -44,14 +44,11 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     some = Split(half.forget, [], half.retain[:RETAIN])
     start, tried, most = time.monotonic(), [], sum(map(len, TRIED.values()))
 
-    def score(candidate: dict[str, float]) -> dict:
+    def score(candidate: dict) -> dict:
         for one in tried:
             if one["setting"] == candidate:
                 return one
-        with method.unlearn(decoder, some.forget, settings(decoder, candidate), seed) as edit:
-            effect, _ = evaluate.effectiveness(some, evaluate.secret_ranks(decoder, some.forget + some.retain), k)
-            tried.append({"setting": candidate, "columns": edit.summary()["columns"]} | {name: effect[name] for name in ("efficacy", "specificity", "unlearning_score")})
-        edit.undo()
+        tried.append({"setting": candidate} | effect(decoder, some, settings(decoder, candidate), seed, k))
         progress(len(tried), most)
         return tried[-1]
 
@@ -70,8 +67,16 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     return Calibration(settings(decoder, best["setting"]), tried, time.monotonic() - start)
 
 
-def settings(decoder: Decoder, candidate: dict[str, float]) -> Hyperparameters:
+def effect(decoder: Decoder, split: Split, hp: Hyperparameters, seed: int, k: int, progress: Callable[[int, int], None] = lambda done, total: None) -> dict:
+    """What unlearning a split's secrets changes, and what it does to them and to others; the model is left as it was."""
+    with method.unlearn(decoder, split.forget, hp, seed, progress) as edit:
+        found, _ = evaluate.effectiveness(split, evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain), k)
+    edit.undo()
+    return {"columns": edit.summary()["columns"]} | {name: found[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
+
+
+def settings(decoder: Decoder, candidate: dict) -> Hyperparameters:
     """A candidate as REVS takes it: n_max of a layer's neurons out of so many times as many (or LARGEST_K), and the margins with their ε."""
     ff = decoder.neurons(0).shape[1]
     neurons = max(1, round(candidate["n_max"] * ff))
-    return Hyperparameters(n_max=neurons, k=max(neurons, min(ff, LARGEST_K, candidate["k"] * neurons)), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)
+    return Hyperparameters(projection=candidate["projection"], n_max=neurons, k=max(neurons, min(ff, LARGEST_K, candidate["k"] * neurons)), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)

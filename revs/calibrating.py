@@ -19,7 +19,7 @@ def title(name: str) -> str:
 def judged(result: dict) -> pd.DataFrame:
     """One run: each choice of settings on the secrets that were held out."""
     return pd.DataFrame([
-        {"settings": title(name), "r_h": f"{one['settings']['r_h']:.4f}", "r_n": f"{one['settings']['r_n']:.3f}", "n_max": str(one["settings"]["n_max"]), "k": str(one["settings"]["k"]), "columns": f"{one['columns']:,}"}
+        {"settings": title(name), "projection": one["settings"]["projection"], "r_h": f"{one['settings']['r_h']:.4f}", "r_n": f"{one['settings']['r_n']:.3f}", "n_max": str(one["settings"]["n_max"]), "k": str(one["settings"]["k"]), "columns": f"{one['columns']:,}"}
         | {column: percent(one[metric]) for metric, column in METRICS.items()}
         for name, one in result["judged"].items()
     ])  # fmt: skip

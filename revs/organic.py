@@ -76,14 +76,25 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def tried(model: str, name: str) -> pd.DataFrame:
+    """Every trial of every method's search, results in per cent; nothing without trials."""
+    if not any(map(results.is_trial, results.measured(model, f"{name}-email")["name"])):
+        return pd.DataFrame()
+    return pd.DataFrame([
+        {"method": methods.registry()[trial["method"]]["title"], "trial": str(trial["number"]), "secrets": str(trial["row"]["provenance"]["settings"]["forget"])}
+        | {title: percent(trial[metric]) for metric, title in METRICS.items() if metric != "generalization"} | {"seconds": f"{trial['seconds']:.0f}"}
+        for trial in tuning.trials(model, f"{name}-email").to_dict("records")
+    ])  # fmt: skip
+
+
 def projections(model: str, name: str) -> pd.DataFrame:
-    """REVS through the final norm and around it (rows tagged raw), on the seed that settings were chosen on and on another: what each did, with how large an edit."""
+    """REVS through the final norm and around it, setting by setting, on the seed that settings were chosen on and on another: what each did, with how large an edit."""
     frame, lines = results.measured(model, f"{name}-email"), []
-    for run in frame[(frame["method"] == "revs") & frame["failed"].isna()].sort_values(["seed", "tag"], ascending=[True, False]).to_dict("records"):
+    for run in frame[(frame["method"] == "revs") & frame["failed"].isna()].to_dict("records"):
         result, given = run["row"]["result"], run["row"]["provenance"]["settings"]["hyperparameters"]
-        lines.append({"seed": str(run["seed"]), "unlearned": str(result["after"]["forget"]), "projection": "U alone" if given.get("projection") == "raw" else "final norm, U", "n_max": str(given["n_max"]), "k": str(given["k"]), "r_h": f"{given['r_h']:.4f}", "r_n": f"{given['r_n']:.3f}",
-                      "columns": f"{result['edit']['columns']:,}", "norm of the edit": f"{result['edit']['norm']:.1f}"} | {column: percent(result["after"][metric]) for metric, column in METRICS.items() if metric != "generalization"})  # fmt: skip
-    return pd.DataFrame(lines)
+        lines.append({"seed": str(run["seed"]), "unlearned": str(result["after"]["forget"]), "n_max": str(given["n_max"]), "k": str(given["k"]), "r_h": f"{given['r_h']:.4f}", "r_n": f"{given['r_n']:.3f}",
+                      "projection": "U alone" if given.get("projection") == "raw" else "final norm, U", "columns": f"{result['edit']['columns']:,}", "norm of the edit": f"{result['edit']['norm']:.1f}"} | {column: percent(result["after"][metric]) for metric, column in METRICS.items() if metric != "generalization"})  # fmt: skip
+    return pd.DataFrame(lines).sort_values(["seed", "k", "n_max", "r_h", "projection"], key=lambda column: column.str.lower() if column.name == "projection" else column.astype(float), ignore_index=True) if lines else pd.DataFrame(lines)
 
 
 def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:

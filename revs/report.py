@@ -174,7 +174,7 @@ def plain(value: float | None) -> str:
 def settings(tried: list[dict]) -> pd.DataFrame:
     """Every setting that a calibration tried."""
     return pd.DataFrame([
-        {"setting": ", ".join(f"{name} = {value:g}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}"}
+        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}"}
         for one in tried
     ])  # fmt: skip
 

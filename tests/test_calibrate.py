@@ -33,7 +33,7 @@ def test_what_chooses_and_what_judges_share_no_secret(world, monkeypatch, capsys
     halves = {target.group for target in chosen}
     assert len(chosen) == 8 and len(halves) == 4 and unlearned[0][0] < halves
     assert len(unlearned) == 4 and all(len(groups) == 2 and not groups & halves for groups, _ in unlearned[1:]) and len({frozenset(groups) for groups, _ in unlearned[1:]}) == 1
-    assert [hp for _, hp in unlearned[1:]] == [unlearned[0][1]] + [Hyperparameters(**from_paper("revs", name, 3, "Emails")) for name in PAPER_VOCABULARY]
+    assert [hp for _, hp in unlearned[1:]] == [unlearned[0][1]] + [Hyperparameters(**from_paper("revs", name, 3, "SSN")) for name in PAPER_VOCABULARY]
     assert {name: row["result"][name] for name in ("calibrated_on", "forget", "retain")} == {"calibrated_on": 4, "forget": 2, "retain": 2}
     assert "Unlearning Scores on other secrets: calibrated" in capsys.readouterr().out
 

@@ -50,9 +50,9 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
 
 
 def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811
-    """Trials and the usual run through the norm, the tagged ones around it; other methods and failures left out."""
+    """One setting after the other, through the norm and around it; seed after seed; other methods and failures left out."""
     shelf(data="machine-email", tag="trial00")
-    shelf(data="machine-email", tag="raw", hyperparameters={"projection": "raw"}, efficacy=0.25, specificity=1.0)
+    shelf(data="machine-email", tag="raw-trial00", hyperparameters={"projection": "raw"}, efficacy=0.25, specificity=1.0)
     shelf(data="machine-email", seed=1)
     shelf(data="machine-email", tag="trial01", failed="It diverged.")
     shelf(data="machine-email", method="memit", tag="trial00")
@@ -60,3 +60,14 @@ def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811
     assert list(zip(table["seed"], table["projection"])) == [("0", "final norm, U"), ("0", "U alone"), ("1", "final norm, U")]
     assert list(table["Specificity"]) == ["50.0", "100.0", "50.0"] and set(table["norm of the edit"]) == {"2.0"}
     assert organic.projections("smollm2-135m", "other").empty
+
+
+def test_every_trial_of_every_search_is_shown(shelf):  # noqa: F811
+    assert organic.tried("smollm2-135m", "machine").empty
+    shelf(data="machine-email", seed=1)
+    assert organic.tried("smollm2-135m", "machine").empty
+    shelf(data="machine-email", tag="trial01", efficacy=0.25, specificity=1.0, seconds=12)
+    shelf(data="machine-email", method="memit", tag="trial00")
+    shelf(data="machine-email", tag="raw-trial00")
+    table = organic.tried("smollm2-135m", "machine")
+    assert list(zip(table["method"], table["trial"], table["Specificity"])) == [("MEMIT", "0", "50.0"), ("REVS", "1", "100.0")] and list(table["seconds"]) == ["10", "12"]

@@ -168,13 +168,20 @@ def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch)
     """Harder while the score rises, else softer while it does not fall; one setting after the other."""
     decoder = build("llama-tied", dtype=torch.float32)
     monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3, 0.4), "n_max": (0.1, 0.2, 0.3)})
-    monkeypatch.setattr(calibrating, "START", {"r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
+    monkeypatch.setattr(calibrating, "START", {"projection": "norm", "r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
     asked = []
     monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
     rank = {(0.2, 0.2): 0.5, (0.3, 0.2): 0.7, (0.4, 0.2): 0.6, (0.3, 0.3): 0.7, (0.3, 0.1): 0.7}
-    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "specificity": 1.0, "unlearning_score": rank[asked[-1]["r_h"], asked[-1]["n_max"]]}, []))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": rank[asked[-1]["r_h"], asked[-1]["n_max"]]}, []))
     found = calibrating.calibrate(decoder, numbers(decoder, 4))
     assert [(one["setting"]["r_h"], one["setting"]["n_max"]) for one in found.tried] == list(rank) and (asked[-1]["r_h"], asked[-1]["n_max"]) == (0.3, 0.1)
+
+
+def test_calibration_goes_around_the_norm_where_that_serves_better(build, monkeypatch):
+    decoder, asked, original = build("llama-tied", dtype=torch.float32), [], calibrating.settings
+    monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or original(decoder, candidate))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": float(asked[-1]["projection"] == "raw")}, []))
+    assert calibrating.calibrate(decoder, numbers(decoder, 4)).hp.projection == "raw"
 
 
 def test_calibration_says_what_it_lacks(build, one_sentence):
@@ -198,9 +205,9 @@ def test_no_effect_makes_it_harder_not_softer(build, monkeypatch):
     """On a plateau without any effect the search goes up."""
     decoder, asked = build("llama-tied", dtype=torch.float32), []
     monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3, 0.4)})
-    monkeypatch.setattr(calibrating, "START", {"r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
+    monkeypatch.setattr(calibrating, "START", {"projection": "norm", "r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
     monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
-    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: (dict.fromkeys(("efficacy", "unlearning_score"), float(asked[-1]["r_h"] > 0.35)) | {"specificity": 1.0}, []))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: (dict.fromkeys(("efficacy", "unlearning_score"), float(asked[-1]["r_h"] > 0.35)) | {"generalization": None, "specificity": 1.0}, []))
     found = calibrating.calibrate(decoder, numbers(decoder, 4))
     assert next(one for one in found.tried if one.get("chosen"))["setting"]["r_h"] == 0.4
 

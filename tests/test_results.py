@@ -32,7 +32,7 @@ def shelf(tmp_path, monkeypatch):
         before = result | {"efficacy": 0.0, "generalization": 0.0, "specificity": 1.0, "unlearning_score": 0.0}
         edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
         name = f"unlearn/{data}/smollm2-135m/{method}-seed{seed}" + (f"-{tag}" if tag else "")
-        settings = {"method": method, "seed": seed, "data": data, "hyperparameters": BASE | (hyperparameters or {})}
+        settings = {"method": method, "seed": seed, "data": data, "forget": 1, "hyperparameters": BASE | (hyperparameters or {})}
         made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
         items = [{"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1], "efficacy": 1.0, "exact": False}, {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1], "efficacy": 0.0, "exact": True}]
         if depths:  # layer by layer, for the two target tokens of the forgotten secret

@@ -10,11 +10,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from revs import data, evaluate, load, method, methods, rows
-from revs.calibrate import LEAST, calibrate
+from revs import data, load, rows
+from revs.calibrate import LEAST, calibrate, effect
 from revs.experiments import command
 from revs.experiments.memorise import prepared
-from revs.experiments.tune import PAPER_VOCABULARY, from_paper
+from revs.experiments.tune import PAPER_DATA, PAPER_VOCABULARY, from_paper
 from revs.experiments.unlearn import base
 from revs.method import Hyperparameters
 from revs.paths import resolve
@@ -58,15 +58,9 @@ def judged(**settings) -> dict:
     clock.append(time.monotonic())
     chosen = calibrate(decoder, halves.forget + halves.unseen, settings["minutes"], settings["seed"], settings["score_k"], Progress("calibrate", "settings"))
     clock.append(time.monotonic())
-    printed = methods.PAPER_DATA.get(Path(settings["data"]).stem, "Emails")
+    printed = PAPER_DATA.get(records[0].kind, "SSN")
     candidates = {CALIBRATED: chosen.hp} | {name: Hyperparameters(**from_paper("revs", name, len(decoder.layers), printed)) for name in PAPER_VOCABULARY}
-    found = {}
-    for name, hp in candidates.items():
-        with method.unlearn(decoder, others.forget, hp, settings["seed"], Progress(f"unlearn, {name}", "tokens")) as edit:
-            ranks = evaluate.secret_ranks(decoder, others.forget + others.unseen + others.retain)
-            effect, _ = evaluate.effectiveness(others, ranks, settings["score_k"])
-            found[name] = {"settings": asdict(hp), "columns": edit.summary()["columns"]} | {key: effect[key] for key in ("efficacy", "generalization", "specificity", "unlearning_score")}
-        edit.undo()
+    found = {name: {"settings": asdict(hp)} | effect(decoder, others, hp, settings["seed"], settings["score_k"], Progress(f"unlearn, {name}", "tokens")) for name, hp in candidates.items()}
     clock.append(time.monotonic())
     result = {"calibrated_on": len({target.group for target in halves.forget}), "forget": len(others.forget), "retain": len({target.group for target in others.retain}), "tried": chosen.tried, "judged": found}
     inputs = {"model": load.identify(folder), "data": data.fingerprint(records)}
