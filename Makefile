@@ -5,6 +5,7 @@ PROFILE ?= quick
 A ?= paper
 B ?= build
 BASE ?= HEAD
+EACH ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -63,7 +64,7 @@ adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; t
 	@$(PY) -m flow.adopt
 
 verify: $(INSTALLED)  ## after a change of code that should change no result: small runs by the code of BASE and by this one; equal, and the recorded rows hold
-	@$(PY) -m flow.verify "$(BASE)"
+	@$(PY) -m flow.verify "$(BASE)" $(EACH)
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m flow.conformance

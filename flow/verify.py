@@ -3,8 +3,10 @@
 Rows that came from the same modules (one method of one experiment) are a group. Of each group that is stale, the quickest
 row's run is made twice, with a few secrets: by the code of BASE, the commit before the change, and by the present code. If
 both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
-stay stale and are to be recorded anew. Both runs are made here, since another processor rounds otherwise than the one that
-recorded, and both start from one model, which had three epochs to memorise. Rows whose settings or inputs changed are not touched.
+stay stale and are to be recorded anew. Where a change concerns some settings only, rows with these settings speak for
+themselves alone: EACH names them, with * for any part of a name. Both runs are made here, since another processor rounds
+otherwise than the one that recorded, and both start from one model, which had three epochs to memorise. Rows whose settings
+or inputs changed are not touched.
 
 Rows of benchmarks are left out. Times differ from run to run, so that no second run could vouch for a first: a stale
 benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed. Calibrations and reports on documents,
@@ -20,7 +22,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from flow.paths import BUILD, ROOT
@@ -33,11 +36,11 @@ PLACE = BUILD / "verify"
 FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 2, "forget": 3, "sentences": 1}}
 
 
-def verify(folder: Path, before: Path) -> dict[str, list[str]]:
+def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, list[str]]:
     """Runs the code of the checkout ``before`` and the present one, and gives stamps; the names of the rows verified, and of those that are different now."""
     said: dict[str, list[str]] = {"verified": [], "different": []}
     for kind in FEW:
-        for group in groups(folder, kind):
+        for group in groups(folder, kind, each):
             sample = min((row for row in group if finished(row)), key=lambda row: sum(row["provenance"]["seconds"].values()))
             print(f"{sample['name']} speaks for {len(group)} rows …", flush=True)
             old, new = (drawn(tree, sample) for tree in (before, ROOT))
@@ -51,13 +54,13 @@ def verify(folder: Path, before: Path) -> dict[str, list[str]]:
     return said
 
 
-def groups(folder: Path, kind: str) -> list[list[dict]]:
-    """The stale rows of one kind: those of the same modules, model and way to memorise; a group of failures alone is left out."""
+def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]]:
+    """The stale rows of one kind: those of the same modules, model and way to memorise, or one alone that ``each`` names; a group of failures alone is left out."""
     found: dict[tuple, list[dict]] = {}
     for name, row in rows.find(folder, kind=kind).items():
         if rows.stale(row):
             made = row["provenance"]
-            found.setdefault((name,) if kind == "memorise" else (*made["entry"], made["model"]["name"]), []).append(row)
+            found.setdefault((name,) if kind == "memorise" or any(fnmatch(name, pattern) for pattern in each) else (*made["entry"], made["model"]["name"]), []).append(row)
     return [group for group in found.values() if any(map(finished, group))]
 
 
@@ -118,9 +121,11 @@ def main() -> None:
     """Verifies rows/; ends with status 1 if some are different now."""
     parser = argparse.ArgumentParser(prog="make verify", description="Do the recorded rows hold after a change of code?")
     parser.add_argument("base", nargs="?", default="HEAD", help="the commit before the change")
+    parser.add_argument("each", nargs="*", help="rows that speak for themselves alone, like 'unlearn/*/neurons-rank'")
+    asked = parser.parse_args()
     try:
-        with checkout(parser.parse_args().base) as before:
-            said = verify(rows.RECORDED, before)
+        with checkout(asked.base) as before:
+            said = verify(rows.RECORDED, before, asked.each)
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))
     for what, names in said.items():

@@ -471,6 +471,15 @@ def test_a_run_by_both_codes_speaks_for_the_rows_of_its_modules(recorded, monkey
     assert verify.verify(recorded, Path("before")) == {"verified": [], "different": []}
 
 
+def test_rows_that_are_named_speak_for_themselves_alone(recorded):
+    from flow import verify
+
+    verify.verify(recorded, Path("before"), ["unlearn/*-seed[2]"])
+    by = {name: row["provenance"]["verified_by"] for name, row in rows.find(recorded, kind="unlearn").items()}
+    (own,) = [name for name in by if name.endswith("seed2")]
+    assert [name for name in by if by[name] == own] == [own] and len(set(by.values())) == 2
+
+
 def test_rows_that_would_be_different_now_stay_stale(recorded, monkeypatch):
     from flow import verify
 
