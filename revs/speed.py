@@ -295,6 +295,15 @@ def finish(ax: Axes, there: bool) -> None:
         ax.text(0.5, 0.5, f"{NOT_YET}: make bench adopt", ha="center", va="center", transform=ax.transAxes)
 
 
+def selected(model: str, data: str) -> str:
+    """What it takes to count candidates piece by piece instead of ranking them all, or the command that measures it."""
+    if not (found := row("selection", model, data)):
+        return f"Not measured yet: `{commands()['selection']}`."
+    result, hp = found["result"], found["provenance"]["settings"]["hyperparameters"]
+    took = result["medians"]
+    return f"To find {hp['n_max']} of {hp['k']:,} neurons and their logits takes {took['ranked'] / took['counted']:.1f} times as long if all are ranked: {took['ranked'] / result['tokens']:.2f} s against {took['counted'] / result['tokens']:.2f} s for a token in all layers. Both find the same in {100 * result['agreement']:.1f} per cent of the layers."
+
+
 # --- schedules and orders ------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from test_results import shelf  # noqa: F401
 from test_tune import nothing_in_the_project, world  # noqa: F401
 
 TINY = {"model": "tiny", "data": "random", "finetune": False, "targets": 3, "repeats": 2, "hyperparameters": {"n_max": 20, "k": 30, "r_h": 0.6, "eps_r_h": 0.1, "r_n": 0.9, "eps_r_n": 0.04}}
-WAYS = {"token": {"released", "ours"}, "floor": {"ours", "floor", "forward"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper"}, "attacks": {"released", "ours"}}
+WAYS = {"token": {"released", "ours"}, "floor": {"ours", "floor", "forward"}, "selection": {"ranked", "counted"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper"}, "attacks": {"released", "ours"}}
 
 
 @pytest.fixture(autouse=True)
@@ -189,7 +189,7 @@ def test_a_part_takes_as_long_as_the_slower_of_its_two_sides():
 def measured(shelf, tmp_path, monkeypatch):  # noqa: F811
     """Rows of the tiny model in the place of the recorded ones, targets as those of the sets together."""
     monkeypatch.setattr(bench, "NUMBERS", (1, 2, 3))
-    for what in ("token", "floor", "memory", "targets", "schedules"):
+    for what in ("token", "floor", "selection", "memory", "targets", "schedules"):
         made(what, rows.RECORDED)
     (rows.RECORDED / "bench/random/tiny/targets.json").rename(rows.RECORDED / "bench/random/tiny/targets-other.json")
     text = (rows.RECORDED / "bench/random/tiny/targets-other.json").read_text().replace("bench/random/tiny/targets", "bench/synthetic/tiny/targets")
@@ -210,7 +210,8 @@ def test_without_rows_every_goal_says_how_it_is_measured(shelf):  # noqa: F811
         for name in bench.run.__annotations__:
             parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS)
         check(vars(parser.parse_args(words[3:])), bench.run)
-        assert words[:3] == ["python", "-m", "revs.experiments.bench"] and f"`{command}`" in set(table["behind it, or how to measure it"]) or goal in ("schedules", "shapes", speed.SHAPE)
+        assert words[:3] == ["python", "-m", "revs.experiments.bench"] and f"`{command}`" in set(table["behind it, or how to measure it"]) or goal in ("selection", "schedules", "shapes", speed.SHAPE)
+    assert "--what selection" in speed.selected("smollm2-135m", "ssn")
     assert speed.schedules("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.orders("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.NOT_YET
     assert "make bench adopt" in speed.machine("smollm2-135m") and speed.parts("smollm2-135m", "ssn") == {} and speed.targets("smollm2-135m") == []
 
@@ -228,6 +229,7 @@ def test_goals_are_read_from_rows(measured):
     table = speed.goals("tiny", "random")
     assert set(table[""]) <= {"met", "not met", speed.NOT_YET, "met, predicted"} and (table[""] == speed.NOT_YET).sum() == 2
     assert "made 3 passes" in speed.released_counts("tiny", "random") and "2 rounds" in speed.machine("tiny")
+    assert "To find 20 of 30 neurons" in speed.selected("tiny", "random") and "the same in 100.0 per cent" in speed.selected("tiny", "random")
     schedules, said = speed.schedules("tiny", "random")
     assert list(schedules["schedule"]) == ["`exact`", "`paper`"] and "times as long" in said
     row = speed.row("floor", "tiny", "random")

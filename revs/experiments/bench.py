@@ -32,6 +32,7 @@ from revs.memory import Peak
 from revs.nearest import hint
 from revs.paths import ROOT, resolve
 from revs.progress import Progress
+from revs.select import highest
 from revs.stopwatch import Stopwatch, clock
 from revs.vocabulary import Vocabulary, rank
 
@@ -51,7 +52,7 @@ PARTS = [  # where the time of one token goes; the rest is the forward pass
 
 
 def run(
-    what: str = "floor",  # token, floor, attacks, memory, targets, shapes or schedules
+    what: str = "floor",  # token, floor, selection, attacks, memory, targets, shapes or schedules
     model: str = "smollm2-135m",  # as for unlearn; with random data a name of params/shapes.yml
     data: str = "ssn",  # a built-in set, a JSON Lines file, or "random": random weights and secrets
     finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
@@ -274,6 +275,32 @@ def passed(decoder: Decoder, ids: Tensor) -> None:
     decoder.run([], input_ids=ids)
 
 
+def selection(stage: Stage) -> tuple[dict, list[dict]]:
+    """SelectNeuron and the lines of what it found, in every layer of the unedited model: with all k candidates ranked, and counted piece by piece (``revs.select``)."""
+    decoder, hp, items, same = stage.decoder, stage.hp, [], []
+    vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
+
+    def ranked(l: int, n: Tensor, t: int) -> Tensor:
+        line = vocabulary.neurons(l, n, t)
+        return line.rows(line.rank_at_rest().argsort(stable=True)[: hp.n_max]).A
+
+    def counted(l: int, n: Tensor, t: int) -> Tensor:
+        line = vocabulary.neurons(l, n[highest(vocabulary, l, n, t, hp.n_max)], t)
+        return line.rows(line.rank_at_rest().argsort(stable=True)).A
+
+    for turn in stage.rounds():
+        for number, (ids, t) in enumerate(stage.pairs):
+            vocabulary.direction(t)  # made before: both ways need it
+            seen: dict[int, Tensor] = {}
+            decoder.visit(ids, lambda l, a, h, x: seen.update({l: a[-1]}))
+            for l, a in seen.items():
+                n = decoder.neurons(l)[:, a.float().topk(min(hp.k, len(a))).indices].T
+                (first, one), (second, other) = timed(lambda: ranked(l, n, t)), timed(lambda: counted(l, n, t))
+                items += [{"round": turn, "token": number, "layer": l, "way": way, "seconds": took} for way, took in (("ranked", first), ("counted", second))]
+                same.append(torch.allclose(one, other, rtol=1e-4, atol=1e-4))
+    return {"tokens": len(stage.pairs), "timings": summed(items), "agreement": sum(same) / len(same)}, items
+
+
 # --- many tokens -----------------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +412,7 @@ def rates(decoder: Decoder) -> dict[str, float]:
     return found | {"bandwidth": rate(2.0 * some.nbytes, lambda: into.copy_(some))}
 
 
-WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
+WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "selection": selection, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
 
 
 if __name__ == "__main__":
