@@ -9,7 +9,7 @@ import pandas as pd
 from revs import methods, metrics, paper, rows
 from revs.attacks import ATTACKS, READINGS
 from revs.results import finished, measured, measured_on
-from revs.tables import percent
+from revs.tables import DASH, percent
 
 TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
 PAPER_COLUMNS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens@100", "delta": "Delta@100", "perturbation": "Perturb@100"}
@@ -60,15 +60,28 @@ def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[s
 
 
 def readings(frame: pd.DataFrame) -> pd.DataFrame:
-    """The Resistance Score of every method in all four readings, and the smallest attack in each."""
+    """The Resistance Score of every method in all four readings, the attack that found most, and what is left for one who sees the last layer only."""
     by_reading = {reading: means(frame, reading) for reading in READINGS}
+    black_box = {name: metrics.summary([row["result"]["attacks"]["black_box"] for row in finished(frame, name) if "attacks" in row["result"]]) for name in by_reading["per_example"]}
     lines = []
     for name, entry in methods.registry().items():
         if name in by_reading["per_example"]:
             cells = {reading.replace("_", " "): percent(*by_reading[reading][name]["resistance_score"]) for reading in READINGS}
             weakest = min(ATTACKS, key=lambda attack: by_reading["per_example"][name][attack][0])
-            lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest]})
+            lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest], "black box": percent(*black_box[name])})
     return pd.DataFrame(lines)
+
+
+def before(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]]]) -> pd.DataFrame:
+    """The unedited model, attack by attack: resistance in all four readings, and what the paper prints for its models; empty without such rows."""
+    by_reading = {reading: means(frame, reading).get("unedited") for reading in READINGS}
+    if not by_reading["released"]:
+        return pd.DataFrame()
+    return pd.DataFrame([
+        {"attack": TITLES[attack]} | {reading.replace("_", " "): percent(*values[attack]) for reading, values in by_reading.items()}
+        | {f"paper, {model}": percent(*values["unedited"][attack]) if "unedited" in values else DASH for model, values in theirs.items()}
+        for attack in ATTACKS
+    ])  # fmt: skip
 
 
 def strategies(model: str, data: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from revs import attacks
+from revs import attacks, rows
 from revs.data import Split, Target
 from revs.metrics import score
 
@@ -116,3 +116,13 @@ def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, one_sentence
     with pytest.raises(ValueError, match="long has 97 tokens, but") as error:
         attacks.measure(decoder, Split([target], [], [target]), K)
     assert one_sentence(error)
+
+
+def test_the_readings_of_every_recorded_row_are_ordered():
+    """Candidates of all layers together are no fewer than those of one; one token is found no later than all."""
+    attacked = {name: row["result"]["attacks"] for name, row in rows.find(rows.RECORDED, kind="unlearn").items() if "attacks" in row["result"]}
+    assert len(attacked) > 100
+    for name, found in attacked.items():
+        for attack in (*attacks.ATTACKS, "resistance_score"):
+            one = found[attack]
+            assert one["per_example"] >= one["union"] >= one["token_wise"], (name, attack)

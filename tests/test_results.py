@@ -236,7 +236,19 @@ def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     assert list(extraction.means(frame, "released")) == ["revs"]
     table = extraction.readings(frame)
     assert list(table["method"]) == ["REVS"] and table.loc[0, "token wise"].startswith("25.0") and table.loc[0, "per example"].startswith("75.0")
+    assert set(table["black box"]) == {"100.0 ± 0.0"}  # the last layer alone
     assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
+
+
+def test_the_unedited_model_has_a_table_of_its_own(shelf):
+    """Attack by attack in all readings, beside the paper's where it prints them."""
+    shelf(seed=1, depths=[[0, 100], [100, 0]])
+    assert extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]).empty
+    shelf(method="unedited", seed=1, depths=[[0, 100], [100, 0]])
+    table = extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]).set_index("attack")
+    assert list(table.index) == ["Logit-Lens", "Delta", "Perturbation"] and table.loc["Delta", "union"].startswith("0.0") and table.loc["Delta", "per example"].startswith("100.0")
+    assert table.loc["Delta", "paper, Llama-3-8B"].startswith("96.8") and table.loc["Delta", "paper, GPT-J-6B"].startswith("95.1")
+    assert set(extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["urls"])["paper, GPT-J-6B"]) == {DASH}
 
 
 def test_the_papers_extraction_tables_stand_beside_ours(shelf):
