@@ -208,9 +208,21 @@ def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.Da
     return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names)} for data, whose, names in lines])
 
 
+def fine_tunes(frame: pd.DataFrame) -> str:
+    """Which runs stand on another fine-tune than most of them, and on what machine they were made; empty if all stand on one."""
+    frame = frame[frame["failed"].isna()]
+    frame = frame.assign(revision=[row["provenance"]["model"]["revision"] for row in frame["row"]], machine=[row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in frame["row"]])
+    others = frame[frame["revision"] != frame["revision"].mode().iloc[0]]
+    said = []
+    for (name, machine), part in others.groupby(["method", "machine"], sort=False):
+        seeds = "" if len(part) == (frame["method"] == name).sum() else f"{describe_seeds(part, name)}, "
+        said.append(f"{methods.registry()[name]['title']} ({seeds}{machine})")
+    return f"; from another fine-tune than the others: {', '.join(said)}" if said else ""
+
+
 def measured_on(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
-    """The model and the seeds of a data set's runs, or how to make them."""
-    return f"{title(model)}, {describe_seeds(found[data], 'revs')}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
+    """The model and the seeds of a data set's runs, and which of them stand on another fine-tune; or how to make them."""
+    return f"{title(model)}, {describe_seeds(found[data], 'revs')}{fine_tunes(found[data])}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
 
 
 def core_caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:

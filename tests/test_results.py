@@ -225,6 +225,22 @@ def test_ways_to_read_numbers_that_are_missing_are_named():
 # --- extraction ------------------------------------------------------------------------------------------------------
 
 
+def test_runs_from_another_fine_tune_are_named(shelf):
+    """Whole methods, or the seeds of one; nothing is said where all stand on the same model."""
+    for seed in (1, 2, 3):
+        shelf(seed=seed)
+    frame = results.runs("smollm2-135m", "ssn")
+    assert results.fine_tunes(frame) == ""
+    shelf(method="memit", seed=1)
+    frame = results.runs("smollm2-135m", "ssn")
+    for run in frame.to_dict("records"):
+        if run["method"] == "memit" or run["seed"] == 3:
+            run["row"]["provenance"]["model"]["revision"] = "y"
+            run["row"]["provenance"]["hardware"] = {"gpu": None, "cpu": "Z80"}
+    assert results.fine_tunes(frame) == "; from another fine-tune than the others: MEMIT (Z80), REVS (seed 3, Z80)"
+    assert results.measured_on("smollm2-135m", {"ssn": frame}, "ssn").endswith("REVS (seed 3, Z80)")
+
+
 def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     """Found in layer 0 and safe in layer 1, or the other way round for its two tokens: per example safe, in union found."""
     shelf(seed=1, depths=[[0, 100], [100, 0]])
