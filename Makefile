@@ -46,7 +46,7 @@ organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on 
 gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, from nothing, resumable (two hours)
 	@$(PY) -m flow.build gptj
 
-integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (two hours)
+integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (six hours)
 	@$(PY) -m flow.build integrity
 
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, resumable (half an hour)

@@ -15,11 +15,23 @@ CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
 def runs(model: str, data: str) -> dict[str, dict]:
-    """The row of each method, by name; the unedited model is among them, or there are none."""
+    """The row of each method that was asked what the unedited model was asked, by name; without the unedited model there are none."""
     frame = results.measured(model, data)
     frame = frame[(frame["tag"] == TAG) & frame["failed"].isna()]
     found = {run["method"]: run["row"] for run in frame.to_dict("records")}
-    return found if "unedited" in found else {}
+    asked = lambda row: [row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
+    return {name: row for name, row in found.items() if asked(row) == asked(found["unedited"])} if "unedited" in found else {}
+
+
+def every(model: str) -> dict[str, dict[str, dict]]:
+    """The same on each of the paper's data sets that there are such rows of."""
+    return {data: found for data in methods.PAPER_DATA if (found := runs(model, data))}
+
+
+def tables(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+    """One data set after the other; where there is no row, the paper alone."""
+    parts = {data: table(found.get(data, {}), printed(data)) for data in methods.PAPER_DATA}
+    return pd.concat([part.assign(data=methods.PAPER_DATA[data])[["data", *part]] for data, part in parts.items()]).fillna(DASH)
 
 
 def error(accuracy: float, items: int) -> float:

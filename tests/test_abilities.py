@@ -34,6 +34,23 @@ def test_nothing_is_compared_without_the_unedited_model(answered, shelf):  # noq
     assert set(abilities.runs("smollm2-135m", "ssn")) == {"unedited", "revs"}
 
 
+def test_answers_to_other_questions_are_not_compared(answered):
+    """Items from elsewhere, or another number of them."""
+    answered("unedited", asked("1100", "10"))
+    answered("revs", asked("1011", "00") | {"from": "a folder"})
+    answered("memit", asked("10111", "00"))
+    assert set(abilities.runs("smollm2-135m", "ssn")) == {"unedited"}
+
+
+def test_every_data_set_has_its_lines(answered):
+    answered("unedited", asked("1100", "10"))
+    answered("revs", asked("1011", "00"))
+    found = abilities.every("smollm2-135m")
+    table = abilities.tables(found)
+    assert list(found) == ["ssn"] and list(table["data"].unique()) == ["SSN", "Emails", "URLs"] and not table.isna().any(axis=None)
+    assert list(table.loc[table["data"] == "SSN", "method"]) == ["Unedited", "REVS"] and set(table.loc[table["data"] == "URLs", "perplexity"]) == {"–"}
+
+
 def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     answered("unedited", asked("1100", "10"))
     answered("revs", asked("1011", "00", perplexity=21.25))

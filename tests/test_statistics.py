@@ -44,4 +44,4 @@ def test_recorded_runs_are_read_secret_by_secret():
         assert {name: float(values.mean()) for name, values in found.items()} == pytest.approx({name: after[name] for name in ("efficacy", "generalization", "specificity")})
         assert len(found["efficacy"]) == len(found["generalization"]) == after["forget"]
     table = statistics.table(frame).set_index("method")
-    assert table.loc["REVS", "REVS's lead"] == "–" and set(table["p over seeds"]) == {"–"} and float(table.loc["MEMIT", "REVS's lead"]) > 0
+    assert table.loc["REVS", "REVS's lead"] == "–" and (frame["seed"].nunique() > 5 or set(table["p over seeds"]) == {"–"}) and float(table.loc["MEMIT", "REVS's lead"]) > 0
