@@ -37,7 +37,7 @@ tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
 core: $(INSTALLED)  ## the core table's rows from nothing, resumable (an hour)
 	@$(PY) -m flow.build core
 
-ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (four hours)
+ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (six hours)
 	@$(PY) -m flow.build ablations
 
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)

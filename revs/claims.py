@@ -7,6 +7,7 @@ says of our rows. Ours are of another model than the paper's, and each line says
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -155,12 +156,18 @@ def of_column(cells: dict[Place, float], dataset: str, column: str, rows_of: set
 # --- the ledger ------------------------------------------------------------------------------------------------------
 
 
-def ledger(model: str) -> pd.DataFrame:
-    """One line for each printed number and each claim (a claim about several data sets has one for each)."""
+def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
+    """One line for each printed number and each claim (a claim about several data sets has one for each).
+
+    What the paper found with GPT-J is judged by runs of ``gptj``, where there are any, else by those of ``model``.
+    """
     rules = terms()
-    tables = {label: (printed(label), measured(label, model)) for label in PAGES}
-    lines = [line for label, (theirs, ours) in tables.items() for line in numbers(label, theirs, ours, model, rules["numbers"]["tolerance"])]
-    return pd.DataFrame(lines + [line for claim in rules["claims"] for line in verdicts(claim, tables, model)])
+    tables = {}
+    for label in PAGES:
+        there = measured(label, gptj) if label.endswith("_gptj") else {}
+        tables[label] = (printed(label), there or measured(label, model), gptj if there else model)
+    lines = [line for label, of_table in tables.items() for line in numbers(label, *of_table, rules["numbers"]["tolerance"])]
+    return pd.DataFrame(lines + [line for claim in rules["claims"] for line in verdicts(claim, tables, model, gptj)])
 
 
 def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, tolerance: float) -> list[dict]:
@@ -174,14 +181,14 @@ def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], mode
     return lines
 
 
-def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
+def verdicts(claim: dict, tables: dict, model: str, gptj: str) -> list[dict]:
     """The lines of one claim: its check on the paper's own numbers, and on ours."""
     if "reason" in claim:
         return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "")]
     if "curve" in claim:
-        return [of_curve(claim, dataset, model) for dataset in claim["data"]]
+        return [of_curve(claim, dataset, (gptj, model) if "GPT-J" in claim["place"] else (model,)) for dataset in claim["data"]]
     lines, label = [], claim["table"]
-    theirs, ours = tables[label]
+    theirs, ours, model = tables[label]
     known = {row for _, row, _ in theirs}
     for dataset in claim["data"]:
         mine = of_column({place: cell.value for place, cell in ours.items()}, dataset, claim["column"], known)
@@ -197,14 +204,19 @@ def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
     return lines
 
 
-def of_curve(claim: dict, dataset: str, model: str) -> dict:
-    """The line of a claim about a picture: what ``revs.tradeoffs`` says of our rows; the paper prints no numbers to check it on."""
+def of_curve(claim: dict, dataset: str, models: Sequence[str]) -> dict:
+    """The line of a claim about a picture: what ``revs.tradeoffs`` says of the rows of the first model that has some; the paper prints no numbers to check it on."""
     (kind, given), = claim["curve"].items()
     given = given if isinstance(given, list) else [given]
-    told = getattr(tradeoffs, kind)(model, DATA[dataset], *given)
+    told, model = next(((told, model) for model in models if (told := getattr(tradeoffs, kind)(model, DATA[dataset], *given))), (None, models[-1]))
     verdict = UNMEASURED if told is None else REPRODUCED if told[0] else DIFFERENT
     ours = None if told is None else Told(told[1], tuple(told[2]))
-    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}", verdict, f"no recorded runs on {dataset} yet", "extraction" if kind == "weakest" else "tradeoffs")
+    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim)}", verdict, f"no recorded runs on {dataset} yet", {"weakest": "extraction", "linked": "extraction"}.get(kind, "tradeoffs"))
+
+
+def late(claim: dict) -> str:
+    """A rule that was written down after rows that it judges says so."""
+    return " (a rule that is younger than the rows)" if claim.get("late") else ""
 
 
 def check(claim: dict) -> str:
@@ -212,7 +224,7 @@ def check(claim: dict) -> str:
     (kind, given), = claim["expect"].items()
     words = {"first": "{0} first", "place": "{0} among the first {1}", "at_least": "{0} at least {1}", "times": "{0} at least {2} × {1}", "near": "within {0} points of unedited"}
     text = words[kind].format(*given) if kind in words else f"{given[0]} above {', '.join(given[1:])}"
-    return f"{claim['column']}: {text}"
+    return f"{claim['column']}: {text}{late(claim)}"
 
 
 def unmeasured(column: str, what: str) -> str:
@@ -235,6 +247,6 @@ def summary(frame: pd.DataFrame) -> dict[str, int]:
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only."""
     return pd.DataFrame({
-        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "expected": frame["expected"],
+        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "on": frame["on"], "expected": frame["expected"],
         "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
     })  # fmt: skip

@@ -7,8 +7,9 @@ its "edit strength": here it is one setting a method, with all others as they we
 from __future__ import annotations
 
 import pandas as pd
+from scipy.stats import spearmanr
 
-from revs import methods, metrics, rows
+from revs import extraction, methods, metrics, rows
 from revs.results import finished, measured
 from revs.tables import METRICS
 
@@ -106,6 +107,49 @@ def weakest(model: str, data: str, strategy: str) -> tuple[bool, str, list[str]]
         return None
     least = {min(tried, key=lambda name: tried[name]["released"]) for tried in (row["result"]["perturbations"] for row in frame["row"])}
     return least == {strategy}, ", ".join(sorted(least)), list(frame["name"])
+
+
+def declines(model: str, data: str, *names: str) -> tuple[bool, str, list[str]] | None:
+    """Is each method's Unlearning Score lower with the most targets than with the fewest? With both of each, and the rows."""
+    found = by_targets(model, data)
+    if not set(names) <= set(found):
+        return None
+    ends = {name: (found[name]["unlearning_score"].iloc[0], found[name]["unlearning_score"].iloc[-1]) for name in names}
+    said = ", ".join(f"{methods.registry()[name]['title']} {first:.1f} to {last:.1f}" for name, (first, last) in ends.items())
+    return all(last < first for first, last in ends.values()), said, [row for name in names for row in found[name]["name"]]
+
+
+def begins(model: str, data: str, one: str, value: float) -> tuple[bool, str, list[str]] | None:
+    """Is this method's Unlearning Score with the fewest targets at least so high? With that score, and the rows."""
+    if one not in (found := by_targets(model, data)):
+        return None
+    first = found[one].iloc[0]
+    return bool(first["unlearning_score"] >= value), f"{first['unlearning_score']:.1f} with {first['targets']} targets", list(found[one]["name"])
+
+
+def reaches(model: str, data: str, one: str, metric: str, value: float) -> tuple[bool, str, list[str]] | None:
+    """Does some point of this method's strength curve have so much of a metric? With the most that one has, and the rows."""
+    if one not in (found := by_strength(model, data)):
+        return None
+    most = found[one][metric].max()
+    return bool(most >= value), f"{most:.1f} at most", list(found[one]["name"])
+
+
+def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] | None:
+    """Do methods that are more effective resist more: is Spearman's ρ of mean efficacy and Resistance Score over the methods of the paper at least so high? With ρ, and the rows."""
+    frame = measured(model, data)
+    frame = frame[(frame["tag"] == "") & frame["method"].isin([name for name, entry in methods.registry().items() if "settings_of" not in entry and name != "unedited"])]
+    resists = extraction.means(frame, "released")
+    if len(resists) < 3:
+        return None
+    effects = [metrics.mean([row["result"]["after"]["efficacy"] for row in finished(frame, name)]) for name in resists]
+    rho = float(spearmanr(effects, [values["resistance_score"][0] for values in resists.values()]).statistic)
+    return rho >= least, f"ρ = {rho:.2f} over {len(resists)} methods", [row["name"] for name in resists for row in finished(frame, name)]
+
+
+def by_data(found: dict[str, dict[str, pd.DataFrame]], what: str) -> pd.DataFrame:
+    """The points of the pictures of several data sets."""
+    return pd.concat([part.assign(data=methods.PAPER_DATA[data])[["data", *part]] for data, curves in found.items() for part in [table(curves, what)]])
 
 
 def table(found: dict[str, pd.DataFrame], what: str) -> pd.DataFrame:

@@ -5,9 +5,10 @@ import math
 import pandas as pd
 import pytest
 
-from revs import abilities, claims, paper
+from revs import abilities, claims, paper, results
 from revs.claims import DIFFERENT, DIRECTION, REPRODUCED, UNMEASURED, Ours
 from revs.tables import Filtered
+from test_results import shelf  # noqa: F401
 
 PLACES = [("SSN", row, "Specificity") for row in ("Unedited", "FT-L", "MEMIT", "REVS")]
 
@@ -83,6 +84,40 @@ def test_a_verdict_is_never_without_a_row_or_a_reason(ledger):
     assert (judged["rows"] != "").all() and (judged["ours"] != "–").all() and (judged["on"] != "–").all()
     assert (ledger.loc[ledger["verdict"] == UNMEASURED, "why"] != "").all()
     assert sum(claims.summary(ledger).values()) == len(ledger)
+
+
+def cell(label: str, what: str) -> pd.Series:
+    """One line of the ledger, from the rows that are there."""
+    found = claims.ledger("smollm2-135m")
+    (one,) = [line for _, line in found[(found["where"] == f"`{label}`") & (found["what"] == what)].iterrows()]
+    return one
+
+
+def test_another_value_in_one_row_is_another_verdict_and_another_table(shelf):  # noqa: F811
+    """From the row's number to the ledger's line and the page's table, with nothing in between that remembers."""
+    seen = []
+    for specificity in (0.85, 0.2):
+        for name, other in (("memit", 0.5), ("revs", specificity)):
+            shelf(method=name, seed=1, specificity=other)
+        line = cell("tab:core_results_llama", "SSN, REVS: Specificity")
+        table = results.core_table(results.means(results.runs("smollm2-135m", "ssn")), {}).set_index("method")
+        seen.append((line["verdict"], line["ours"], table.loc["REVS", "Specificity"]))
+    assert seen == [(REPRODUCED, "85.0", "85.0"), (DIFFERENT, "20.0", "20.0")]
+
+
+def test_what_the_paper_found_with_gptj_is_judged_by_a_gptj(shelf):  # noqa: F811
+    """Where there is a row of one; claims about its tables and pictures too."""
+    shelf(seed=1, specificity=0.5)
+    assert cell("tab:core_results_gptj", "SSN, REVS: Specificity")["on"] == results.title("smollm2-135m")
+    shelf(seed=1, specificity=0.9, model="gptj-small")
+    line = cell("tab:core_results_gptj", "SSN, REVS: Specificity")
+    assert line["on"] == results.title("gptj-small") != results.title("smollm2-135m") and line["ours"].startswith("90.0")
+    assert cell("tab:core_results_llama", "SSN, REVS: Specificity")["ours"].startswith("50.0")
+
+
+def test_a_rule_that_is_younger_than_its_rows_says_so(ledger):
+    younger = ledger[ledger["expected"].str.contains("younger")]
+    assert list(younger["what"].str.contains("resist more")) == [True] * 3 and claims.late({}) == ""
 
 
 def test_our_numbers_are_printed_with_their_spread():

@@ -441,3 +441,17 @@ def test_an_experiment_runs_from_the_command_line_with_its_own_defaults(monkeypa
     monkeypatch.setattr(sys, "argv", ["run", "--seed", "two"])
     with pytest.raises(SystemExit, match="seed is 'two', a str, but must be int"):
         command(run)
+
+
+def test_another_row_makes_every_page_stale(tmp_path, monkeypatch):
+    """A page's stamp has the rows in it, so that one changed number executes it again."""
+    for name in ("notebooks", "flow"):
+        (tmp_path / name).symlink_to(stamps.ROOT / name)
+    (tmp_path / "rows").mkdir()
+    row = tmp_path / "rows" / "a.json"
+    row.write_text('{"specificity": 0.5}')
+    monkeypatch.setattr(stamps, "ROOT", tmp_path)
+    before = {page: stamps.page_stamp(page, []) for page in ("core", "claims")}
+    assert before == {page: stamps.page_stamp(page, []) for page in before}
+    row.write_text('{"specificity": 0.6}')
+    assert all(stamps.page_stamp(page, []) != before[page] for page in before)

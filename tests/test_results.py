@@ -26,14 +26,14 @@ def shelf(tmp_path, monkeypatch):
     schema = rows.schema()
     monkeypatch.setattr(rows, "schema", lambda: schema)
 
-    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None):
+    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None, model="smollm2-135m"):
         result = {"k": 100, "efficacy": efficacy, "generalization": efficacy, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
         result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, efficacy)
         before = result | {"efficacy": 0.0, "generalization": 0.0, "specificity": 1.0, "unlearning_score": 0.0}
         edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
-        name = f"unlearn/{data}/smollm2-135m/{method}-seed{seed}" + (f"-{tag}" if tag else "")
+        name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"method": method, "seed": seed, "data": data, "forget": 1, "hyperparameters": BASE | (hyperparameters or {})}
-        made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
+        made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": model, "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
         items = [{"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1], "efficacy": 1.0, "exact": False}, {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1], "efficacy": 0.0, "exact": True}]
         if depths:  # layer by layer, for the two target tokens of the forgotten secret
             items = [item | {attack: depths if item["id"] == "a" else None for attack in attacks.ATTACKS} for item in items]

@@ -44,6 +44,29 @@ def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
     assert judged("steadier", "revs", "ft_l", 10)[0] is True and judged("steadier", "ft_l", "revs", 100)[0] is False and judged("steadier", "revs", "ft_l", 0.1)[0] is False
 
 
+def test_claims_about_many_targets_and_strong_edits_are_judged_from_rows(shelf):  # noqa: F811
+    judged = lambda kind, *given: getattr(tradeoffs, kind)("smollm2-135m", "ssn", *given)
+    assert judged("declines", "revs") is judged("begins", "revs", 95) is judged("reaches", "revs", "specificity", 95) is judged("linked", 0.5) is None
+    shelf(tag="base", hyperparameters={"r_h": 0.02}, efficacy=0.5, specificity=0.5)
+    shelf(tag="targets-forget5", efficacy=0.96, specificity=0.96)
+    shelf(tag="curve-r_h0.05", hyperparameters={"r_h": 0.05}, efficacy=0.2, specificity=0.97)
+    for row in rows.find(kind="unlearn").values():  # the fewest first
+        row["result"]["after"]["forget"] = 5 if row["name"].endswith("forget5") else 20
+        rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert judged("declines", "revs")[:2] == (True, "REVS 96.0 to 50.0") and judged("declines", "revs", "ft_l") is None
+    assert judged("begins", "revs", 95)[:2] == (True, "96.0 with 5 targets") and judged("begins", "revs", 97)[0] is False
+    assert judged("reaches", "revs", "specificity", 95)[:2] == (True, "97.0 at most") and judged("reaches", "revs", "efficacy", 99)[0] is False
+
+
+def test_the_link_between_efficacy_and_resistance_is_a_rank_correlation(shelf):  # noqa: F811
+    for name, efficacy, depths in (("revs", 0.9, [[100, 100]]), ("memit", 0.5, [[50, 50]]), ("ft_l", 0.1, [[10, 10]])):
+        shelf(method=name, seed=1, efficacy=efficacy, depths=depths)
+    shelf(method="random", seed=1, efficacy=0.0, depths=[[100, 100]])  # a control: not counted
+    assert tradeoffs.linked("smollm2-135m", "ssn", 0.5)[:2] == (True, "ρ = 1.00 over 3 methods")
+    shelf(method="revs", seed=1, efficacy=0.0, depths=[[100, 100]])
+    assert tradeoffs.linked("smollm2-135m", "ssn", 0.5)[0] is False
+
+
 def test_no_runs_no_points(shelf):  # noqa: F811
     assert tradeoffs.by_strength("smollm2-135m", "ssn") == tradeoffs.by_targets("smollm2-135m", "ssn") == {}
 
