@@ -445,7 +445,7 @@ def test_an_experiment_runs_from_the_command_line_with_its_own_defaults(monkeypa
 
 def test_another_row_makes_every_page_stale(tmp_path, monkeypatch):
     """A page's stamp has the rows in it, so that one changed number executes it again."""
-    for name in ("notebooks", "flow"):
+    for name in ("notebooks", "flow", "paper", "params", "data", "book"):
         (tmp_path / name).symlink_to(stamps.ROOT / name)
     (tmp_path / "rows").mkdir()
     row = tmp_path / "rows" / "a.json"
