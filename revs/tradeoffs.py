@@ -9,7 +9,7 @@ from __future__ import annotations
 import pandas as pd
 from scipy.stats import spearmanr
 
-from revs import extraction, methods, metrics, rows
+from revs import extraction, methods, metrics, paper, results, rows
 from revs.results import finished, measured
 from revs.tables import METRICS
 
@@ -145,6 +145,28 @@ def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] |
     effects = [metrics.mean([row["result"]["after"]["efficacy"] for row in finished(frame, name)]) for name in resists]
     rho = float(spearmanr(effects, [values["resistance_score"][0] for values in resists.values()]).statistic)
     return rho >= least, f"ρ = {rho:.2f} over {len(resists)} methods", [row["name"] for name in resists for row in finished(frame, name)]
+
+
+def panels(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
+    """Every panel of the paper's two figures: how many points of each method stand behind ours and on what model, or the command that measures it."""
+    lines, printed = [], paper.tables()["figures"]
+    for figure, other, models in (("fig:tradeoff_plots", "ft_l", (model,)), ("fig:combined_plots", "memit", (gptj, model))):
+        for label in printed[figure]["panels"]:
+            data = next(data for word, data in (("ssn", "ssn"), ("email", "emails"), ("url", "urls")) if f"_{word}" in label)
+            ours = next((f"{results.title(one)}: {points}" for one in models if (points := behind(one, data, label, other))), None)
+            lines.append({"panel": f"`{label}`", "data": methods.PAPER_DATA[data], "ours": ours or f"not measured yet: `make {'core' if 'c_size' in label else 'ablations'} adopt`"})
+    return pd.DataFrame(lines)
+
+
+def behind(model: str, data: str, label: str, other: str) -> str:
+    """How many points of REVS and of another method a panel has; empty unless it has both."""
+    if "c_size" in label:
+        frame = measured(model, data)
+        curves = by_candidates(frame[frame["tag"] == ""])
+        found = dict(list(curves.groupby("method"))) if len(curves) else {}
+    else:
+        found = (by_strength if "specificity" in label else by_targets)(model, data)
+    return ", ".join(f"{methods.registry()[name]['title']} {len(found[name])} points" for name in ("revs", other)) if {"revs", other} <= set(found) else ""
 
 
 def by_data(found: dict[str, dict[str, pd.DataFrame]], what: str) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import pytest
 from test_results import BASE, shelf  # noqa: F401
 
-from revs import instead, methods, qualitative, rows, tradeoffs
+from revs import instead, methods, qualitative, results, rows, tradeoffs
 
 
 def test_efficacy_falls_with_the_number_of_candidates(shelf):  # noqa: F811
@@ -56,6 +56,19 @@ def test_claims_about_many_targets_and_strong_edits_are_judged_from_rows(shelf):
     assert judged("declines", "revs")[:2] == (True, "REVS 96.0 to 50.0") and judged("declines", "revs", "ft_l") is None
     assert judged("begins", "revs", 95)[:2] == (True, "96.0 with 5 targets") and judged("begins", "revs", 97)[0] is False
     assert judged("reaches", "revs", "specificity", 95)[:2] == (True, "97.0 at most") and judged("reaches", "revs", "efficacy", 99)[0] is False
+
+
+def test_every_panel_of_the_paper_has_points_or_a_command(shelf):  # noqa: F811
+    assert set(tradeoffs.panels("smollm2-135m")["ours"].str.split("`").str[1]) == {"make core adopt", "make ablations adopt"}
+    for method in ("revs", "ft_l", "memit"):
+        shelf(method=method, seed=1)
+    for tag in ("base", "targets-forget5"):
+        shelf(tag=tag, data="emails", model="gptj-small")
+        shelf(tag=tag.replace("base", "strength"), method="memit", data="emails", model="gptj-small")
+    table = tradeoffs.panels("smollm2-135m").set_index("panel")["ours"]
+    assert len(table) == 15 and "REVS 12 points, FT-L 12 points" in table["`fig:efficacy_vs_c_size_ssn_llama`"] and "MEMIT 12 points" in table["`fig:efficacy_vs_c_size_ssn`"]
+    assert table["`fig:harmonic_mean_vs_targets_email`"] == f"{results.title('gptj-small')}: REVS 2 points, MEMIT 2 points"
+    assert table["`fig:efficacy_vs_c_size_url_llama`"] == "not measured yet: `make core adopt`"
 
 
 def test_the_link_between_efficacy_and_resistance_is_a_rank_correlation(shelf):  # noqa: F811

@@ -7,7 +7,7 @@ import privacy
 import pytest
 import yaml
 
-from revs import ablations, methods, paper, places, results, summary
+from revs import ablations, claims, methods, paper, places, results, summary, tradeoffs
 from revs.paths import BUILD, ROOT
 from revs.tables import percent
 
@@ -69,6 +69,27 @@ def test_every_label_of_the_paper_leads_to_pages_that_name_it():
         for name in set() if isinstance(pages, str) else set(pages) & set(PAGES):
             assert f'href="{name.removeprefix("notebooks/")}.html"' in lines[label], (label, name)
             assert label in text(name) or figure.get(label, label) in text(name), (label, name)
+
+
+def captions(name: str) -> str:
+    """What stands under a page's tables and pictures."""
+    return " ".join(re.findall(r"<(?:caption|figcaption)\b.*?</(?:caption|figcaption)>", page(name), re.DOTALL))
+
+
+def test_every_label_of_the_paper_has_a_caption_and_a_row_or_a_reason():
+    """A table or picture with a caption on a page of its; each number that it prints in the ledger, with ours or the reason; each panel with its points or the command."""
+    ledger = claims.ledger("smollm2-135m")
+    said, shown = text("notebooks/claims"), text("notebooks/tradeoffs")
+    for label, pages in places.terms().items():
+        assert isinstance(pages, str) or any(captions(name) for name in pages), label
+        if label in claims.PAGES:
+            lines = ledger[ledger["where"] == f"`{label}`"]
+            assert len(lines) == len(claims.printed(label)) and ((lines["rows"] != "") | (lines["why"] != "")).all()
+            assert all(what in said for what in lines["what"]), label
+    panels = tradeoffs.panels("smollm2-135m")
+    assert len(panels) == sum(len(entry["panels"]) for entry in paper.tables()["figures"].values())
+    for panel in panels.to_dict("records"):
+        assert panel["panel"].strip("`") in shown and ("points" in panel["ours"] or "not measured yet: `make" in panel["ours"])
 
 
 def test_no_path_of_the_machine_is_shown():
