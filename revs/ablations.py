@@ -50,34 +50,51 @@ def scores(model: str, data: str) -> pd.DataFrame:
     return frame
 
 
-def ablation(which: str, model: str, data: str) -> pd.DataFrame:
-    """One of the paper's ablation tables: for each alternative a line of ours, in per cent, and the paper's as printed."""
+def compared(which: str, model: str) -> dict[str, pd.DataFrame]:
+    """The runs of seed 0 on each data set that has one of an ablation's rows beside the base; nothing if none has."""
+    tags, found = {tag for tag, _, _ in ALL[which][1]}, {}
+    for data in methods.PAPER_DATA:
+        try:
+            frame = scores(model, data)
+        except ValueError:  # no base
+            continue
+        if len(tags & set(frame.index)) > 1:
+            found[data] = frame
+    return found
+
+
+def ablation(which: str, model: str) -> pd.DataFrame:
+    """One of the paper's ablation tables: for each alternative a line of ours on each data set, in per cent, and the paper's as printed."""
     label, entries = ALL[which]
-    frame, printed = scores(model, data), paper.table(label).set_index(["row", "column"])["printed"]
+    frames, printed = compared(which, model), paper.table(label).set_index(["row", "column"])["printed"]
     lines = []
     for tag, ours, theirs in entries:
-        if tag in frame.index:
-            run = frame.loc[tag]
-            lines.append({"": ours, "measured": "ours"} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()}
-                         | {RESISTANCE: resistance(run["row"]), "columns": f"{run['row']['result']['edit']['columns']:,}"})  # fmt: skip
-        lines.append({"": ours, "measured": "paper"} | {title: printed.get((theirs, column), DASH) for title, column in PAPER_SCORES.items()} | {"columns": DASH})
+        for data, frame in frames.items():
+            if tag in frame.index:
+                run = frame.loc[tag]
+                lines.append({"": ours, "measured": f"ours, {methods.PAPER_DATA[data]}"} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()}
+                             | {RESISTANCE: resistance(run["row"]), "columns": f"{run['row']['result']['edit']['columns']:,}"})  # fmt: skip
+        lines.append({"": ours, "measured": "paper, Emails"} | {title: printed.get((theirs, column), DASH) for title, column in PAPER_SCORES.items()} | {"columns": DASH})
     return pd.DataFrame(lines)
+
+
+def winners(which: str, model: str) -> str:
+    """The best of an ablation and its Unlearning Score on each data set, and the paper's."""
+    label, entries = ALL[which]
+    printed = paper.table(label)
+    printed = printed[printed["column"] == "Unlearning Score"].set_index("row")["value"]
+    theirs = max(entries, key=lambda entry: printed[entry[2]])
+    said = []
+    for data, frame in compared(which, model).items():
+        ours = max((entry for entry in entries if entry[0] in frame.index), key=lambda entry: frame.loc[entry[0], "unlearning_score"])
+        said.append(f"on {methods.PAPER_DATA[data]} **{ours[1]}** with an Unlearning Score of {frame.loc[ours[0], 'unlearning_score']:.1f}")
+    return (f"The best here is {', '.join(said)}" if said else "Ours is not measured yet (`make ablations adopt`)") + f"; in the paper it is {theirs[1]} with {printed[theirs[2]]:.1f}."
 
 
 def resistance(row: dict) -> str:
     """The Resistance Score of a run, as the paper's code reads it (``revs.attacks.released``); a dash if it was not attacked."""
     attacked = row["result"].get("attacks")
     return percent(attacked["resistance_score"]["released"]) if attacked else DASH
-
-
-def best(which: str, model: str, data: str) -> tuple[str, float, str, float]:
-    """The best of an ablation and its Unlearning Score, ours and the paper's, in our words."""
-    label, entries = ALL[which]
-    frame, printed = scores(model, data), paper.table(label)
-    printed = printed[printed["column"] == "Unlearning Score"].set_index("row")["value"]
-    ours = max((entry for entry in entries if entry[0] in frame.index), key=lambda entry: frame.loc[entry[0], "unlearning_score"])
-    theirs = max(entries, key=lambda entry: printed[entry[2]])
-    return ours[1], frame.loc[ours[0], "unlearning_score"], theirs[1], printed[theirs[2]]
 
 
 def same_neurons(model: str, data: str) -> str:

@@ -1,7 +1,7 @@
 """The paper's numbers as data: complete, equal to the source where that is at hand, and free of addresses."""
 
-import os
 import hashlib
+import os
 import re
 import subprocess
 import sys

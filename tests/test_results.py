@@ -140,11 +140,14 @@ def test_trials_are_told_from_other_rows():
 def test_an_ablation_stands_beside_the_papers_rows(shelf):
     shelf(tag="base", efficacy=0.8)
     shelf(tag="neurons-random", efficacy=0.1)
-    table = ablations.ablation("neurons", "smollm2-135m", "ssn").set_index(["", "measured"])
-    assert [name for name, whose in table.index if whose == "ours"] == ["random", "hybrid"] and len(table) == 7
-    assert table.loc[("hybrid", "ours"), "Efficacy"] == "80.0" and table.loc[("hybrid", "paper"), "Unlearning Score"] == "75.2"
-    assert table.loc[("gradient", "paper"), "Resistance"] == "78.2" and table.loc[("hybrid", "paper"), "Generalization"] == table.loc[("hybrid", "ours"), "Resistance"] == DASH
-    assert ablations.best("neurons", "smollm2-135m", "ssn")[::2] == ("hybrid", "hybrid")
+    shelf(tag="base", data="emails")  # alone: nothing to compare it with
+    table = ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"])
+    assert [index for index in table.index if index[1] != "paper, Emails"] == [("random", "ours, SSN"), ("hybrid", "ours, SSN")] and len(table) == 7
+    assert table.loc[("hybrid", "ours, SSN"), "Efficacy"] == "80.0" and table.loc[("hybrid", "paper, Emails"), "Unlearning Score"] == "75.2"
+    assert table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2" and table.loc[("hybrid", "paper, Emails"), "Generalization"] == table.loc[("hybrid", "ours, SSN"), "Resistance"] == DASH
+    assert ablations.winners("neurons", "smollm2-135m") == "The best here is on SSN **hybrid** with an Unlearning Score of 66.7; in the paper it is hybrid with 75.2."
+    shelf(tag="neurons-rank", data="emails", efficacy=0.9, specificity=0.9)
+    assert "on Emails **rank** with an Unlearning Score of 90.0" in ablations.winners("neurons", "smollm2-135m") and ("rank", "ours, Emails") in set(ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"]).index)
 
 
 @pytest.mark.parametrize("which", ablations.ALL)
@@ -161,11 +164,12 @@ def test_every_row_of_an_ablation_is_asked_for_by_the_profile(which):
     assert {tag for tag, _, _ in ablations.ALL[which][1]} <= tags
 
 
-def test_an_ablation_without_its_base_is_refused(shelf, one_sentence):
+def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
     shelf(tag="neurons-random")
-    with pytest.raises(ValueError, match="make ablations") as error:
-        ablations.ablation("neurons", "smollm2-135m", "ssn")
-    assert "base" in str(error.value)
+    assert set(ablations.ablation("neurons", "smollm2-135m")["measured"]) == {"paper, Emails"}
+    assert ablations.winners("neurons", "smollm2-135m").startswith("Ours is not measured yet (`make ablations adopt`); in the paper it is hybrid")
+    with pytest.raises(ValueError, match="no row 'base'.*make ablations"):
+        ablations.scores("smollm2-135m", "ssn")
 
 
 def test_a_curve_holds_everything_else_fixed(shelf):

@@ -58,7 +58,7 @@ def test_the_core_page_shows_every_method_that_has_rows():
 @pytest.mark.parametrize("which", ablations.ALL)
 def test_an_ablation_stands_beside_the_paper(which):
     content = text(f"notebooks/{which}")
-    for run in ablations.ablation(which, "smollm2-135m", "ssn").to_dict("records"):
+    for run in ablations.ablation(which, "smollm2-135m").to_dict("records"):
         assert run[""] in content and run["Unlearning Score"] in content and run["Resistance"] in content
 
 
