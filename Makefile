@@ -43,7 +43,7 @@ ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (s
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
 	@$(PY) -m flow.build organic
 
-gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, from nothing, resumable (two hours)
+gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, from nothing, resumable (three hours)
 	@$(PY) -m flow.build gptj
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (six hours)

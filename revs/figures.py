@@ -73,6 +73,15 @@ def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
         ax.plot(frame[x], frame[metric], style, marker="o", markersize=4, label=title, linewidth=2.5 if metric == "unlearning_score" else 1.5, color=METRIC_COLOURS[metric])
 
 
+def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
+    """A figure with so many axes, a few beside each other."""
+    across = min(number, across)
+    fig, axes = plt.subplots(-(-number // across), across, figsize=(max(5.5, 3.4 * across), 3.7 * -(-number // across)), squeeze=False, layout="constrained", **shared)
+    for ax in axes.flat[number:]:
+        ax.remove()
+    return fig, list(axes.flat[:number])
+
+
 def curves(ax: Axes, found: dict[str, pd.DataFrame], x: str, y: str, spread: str | None = None, tuned: dict[str, str] | None = None) -> None:
     """One line a method over the points of its frame, with a band of ± ``spread``; the point whose tag is ``tuned`` is larger."""
     for name, part in found.items():

@@ -6,6 +6,8 @@ its "edit strength": here it is one setting a method, with all others as they we
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 from scipy.stats import spearmanr
 
@@ -160,18 +162,30 @@ def panels(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
 
 def behind(model: str, data: str, label: str, other: str) -> str:
     """How many points of REVS and of another method a panel has; empty unless it has both."""
-    if "c_size" in label:
-        frame = measured(model, data)
-        curves = by_candidates(frame[frame["tag"] == ""])
-        found = dict(list(curves.groupby("method"))) if len(curves) else {}
-    else:
-        found = (by_strength if "specificity" in label else by_targets)(model, data)
+    found = (over_candidates if "c_size" in label else by_strength if "specificity" in label else by_targets)(model, data)
     return ", ".join(f"{methods.registry()[name]['title']} {len(found[name])} points" for name in ("revs", other)) if {"revs", other} <= set(found) else ""
 
 
-def by_data(found: dict[str, dict[str, pd.DataFrame]], what: str) -> pd.DataFrame:
-    """The points of the pictures of several data sets."""
-    return pd.concat([part.assign(data=methods.PAPER_DATA[data])[["data", *part]] for data, curves in found.items() for part in [table(curves, what)]])
+def of_models(curves: Callable[[str, str], dict[str, pd.DataFrame]], *models: str) -> dict[tuple[str, str], dict[str, pd.DataFrame]]:
+    """Curves of some models on each of the paper's data sets, where there are any, by (model, data set)."""
+    return {(model, data): found for model in models for data in methods.PAPER_DATA if (found := curves(model, data))}
+
+
+def over_candidates(model: str, data: str) -> dict[str, pd.DataFrame]:
+    """For each method its efficacy over the number of candidates, from the usual runs."""
+    frame = measured(model, data)
+    curve = by_candidates(frame[frame["tag"] == ""])
+    return {name: part for name, part in curve.groupby("method", sort=False)} if len(curve) else {}
+
+
+def panel(model: str, data: str) -> str:
+    """What stands above a panel."""
+    return f"{methods.PAPER_DATA[data]}, {results.title(model).split(',')[0]}"
+
+
+def by_data(found: dict[tuple[str, str], dict[str, pd.DataFrame]], what: str) -> pd.DataFrame:
+    """The points of the pictures of several models and data sets."""
+    return pd.concat([part.assign(panel=panel(*place))[["panel", *part]] for place, curves in found.items() for part in [table(curves, what)]])
 
 
 def table(found: dict[str, pd.DataFrame], what: str) -> pd.DataFrame:
