@@ -79,14 +79,16 @@ def merge(source, done, name: str):
         cells.append(cell)
         if cell.cell_type == "code":
             twin = next(ran, None)
-            if twin is None:
-                raise ValueError(f"{name} has other cells than when it was executed.")
+            if twin is None or twin.source != cell.source:
+                raise ValueError(f"{name} has other cells than when it was executed: run the build again.")
             tags = cell.metadata.get("tags", [])
             cell.execution_count, cell.outputs = twin.execution_count, [] if "remove-output" in tags else twin.outputs
             if "parameters" in tags:
                 for extra in injected:
                     extra.metadata = {"tags": ["injected-parameters"]}
                     cells.append(extra)
+    if next(ran, None):
+        raise ValueError(f"{name} has other cells than when it was executed: run the build again.")
     source.cells = cells
     source.metadata.language_info = done.metadata.get("language_info", {})
     return source

@@ -351,6 +351,15 @@ def test_outputs_that_are_not_shown_are_not_staged(executed):
     assert site.merge(source, done, "n").cells[-1].outputs == []
 
 
+def test_a_notebook_that_was_changed_since_is_not_shown_with_old_outputs(executed):
+    """Another line of code, a cell more or a cell less; text may change."""
+    for change in (lambda cells: cells[-1].update(source="print(x + 1)"), lambda cells: cells.append(nbformat.v4.new_code_cell("1")), lambda cells: cells.pop()):
+        source = copy.deepcopy(executed[0])
+        change(source.cells)
+        with pytest.raises(ValueError, match="other cells than when it was executed: run the build again"):
+            site.merge(source, copy.deepcopy(executed[1]), "n")
+
+
 def failed(done):
     done.metadata.papermill.exception = True
 
