@@ -76,6 +76,17 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def effect(model: str, name: str, data: str, frame: pd.DataFrame, theirs: dict) -> pd.DataFrame:
+    """A core table of one kind of secret, and under REVS its line with the direction around the norm (runs tagged raw)."""
+    table = results.core_table(results.means(frame), theirs)
+    raw = results.measured(model, f"{name}-{next(kind for kind in SETS if SETS[kind] == data)}")
+    if len(raw := raw[(raw["tag"] == "raw") & (raw["seed"] > 0)]):  # seed 0 is the split that settings were chosen on
+        line = results.core_table({"revs": results.means(raw)["revs"]}, {}).replace(methods.registry()["revs"]["title"], "REVS, U alone")
+        at = table.index[(table["method"] == methods.registry()["revs"]["title"])].min()
+        table = pd.concat([table.loc[:at], line, table.loc[at + 1 :]], ignore_index=True)
+    return table
+
+
 def tried(model: str, name: str) -> pd.DataFrame:
     """Every trial of every method's search, results in per cent; nothing without trials."""
     if not any(map(results.is_trial, results.measured(model, f"{name}-email")["name"])):
