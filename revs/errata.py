@@ -124,6 +124,29 @@ def specificity_in_words() -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def spreads_that_repeat() -> pd.DataFrame:
+    """Rows in which two columns with different means have the same standard deviation, the core and the extraction table together."""
+    found = []
+    for model in CORE:
+        core, attacked = lines(CORE[model]), lines(EXTRACTION[model])
+        for place in core:
+            cells = [(column, cell) for table in (core, attacked) for column, cell in table.get(place, {}).items() if cell["std"]]
+            for number, (column, cell) in enumerate(cells):
+                for other, twin in cells[number + 1 :]:
+                    if cell["std"] == twin["std"] and cell["value"] != twin["value"]:
+                        found.append({"model": model, "data": place[0], "row": place[1], "columns": f"{column}, {other}", "means": f"{cell['value']:g}, {twin['value']:g}", "standard deviation of both": f"{cell['std']:g}"})
+    return pd.DataFrame(found)
+
+
+def perturbation_in_words() -> pd.DataFrame:
+    """The text says that resistance to perturbed prompts is low before unlearning and doubles with REVS: both, and their ratio."""
+    found = []
+    for model, label in EXTRACTION.items():
+        cells = {place: of_row["Perturb@100"]["value"] for place, of_row in lines(label).items() if "Perturb@100" in of_row}
+        found += [{"model": model, "data": dataset, "before": f"{cells[dataset, 'Unedited']:g}", "after": f"{cells[dataset, row]:g}", "times": f"{cells[dataset, row] / cells[dataset, 'Unedited']:.1f}"} for dataset, row in cells if row == "REVS" and (dataset, "Unedited") in cells]
+    return pd.DataFrame(found)
+
+
 def without_an_unedited_row() -> list[str]:
     """Blocks of the result tables that do not say where the model started."""
     return [f"`{label}`, {dataset}" for label in (*CORE.values(), *EXTRACTION.values()) for dataset in paper.table(label)["dataset"].unique() if (dataset, "Unedited") not in lines(label)]

@@ -35,6 +35,17 @@ def test_a_spread_and_settings_that_stand_out():
     assert ("RMU", "`alpha`", "329") in places(errata.outside_their_sweep(), "method", "setting", "chosen") and len(errata.outside_their_sweep()) == 6
 
 
+def test_two_columns_with_one_spread():
+    found = errata.spreads_that_repeat().set_index(["model", "data", "row"])
+    assert found.loc[("GPT-J-6B", "SSN", "REVS"), "columns"] == "Unlearning Score, Resistance Score" and found.loc[("GPT-J-6B", "SSN", "REVS"), "standard deviation of both"] == "3.56"
+    assert all(len(set(means.split(", "))) == 2 for means in found["means"])
+
+
+def test_what_doubles_and_what_does_not():
+    found = errata.perturbation_in_words().set_index(["model", "data"])
+    assert tuple(found.loc[("Llama-3-8B", "SSN")]) == ("92.13", "100", "1.1") and found.loc[("Llama-3-8B", "Emails"), "times"] == "2.0" and len(found) == 5
+
+
 def test_words_and_missing_rows():
     assert places(errata.specificity_in_words(), "data", "place among the methods") == [("SSN", "1 of 7"), ("Emails", "1 of 7"), ("URLs", "3 of 7")]
     assert errata.without_an_unedited_row() == ["`tab:core_results_llama`, URLs"]
