@@ -103,6 +103,11 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[f
     return found
 
 
+def points(found: dict[str, dict[str, list[float]]]) -> pd.DataFrame:
+    """What ``by_layer`` found on several data sets, one line a layer."""
+    return pd.DataFrame([{"data": data, "method": name, "layer": layer, "efficacy": value} for data, curves in found.items() for name, values in curves.items() for layer, value in enumerate(values)])
+
+
 def covered(values: dict[str, Spread]) -> float:
     """Share of a radar's triangle that a method's three resistances cover: a sum of products of two neighbours, which grows with the square."""
     radii = [values[attack][0] for attack in ATTACKS]

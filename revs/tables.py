@@ -46,6 +46,17 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Data(Table):
+    """The numbers of a picture: only the link to them is shown."""
+
+    def to_markdown(self) -> str:
+        return f'<p class="csv">{self.download()}</p>'
+
+    def to_html(self) -> str:
+        return self.to_markdown()
+
+
+@dataclass(frozen=True)
 class Filtered(Table):
     """A long table with a field to search it, a choice of one column's values, and its data as CSV.
 

@@ -183,6 +183,11 @@ def panel(model: str, data: str) -> str:
     return f"{methods.PAPER_DATA[data]}, {results.title(model).split(',')[0]}"
 
 
+def points(found: dict[tuple[str, str], dict[str, pd.DataFrame]]) -> pd.DataFrame:
+    """Every point of every panel."""
+    return pd.concat([part.assign(panel=panel(*place)) for place, curves in found.items() for part in curves.values()])
+
+
 def by_data(found: dict[tuple[str, str], dict[str, pd.DataFrame]], what: str) -> pd.DataFrame:
     """The points of the pictures of several models and data sets."""
     return pd.concat([part.assign(panel=panel(*place))[["panel", *part]] for place, curves in found.items() for part in [table(curves, what)]])

@@ -12,7 +12,7 @@ from flow import choose, profile
 from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tuning
 from revs.data import builtin
 from revs.experiments import tune
-from revs.tables import DASH, Table
+from revs.tables import DASH, Data, Table
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
 
@@ -245,6 +245,11 @@ def test_runs_from_another_fine_tune_are_named(shelf):
     assert results.measured_on("smollm2-135m", {"ssn": frame}, "ssn").endswith("REVS (seed 3, Z80)")
 
 
+def test_the_numbers_of_a_picture_are_a_link():
+    shown = Data(pd.DataFrame({"a": [1.5]}), "A picture.", "points")._repr_mimebundle_()
+    assert shown["text/markdown"] == shown["text/html"] and base64.b64decode(re.search(r"base64,([^\"]+)", shown["text/html"])[1]) == b"a\n1.5\n" and 'download="points.csv"' in shown["text/html"]
+
+
 def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     """Found in layer 0 and safe in layer 1, or the other way round for its two tokens: per example safe, in union found."""
     shelf(seed=1, depths=[[0, 100], [100, 0]])
@@ -256,6 +261,7 @@ def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     assert list(extraction.means(frame, "released")) == ["revs"]
     table = extraction.readings(frame)
     assert list(table["method"]) == ["REVS"] and table.loc[0, "token wise"].startswith("25.0") and table.loc[0, "per example"].startswith("75.0")
+    assert list(extraction.points({"ssn": extraction.by_layer(frame, "logit_lens")})["efficacy"]) == [pytest.approx(0.75), pytest.approx(1.0)]
     assert set(table["black box"]) == {"100.0 ± 0.0"}  # the last layer alone
     assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
 

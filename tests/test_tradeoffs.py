@@ -67,6 +67,8 @@ def test_every_panel_of_the_paper_has_points_or_a_command(shelf):  # noqa: F811
         shelf(tag=tag.replace("base", "strength"), method="memit", data="emails", model="gptj-small")
     table = tradeoffs.panels("smollm2-135m").set_index("panel")["ours"]
     assert len(table) == 15 and "REVS 12 points, FT-L 12 points" in table["`fig:efficacy_vs_c_size_ssn_llama`"] and "MEMIT 12 points" in table["`fig:efficacy_vs_c_size_ssn`"]
+    curves = tradeoffs.of_models(tradeoffs.over_candidates, "smollm2-135m", "gptj-small")
+    assert list(curves) == [("smollm2-135m", "ssn")] and len(tradeoffs.points(curves)) == 36 and set(tradeoffs.points(curves)["panel"]) == {"SSN, SmolLM2-135M-Instruct"}
     assert table["`fig:harmonic_mean_vs_targets_email`"] == f"{results.title('gptj-small')}: REVS 2 points, MEMIT 2 points"
     assert table["`fig:efficacy_vs_c_size_url_llama`"] == "not measured yet: `make core adopt`"
 
