@@ -1,8 +1,9 @@
 """What a run will take, from rows of runs like it: seconds and memory.
 
 Rows of the same experiment and model whose settings are most alike are the best guide; rows of another model are scaled by
-the number of parameters that the models' names tell (smollm2-135m, llama-3-8b). Memory follows from the model's configuration where that is at hand. Where no row is of a GPU, its time is predicted: the
-same operations at the rate that its maker gives.
+the number of parameters that the models' configurations tell, or their names (my-model-8b). Memory follows from the
+configuration, where that is at hand. Where no row is of a GPU, its time is predicted: the same operations at the rate that
+its maker gives.
 """
 
 from __future__ import annotations
@@ -50,24 +51,28 @@ def measured() -> list[dict]:
     return list(found.values())
 
 
+@functools.cache
 def parameters(model: str) -> float | None:
-    """Millions of parameters, as a model's name says."""
+    """Millions of parameters, from a model's configuration, or, where that is not at hand, as its name says."""
+    if "shape" in load.registry().get(model, {}) or footprint.at_hand(model):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return footprint.shape(model, "float32").weights / 1e6
     found = re.search(r"(\d+(?:\.\d+)?)([mb])(?![a-z])", Path(model).name.lower())
     return float(found[1]) * (1000 if found[2] == "b" else 1) if found else None
 
 
 def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     """What one run will take: on a GPU, on a CPU, or (None) on whatever machine rows are of."""
-    model = Path(job.settings["model"]).name
+    spec, model = job.settings["model"], Path(job.settings["model"]).name
     found = [row for row in measured() if row["kind"] == job.notebook]
     there = [row for row in found if gpu is None or on_gpu(row) == gpu]
     predicted = bool(gpu and not there)
     found, faster = (found, gain()) if predicted else (there, 1.0)
     own = [row for row in found if name(row) == model]
-    usable = own or [row for row in found if parameters(model) and parameters(name(row))]
+    usable = own or [row for row in found if parameters(spec) and parameters(name(row))]
     if not usable or not faster:
         return Estimate(None, None, None)
-    scale = lambda row: 1.0 if own else parameters(model) / parameters(name(row))
+    scale = lambda row: 1.0 if own else parameters(spec) / parameters(name(row))
     bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
     width = lambda row: bytes_each(job.settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
     trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)

@@ -90,6 +90,7 @@ def test_a_plan_takes_memory_from_the_configuration_where_it_is_at_hand(tmp_path
     load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
     job = profile.Job("unlearn", {"model": str(tmp_path / "model"), "finetune": False}, "build/rows")
     foreseen = footprint.total(footprint.of_run(job.settings)) / 2**20
+    assert estimate.parameters(str(tmp_path / "model")) == sum(weight.numel() for weight in decoder.model.parameters()) / 1e6  # though its name tells nothing
     assert estimate.memory(job) == foreseen and estimate.memory_mb(job) == round(1.25 * foreseen)
     monkeypatch.setattr(estimate, "estimate", lambda job: estimate.Estimate(1.0, 123.0, None))
     assert estimate.memory(profile.Job("unlearn", {"model": "llama-3-8b", "dtype": "bfloat16"}, "build/rows")) > 2 * 8e9 / 2**20

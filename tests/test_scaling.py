@@ -88,7 +88,7 @@ def test_the_row_that_is_most_alike_is_the_guide(measured):
 def test_another_model_is_scaled_by_its_parameters_and_memory_by_their_bytes_too(measured):
     measured(row("unlearn/a", None, 100.0))
     found = estimate.estimate(job(model="llama-1.35b", dtype="bfloat16"))
-    assert found == estimate.Estimate(pytest.approx(1000.0), pytest.approx(5000.0), "smollm2-135m")
+    assert found == estimate.Estimate(pytest.approx(1000.0, rel=0.01), pytest.approx(5000.0, rel=0.01), "smollm2-135m")  # 134.5 million in its configuration
 
 
 def test_a_search_takes_as_long_as_its_trials(measured):
