@@ -34,7 +34,7 @@ def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> T
         rest, counts = rest[stay], counts[stay]
         counts = counts + larger(rest, piece)
     index, ranks = torch.cat([leading, rest]), torch.cat([ranks, counts])
-    return index[(ranks * len(n) + index).argsort()[:wanted]].sort().values
+    return index[(ranks.long() * len(n) + index).argsort()[:wanted]].sort().values
 
 
 def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, Tensor], Tensor]:
