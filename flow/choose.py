@@ -25,10 +25,10 @@ def chosen(found: dict[str, dict]) -> dict[str, dict]:
     """The content of the file: method → model → data set → settings, in the order of params/methods.yml.
 
     Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself only where there is no such set.
-    A search with a tag stands beside another and chooses nothing.
+    Of several searches of a method there (with tags), the one with the highest score chooses.
     """
     tuned: dict[str, dict] = {}
-    for row in sorted((row for row in found.values() if not row["provenance"]["settings"].get("tag")), key=lambda row: row["provenance"]["settings"]["data"].endswith("-tune")):  # these last: they replace the others
+    for row in sorted(found.values(), key=lambda row: (row["provenance"]["settings"]["data"].endswith("-tune"), row["result"]["unlearning_score"])):  # the last of a place replaces the others
         asked = row["provenance"]["settings"]
         data = Path(asked["data"]).stem.removesuffix("-tune")
         model = row["provenance"]["model"]["name"]

@@ -33,7 +33,7 @@ from revs.results import tag_of
 
 PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
-FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 2, "forget": 3, "sentences": 1}}
+FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 1, "forget": 3, "sentences": 1}}
 
 
 def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, list[str]]:

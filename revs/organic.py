@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 
 import pandas as pd
@@ -76,26 +77,17 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def effect(model: str, name: str, data: str, frame: pd.DataFrame, theirs: dict) -> pd.DataFrame:
-    """A core table of one kind of secret, and under REVS its line with the direction around the norm (runs tagged raw)."""
-    table = results.core_table(results.means(frame), theirs)
-    raw = results.measured(model, f"{name}-{next(kind for kind in SETS if SETS[kind] == data)}")
-    if len(raw := raw[(raw["tag"] == "raw") & (raw["seed"] > 0)]):  # seed 0 is the split that settings were chosen on
-        line = results.core_table({"revs": results.means(raw)["revs"]}, {}).replace(methods.registry()["revs"]["title"], "REVS, U alone")
-        at = table.index[(table["method"] == methods.registry()["revs"]["title"])].min()
-        table = pd.concat([table.loc[:at], line, table.loc[at + 1 :]], ignore_index=True)
-    return table
-
-
 def tried(model: str, name: str) -> pd.DataFrame:
-    """Every trial of every method's search, results in per cent; nothing without trials."""
-    if not any(map(results.is_trial, results.measured(model, f"{name}-email")["name"])):
-        return pd.DataFrame()
-    return pd.DataFrame([
-        {"method": methods.registry()[trial["method"]]["title"], "trial": str(trial["number"]), "secrets": str(trial["row"]["provenance"]["settings"]["forget"])}
-        | {title: percent(trial[metric]) for metric, title in METRICS.items() if metric != "generalization"} | {"seconds": f"{trial['seconds']:.0f}"}
-        for trial in tuning.trials(model, f"{name}-email").to_dict("records")
-    ])  # fmt: skip
+    """Every trial of every method's search, and of REVS's with the direction around the norm (tagged raw); results in per cent, nothing without trials."""
+    lines = []
+    for tag, way in (("", ""), ("raw", ", U alone")):
+        with contextlib.suppress(ValueError):  # no such search yet
+            lines += [
+                {"method": methods.registry()[trial["method"]]["title"] + way, "trial": str(trial["number"]), "secrets": str(trial["row"]["provenance"]["settings"]["forget"])}
+                | {title: percent(trial[metric]) for metric, title in METRICS.items() if metric != "generalization"} | {"seconds": f"{trial['seconds']:.0f}"}
+                for trial in tuning.trials(model, f"{name}-email", tag).to_dict("records")
+            ]  # fmt: skip
+    return pd.DataFrame(lines)
 
 
 def projections(model: str, name: str) -> pd.DataFrame:

@@ -15,11 +15,11 @@ from revs.tables import DASH, METRICS, percent
 PAPER_TRIALS = tuple(tune.PAPER_VOCABULARY)  # the models behind trials 0 and 1
 
 
-def trials(model: str, data: str) -> pd.DataFrame:
-    """One line for each trial of every method, in the order of the tables, results as shares; ``number`` is the trial's."""
+def trials(model: str, data: str, tag: str = "") -> pd.DataFrame:
+    """One line for each trial of every method's search with this tag, in the order of the tables, results as shares; ``number`` is the trial's."""
     frame = measured(model, data)
     known = [name for name, entry in methods.registry().items() if "module" in entry]
-    frame = frame.assign(number=frame["tag"].str.extract(r"^trial(\d+)$", expand=False)).dropna(subset=["number"])
+    frame = frame.assign(number=frame["tag"].str.extract(rf"^{tag and tag + '-'}trial(\d+)$", expand=False)).dropna(subset=["number"])
     if frame.empty:
         raise ValueError(f"There are no trials of {model} on {data}: run `make tune`, or look for recorded rows.")
     frame["number"] = frame["number"].astype(int)

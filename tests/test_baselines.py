@@ -410,7 +410,7 @@ def test_moments_are_means_over_benign_tokens(decoder):
 def test_a_moment_is_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
     monkeypatch.setattr(moments, "BUILD", tmp_path)
     measure, measured = moments.measure, []
-    monkeypatch.setattr(moments, "measure", lambda decoder, layers, windows: measured.extend(layers) or measure(decoder, layers, windows))
+    monkeypatch.setattr(moments, "measure", lambda decoder, layer, windows: measured.append(layer) or measure(decoder, layer, windows))
     decoder = build("llama-tied", dtype=torch.float32)
     first, again = moments.moments(decoder, [0, 1]), moments.moments(decoder, [1, 0])
     assert measured == [0, 1] and all(torch.equal(first[l], again[l]) for l in (0, 1)) and list(again) == [1, 0]
@@ -418,11 +418,6 @@ def test_a_moment_is_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
         decoder.layers[0].self_attn.q_proj.weight[0, 0] += 0.5
     assert not torch.equal(moments.moments(decoder, [1])[1], first[1]) and measured == [0, 1, 1]
     assert len(list((tmp_path / "cache").iterdir())) == 3  # nothing half-written lies beside them
-
-
-def test_layers_are_measured_together_as_they_are_alone(decoder):
-    together = moments.measure(decoder, [2, 0], 2)
-    assert list(together) == [2, 0] and all(torch.equal(together[l], moments.measure(decoder, [l], 2)[l]) for l in (0, 2))
 
 
 def test_contexts_are_what_the_model_writes(decoder):

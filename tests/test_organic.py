@@ -70,16 +70,4 @@ def test_every_trial_of_every_search_is_shown(shelf):  # noqa: F811
     shelf(data="machine-email", method="memit", tag="trial00")
     shelf(data="machine-email", tag="raw-trial00")
     table = organic.tried("smollm2-135m", "machine")
-    assert list(zip(table["method"], table["trial"], table["Specificity"])) == [("MEMIT", "0", "50.0"), ("REVS", "1", "100.0")] and list(table["seconds"]) == ["10", "12"]
-
-
-def test_the_way_around_the_norm_has_a_line_of_its_own(shelf):  # noqa: F811
-    shelf(data="machine-email", seed=1)
-    shelf(data="machine-email", seed=1, method="memit")
-    shelf(data="machine-email", seed=0, tag="raw", hyperparameters={"projection": "raw"})
-    theirs = {"Llama-3-8B": {"revs": {"efficacy": (0.9, 0.1)}}}
-    told = lambda: organic.effect("smollm2-135m", "machine", "emails", organic.frames("smollm2-135m", "machine")["emails"], theirs)
-    assert list(told()["method"]) == ["Unedited", "MEMIT", "REVS", "REVS"]
-    shelf(data="machine-email", seed=1, tag="raw", hyperparameters={"projection": "raw"}, specificity=0.9)
-    table = told()
-    assert list(table["method"]) == ["Unedited", "MEMIT", "REVS", "REVS, U alone", "REVS"] and table.loc[3, "Specificity"] == "90.0" and list(table["measured"])[-1] == "paper, Llama-3-8B"
+    assert list(zip(table["method"], table["trial"], table["Specificity"])) == [("MEMIT", "0", "50.0"), ("REVS", "1", "100.0"), ("REVS, U alone", "0", "50.0")] and list(table["seconds"]) == ["10", "12", "10"]

@@ -283,7 +283,7 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(world, tmp_path, method, 
 
 
 def test_a_search_with_settings_held_fast_stands_beside_the_other(world, tmp_path):
-    """Every trial has them; its rows have the tag, and the settings that runs take by default are not chosen from it."""
+    """Every trial has them; its rows have the tag, and of both searches the better one chooses the settings that runs take."""
     plain, raw = search(world, tmp_path, method="revs"), search(world, tmp_path, method="revs", hyperparameters={"projection": "raw"}, tag="raw")
     assert raw["name"] == plain["name"] + "-raw"
     tried = {name: row["provenance"]["settings"]["hyperparameters"] for name, row in rows.find(tmp_path / "rows", kind="unlearn").items()}
@@ -291,7 +291,9 @@ def test_a_search_with_settings_held_fast_stands_beside_the_other(world, tmp_pat
         name = plain["name"].replace("tune", "unlearn", 1)
         assert tried[f"{name}-raw-trial{number:02d}"] == tried[f"{name}-trial{number:02d}"] | {"projection": "raw"}
     assert list(tuning.own_trials(raw, tmp_path / "rows")["trial"].sort_values()) == list("0123")
-    assert choose.chosen({"raw": raw}) == {} and choose.chosen({"plain": plain, "raw": raw}) == choose.chosen({"plain": plain})
+    for better, worse in ((plain, raw), (raw, plain)):
+        better["result"]["unlearning_score"], worse["result"]["unlearning_score"] = 0.9, 0.1
+        assert choose.chosen({"a": plain, "b": raw}) == choose.chosen({"b": raw, "a": plain}) == choose.chosen({"a": better})
 
 
 def test_the_first_trials_are_the_papers_for_secrets_of_that_kind():

@@ -23,33 +23,33 @@ PER_NEURON = 24  # tokens for each neuron: a matrix of rank ff from fewer sample
 
 
 def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
-    """E[a·aᵀ] of some layers at the present weights: {layer: (ff, ff)}, float32. Those that the cache lacks are measured together."""
-    windows = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
-    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    kept = {l: BUILD / "cache" / f"moment-{rows.digest([sums, l, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors" for l in layers}
-    if missing := [l for l in layers if not kept[l].is_file()]:
-        for l, moment in measure(decoder, missing, windows).items():
-            rows.write_text(kept[l], save({"moment": moment.cpu()}))
-    return {l: load_file(kept[l])["moment"].to(decoder.ff2[l].weight.device) for l in layers}
+    """E[a·aᵀ] of some layers at the present weights: {layer: (ff, ff)}, float32."""
+    return {l: moment(decoder, l) for l in layers}
 
 
 @torch.no_grad()
-def measure(decoder: Decoder, layers: Sequence[int], windows: int) -> dict[int, Tensor]:
-    """The moments, by forward passes that end at the last of the layers."""
-    ff, count = decoder.neurons(0).shape[1], 0
-    found = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
+def moment(decoder: Decoder, layer: int) -> Tensor:
+    """One layer's, from the cache if this very model's is there."""
+    windows = -(-PER_NEURON * decoder.neurons(layer).shape[1] // WINDOW)
+    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
+    kept = BUILD / "cache" / f"moment-{rows.digest([sums, layer, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors"
+    if not kept.is_file():
+        rows.write_text(kept, save({"moment": measure(decoder, layer, windows).cpu()}))
+    return load_file(kept)["moment"].to(decoder.ff2[layer].weight.device)
 
-    def add(l: int):
-        def hook(_module, args):
-            nonlocal count
-            a = args[0].flatten(0, -2).float()
-            found[l].addmm_(a.T, a)
-            if l == max(layers):
-                count += len(a)
-                raise Stop
 
-        return hook
+def measure(decoder: Decoder, layer: int, windows: int) -> Tensor:
+    """The moment, by forward passes that end at the layer."""
+    ff = decoder.neurons(layer).shape[1]
+    total, count = torch.zeros(ff, ff, device=decoder.ff2[layer].weight.device), 0
+
+    def add(_module, args):
+        nonlocal count
+        a = args[0].flatten(0, -2).float()
+        total.addmm_(a.T, a)
+        count += len(a)
+        raise Stop
 
     for some in chunks(benign.windows(decoder.tokenizer, windows, min(WINDOW, decoder.context)), TOGETHER):
-        decoder.run([decoder.ff2[l].register_forward_pre_hook(add(l)) for l in layers], input_ids=decoder.pad(some)[0])
-    return {l: total / count for l, total in found.items()}
+        decoder.run([decoder.ff2[layer].register_forward_pre_hook(add)], input_ids=decoder.pad(some)[0])
+    return total / count
