@@ -100,6 +100,17 @@ def projections(model: str, name: str) -> pd.DataFrame:
     return pd.DataFrame(lines).sort_values(["seed", "k", "n_max", "r_h", "projection"], key=lambda column: column.str.lower() if column.name == "projection" else column.astype(float), ignore_index=True) if lines else pd.DataFrame(lines)
 
 
+def ways(model: str, name: str) -> str:
+    """The best Unlearning Score of the trials through the final norm and of those around it; empty unless there are both."""
+    frame = results.measured(model, f"{name}-email")
+    frame = frame[(frame["method"] == "revs") & frame["failed"].isna() & frame["name"].map(results.is_trial)]
+    if frame.empty:
+        return ""
+    raw = frame["tag"].str.startswith("raw")
+    best = {way: part["unlearning_score"].max() for way, part in (("through the norm", frame[~raw]), ("around it", frame[raw])) if len(part)}
+    return "The best trial " + ", the best ".join(f"{way} scores **{percent(score)}**" for way, score in best.items()) + ". The same settings, both ways:" if len(best) == 2 else ""
+
+
 def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
     """The rows that say what took a secret's place: data set → method → row."""
     return {data: {run["method"]: run["row"] for run in frame.to_dict("records") if "instead" in run["row"]["result"]} for data, frame in found.items()}

@@ -62,6 +62,15 @@ def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811
     assert organic.projections("smollm2-135m", "other").empty
 
 
+def test_the_better_way_is_read_off_the_trials(shelf):  # noqa: F811
+    assert organic.ways("smollm2-135m", "machine") == ""
+    shelf(data="machine-email", tag="trial00", efficacy=0.5, specificity=0.5)
+    shelf(data="machine-email", seed=1, tag="raw", efficacy=1.0, specificity=1.0)  # a run, no trial
+    assert organic.ways("smollm2-135m", "machine") == ""
+    shelf(data="machine-email", tag="raw-trial00", efficacy=0.9, specificity=0.9)
+    assert organic.ways("smollm2-135m", "machine").startswith("The best trial through the norm scores **50.0**, the best around it scores **90.0**.")
+
+
 def test_every_trial_of_every_search_is_shown(shelf):  # noqa: F811
     assert organic.tried("smollm2-135m", "machine").empty
     shelf(data="machine-email", seed=1)
