@@ -7,15 +7,16 @@ says of our rows. Ours are of another model than the paper's, and each line says
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 import yaml
 
-from revs import abilities, ablations, errata, extraction, methods, paper, results, tradeoffs
+from revs import abilities, ablations, errata, extraction, methods, paper, results, statistics, tradeoffs
 from revs.paths import ROOT
-from revs.tables import DASH
+from revs.tables import DASH, search_for
 
 REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
@@ -26,11 +27,12 @@ Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
 @dataclass(frozen=True)
 class Ours:
-    """One of our numbers, in per cent: mean and standard deviation (nan for one run), and the rows behind it."""
+    """One of our numbers, in per cent: mean and standard deviation (nan for one run), the rows behind it, and its interval over secrets, if it has one."""
 
     value: float
     std: float
     rows: tuple[str, ...]
+    interval: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         return f"{self.value:.1f}" + ("" if math.isnan(self.std) else f" ± {self.std:.1f}")
@@ -71,11 +73,12 @@ def measured(label: str, model: str) -> dict[Place, Ours]:
         attacked = label in paper.EXTRACTION.values()
         ours, columns = (extraction.means(frame, "released"), extraction.PAPER_COLUMNS) if attacked else (results.means(frame), results.PAPER_COLUMNS)
         for name, values in ours.items():
-            behind = tuple(row["name"] for row in results.finished(frame, name))
+            done = list(results.finished(frame, name))
+            sure = {} if attacked else statistics.intervals(done)
             for metric, column in columns.items():
                 mean, std = values[metric]
-                if behind and not math.isnan(mean):
-                    found[dataset, methods.registry()[name]["title"], column] = Ours(100 * mean, 100 * std, behind)
+                if done and not math.isnan(mean):
+                    found[dataset, methods.registry()[name]["title"], column] = Ours(100 * mean, 100 * std, tuple(row["name"] for row in done), sure.get(metric))
         for name, row in ({} if attacked else abilities.runs(model, data)).items():
             for benchmark, column in abilities.BENCHMARKS.items():
                 found[dataset, methods.registry()[name]["title"], column] = Ours(100 * row["result"]["integrity"][benchmark]["accuracy"], math.nan, (row["name"],))
@@ -92,8 +95,9 @@ def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, 
     for tag, _, row in ABLATIONS[label]:
         if tag in frame.index:
             run = frame.loc[tag]
+            sure = statistics.intervals([run["row"]])
             for metric, column in results.PAPER_COLUMNS.items():
-                found[dataset, row, column] = Ours(run[metric], math.nan, (run["name"],))
+                found[dataset, row, column] = Ours(run[metric], math.nan, (run["name"],), sure.get(metric))
             if "attacks" in run["row"]["result"]:
                 found[dataset, row, "Resistance Score"] = Ours(100 * run["row"]["result"]["attacks"]["resistance_score"]["released"], math.nan, (run["name"],))
     return found
@@ -235,7 +239,8 @@ def unmeasured(column: str, what: str) -> str:
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
     """One line of the ledger."""
     behind = ", ".join(ours.rows) if ours else ""
-    return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}
+    interval = DASH if not isinstance(ours, Ours) or ours.interval is None else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
+    return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}
 
 
 def summary(frame: pd.DataFrame) -> dict[str, int]:
@@ -245,8 +250,9 @@ def summary(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only."""
+    """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only, ``behind`` the address of those rows."""
     return pd.DataFrame({
-        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "on": frame["on"], "expected": frame["expected"],
+        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "interval": frame["interval"], "on": frame["on"], "expected": frame["expected"],
         "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
+        "behind": [search_for("provenance", "tab-rows", os.path.commonprefix(names.split(", "))) if names else "" for names in frame["rows"]],
     })  # fmt: skip

@@ -33,13 +33,19 @@ def by_secret(row: dict) -> dict[str, np.ndarray]:
     return found
 
 
-def draws(found: dict[str, np.ndarray], seed: int) -> np.ndarray:
-    """Unlearning Scores of one run over DRAWS samples of its secrets, (DRAWS,). Two methods with one seed get the same samples."""
+def draws(found: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
+    """Each metric of one run, and its Unlearning Score, over DRAWS samples of its secrets, (DRAWS,). Two methods with one seed get the same samples."""
     random = np.random.default_rng(seed)
     forgotten, kept = (random.integers(n, size=(DRAWS, n)) for n in (len(found["efficacy"]), len(found["specificity"])))
-    parts = [values[kept if name == "specificity" else forgotten].mean(1) for name, values in found.items()]
+    parts = {name: values[kept if name == "specificity" else forgotten].mean(1) for name, values in found.items()}
     with np.errstate(divide="ignore"):
-        return len(parts) / sum(1 / part for part in parts)
+        return parts | {"unlearning_score": len(parts) / sum(1 / part for part in parts.values())}
+
+
+def intervals(done: Sequence[dict]) -> dict[str, tuple[float, float]]:
+    """The interval of each metric's mean over runs that differ by seed, as shares."""
+    samples = [draws(by_secret(row), row["provenance"]["settings"]["seed"]) for row in done]
+    return {metric: interval(np.mean([sample[metric] for sample in samples], axis=0)) for metric in (samples[0] if samples else ())}
 
 
 def interval(sample: np.ndarray) -> tuple[float, float]:
@@ -58,7 +64,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     samples = {}
     for name in frame["method"].unique():
         done = {row["provenance"]["settings"]["seed"]: row for row in results.finished(frame, name)}
-        samples[name] = {seed: (row["result"]["after"]["unlearning_score"], draws(by_secret(row), seed)) for seed, row in done.items()}
+        samples[name] = {seed: (row["result"]["after"]["unlearning_score"], draws(by_secret(row), seed)["unlearning_score"]) for seed, row in done.items()}
     lines = []
     for name, entry in methods.registry().items():
         if not samples.get(name):

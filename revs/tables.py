@@ -6,7 +6,8 @@ import base64
 import html
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -60,11 +61,12 @@ class Data(Table):
 class Filtered(Table):
     """A long table with a field to search it, a choice of one column's values, and its data as CSV.
 
-    ``links`` is a column of pages; that and the ``hidden`` columns are in the data only.
+    ``links``: columns whose cells lead to the address in another column. Those and the ``hidden`` columns are in the data
+    only. A page's address may carry what is to be searched: page.html?NAME=TEXT#NAME, as ``search_for`` writes it.
     """
 
     choose: str
-    links: str
+    links: dict[str, str] = field(default_factory=dict)
     hidden: tuple[str, ...] = ()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
@@ -72,7 +74,7 @@ class Filtered(Table):
 
     def to_html(self) -> str:
         """The table and its controls; without scripts it is a plain table."""
-        shown = self.frame.drop(columns=[self.links, *self.hidden])
+        shown = self.frame.drop(columns=[*self.links.values(), *self.hidden])
         head = "".join(f"<th>{html.escape(column)}</th>" for column in shown)
         body = "".join(f'<tr data-value="{html.escape(str(row[self.choose]), quote=True)}">' + "".join(self.cell(column, row) for column in shown) + "</tr>" for row in self.frame.to_dict("records"))
         options = "".join(f"<option>{html.escape(value)}</option>" for value in dict.fromkeys(map(str, self.frame[self.choose])))
@@ -83,9 +85,15 @@ class Filtered(Table):
         )
 
     def cell(self, column: str, row: dict) -> str:
-        """One cell, text only; the chosen column's links to its page."""
+        """One cell, text only, or a link."""
         text = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(str(row[column])))
-        return f'<td><a href="{row[self.links]}">{text}</a></td>' if column == self.choose and row[self.links] else f"<td>{text}</td>"
+        address = row[self.links[column]] if column in self.links else ""
+        return f'<td><a href="{html.escape(address)}">{text}</a></td>' if address else f"<td>{text}</td>"
+
+
+def search_for(page: str, name: str, text: str) -> str:
+    """The address of a page whose filtered table shows only the lines with a text."""
+    return f"{page}.html?{name}={quote(text)}#{name}"
 
 
 FILTER = """(() => {
@@ -98,6 +106,8 @@ FILTER = """(() => {
     }
     box.querySelector(".filtered-count").textContent = count;
   };
+  search.value = new URLSearchParams(location.search).get(box.id) || "";
+  show();
   search.addEventListener("input", show); choice.addEventListener("change", show);
 })();"""
 

@@ -1,6 +1,7 @@
 """From rows to tables: synthetic rows with known numbers, and the recorded ones against what they claim."""
 
 import base64
+import collections
 import math
 import re
 
@@ -363,6 +364,9 @@ def test_a_setting_in_a_cell(value, shown):
 # --- what is committed -----------------------------------------------------------------------------------------------
 
 
+LAYERS = {"smollm2-135m": 30, "qwen2.5-coder-1.5b": 28}  # of the models that were tuned
+
+
 def tuned():
     return rows.find(rows.RECORDED, kind="tune")
 
@@ -376,9 +380,14 @@ def test_the_settings_are_what_the_tune_rows_chose():
 
 def test_other_peoples_secrets_choose_before_the_secrets_themselves():
     """A search on the data that is reported on is for comparison; where there is no other set, it is all there is."""
-    one, another = ({"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"k": k}}} for data, k in (("ssn-tune", 1), ("ssn", 2)))
+    one, another = ({"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"k": k}, "unlearning_score": score}} for data, k, score in (("ssn-tune", 1, 0.2), ("ssn", 2, 0.9)))
     assert choose.chosen({"a": one, "b": another}) == choose.chosen({"b": another, "a": one}) == {"revs": {"m": {"ssn": {"k": 1}}}}
     assert choose.chosen({"b": another}) == {"revs": {"m": {"ssn": {"k": 2}}}}
+
+
+def test_the_best_of_several_searches_chooses():
+    one, another = ({"provenance": {"settings": {"data": "ssn-tune", "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"projection": way}, "unlearning_score": score}} for way, score in (("norm", 0.3), ("raw", 0.8)))
+    assert choose.chosen({"a": one, "b": another}) == choose.chosen({"b": another, "a": one}) == {"revs": {"m": {"ssn": {"projection": "raw"}}}}
 
 
 @pytest.mark.parametrize("name", tuned())
@@ -387,7 +396,9 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     asked, result = row["provenance"]["settings"], row["result"]
     place = rows.RECORDED / name.replace("tune/", "unlearn/", 1)
     trials = [rows.read(place.with_name(f"{place.name}-trial{number:02d}.json")) for number in range(result["trials"])]
-    assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [tune.candidate(asked["method"], number, 30, "Emails" if "emails" in name else "SSN") for number in range(len(trials))]
+    assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [
+        tune.candidate(asked["method"], number, LAYERS[row["provenance"]["model"]["name"]], "Emails" if "email" in asked["data"] else "SSN") | (asked.get("hyperparameters") or {}) for number in range(len(trials))
+    ]
     assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
     scores = {number: trial["result"]["after"]["unlearning_score"] for number, trial in enumerate(trials) if "after" in trial["result"]}
     assert len(trials) - len(scores) == result["failed"]
@@ -402,11 +413,16 @@ def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
 
 
 def test_every_method_had_the_same_budget():
-    budgets: dict[str, set] = {}
+    """As many trials of each method on a data set, in one search or several, on equally many secrets, sentence positions and seeds."""
+    trials: dict[str, collections.Counter] = {}
+    sizes: dict[str, set] = {}
     for row in tuned().values():
         asked = row["provenance"]["settings"]
-        budgets.setdefault(asked["data"], set()).add((row["result"]["trials"], asked["forget"], asked["sentences"]))
-    assert len(budgets) >= 3 and all(len(each) == 1 and (min(each)[0] >= 10 or data not in builtin() and min(each)[0] >= 2) for data, each in budgets.items())
+        trials.setdefault(asked["data"], collections.Counter())[asked["method"]] += row["result"]["trials"]
+        sizes.setdefault(asked["data"], set()).add((asked["forget"], asked["sentences"], asked["seed"]))
+    assert len(trials) >= 3 and all(len(each) == 1 for each in sizes.values())
+    for data, budgets in trials.items():
+        assert len(set(budgets.values())) == 1 and min(budgets.values()) >= (10 if data in builtin() else 8), (data, budgets)
 
 
 def test_every_method_of_the_core_table_was_tuned():

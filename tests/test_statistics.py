@@ -21,7 +21,9 @@ def test_a_sample_is_centred_on_the_score_and_narrows_with_the_number_of_secrets
     random, widths = np.random.default_rng(0), []
     for n in (20, 320):
         found = {"efficacy": random.uniform(0.5, 0.9, n), "generalization": random.uniform(0.4, 0.8, n), "specificity": random.uniform(0.8, 1, n)}
-        sample = statistics.draws(found, 1)
+        samples = statistics.draws(found, 1)
+        sample = samples["unlearning_score"]
+        assert all(sample_of.mean() == pytest.approx(found[metric].mean(), abs=0.01) for metric, sample_of in samples.items() if metric in found)
         low, high = statistics.interval(sample)
         assert low < harmonic_mean([values.mean() for values in found.values()]) < high and len(sample) == statistics.DRAWS
         widths.append(high - low)
@@ -32,8 +34,8 @@ def test_methods_are_compared_on_the_same_samples():
     """A method that is better by the same amount on every secret leads in every sample."""
     worse = {"efficacy": np.linspace(0.1, 0.8, 20), "specificity": np.full(20, 0.9)}
     better = worse | {"efficacy": worse["efficacy"] + 0.1}
-    assert (statistics.draws(better, 3) > statistics.draws(worse, 3)).all()
-    assert (statistics.draws({"efficacy": np.zeros(5), "specificity": np.ones(5)}, 0) == 0).all()
+    assert (statistics.draws(better, 3)["unlearning_score"] > statistics.draws(worse, 3)["unlearning_score"]).all()
+    assert (statistics.draws({"efficacy": np.zeros(5), "specificity": np.ones(5)}, 0)["unlearning_score"] == 0).all()
 
 
 def test_recorded_runs_are_read_secret_by_secret():
@@ -43,5 +45,7 @@ def test_recorded_runs_are_read_secret_by_secret():
         found, after = statistics.by_secret(row), row["result"]["after"]
         assert {name: float(values.mean()) for name, values in found.items()} == pytest.approx({name: after[name] for name in ("efficacy", "generalization", "specificity")})
         assert len(found["efficacy"]) == len(found["generalization"]) == after["forget"]
+    whole = statistics.intervals([row])
+    assert set(whole) == {*found, "unlearning_score"} and all(low <= after[metric] <= high for metric, (low, high) in whole.items()) and statistics.intervals([]) == {}
     table = statistics.table(frame).set_index("method")
     assert table.loc["REVS", "REVS's lead"] == "–" and (frame["seed"].nunique() > 5 or set(table["p over seeds"]) == {"–"}) and float(table.loc["MEMIT", "REVS's lead"]) > 0
