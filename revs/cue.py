@@ -1,7 +1,8 @@
 """Cue control: is an address memorised, or guessed from the name before it?
 
 Every prompt that names someone gets the name of another instead. An address that is still written was not read off the name;
-one that is not may have been guessed, or the name may be what the memory hangs on: an upper bound on guessing.
+one that is not may have been guessed, or the name may be what the memory hangs on: an upper bound on guessing. A prompt
+that still holds a part of the address then, in another place, proves neither and is left out.
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ from revs.architecture import Decoder
 from revs.data import Split, Target
 from revs.metrics import mean
 
-NAME = re.compile(r"\b[A-Z][a-z]+(?:[ -][A-Z][a-z]*\.?)+")  # two or more capitalised words
+UPPER, LOWER = ("".join(filter(case, map(chr, range(0x250)))) for case in (str.isupper, str.islower))  # Latin letters, with their accents
+WORD = rf"[{UPPER}](?:['’][{UPPER}])?[{LOWER}][{UPPER}{LOWER}'’]*"  # Ada, García, O'Brien, McCarthy
+NAME = re.compile(rf"(?<!\w)(?:[{UPPER}]\. ?)*{WORD}(?:[ -](?:[{UPPER}]\.|{WORD}))+|(?<!\w)(?:[{UPPER}]\. ?)+{WORD}")  # two or more such words; initials count
+PART = 3  # letters of an address's local part that tell something
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """Shares of secrets still reproduced, with their own prompts and with another's name, of those whose prompts have a name."""
     targets = split.forget + split.retain
     named = [target for target in targets if NAME.search(target.prompt)]
-    if len(named) < 2:
-        raise ValueError("Names cannot be exchanged: fewer than two prompts have a name, two capitalised words or more.")
-    found = {"own": reproduced(decoder, named), "other": reproduced(decoder, exchanged(decoder, named))}
-    result = {"named": len(named), "unnamed": len(targets) - len(named)} | {
+    changed = [target for target in exchanged(decoder, named) if not told(decoder, target)] if len(named) > 1 else []
+    if not changed:
+        raise ValueError("Names cannot be exchanged: fewer than two prompts have a name, two capitalised words or more, that alone leads to the secret.")
+    kept = {target.id for target in changed}
+    found = {"own": reproduced(decoder, [target for target in named if target.id in kept]), "other": reproduced(decoder, changed)}
+    result = {"named": len(kept), "told": len(named) - len(kept), "unnamed": len(targets) - len(named)} | {
         whose: {verdict: mean([one[verdict] for one in verdicts.values()]) for verdict in ("exact", "within_50")} for whose, verdicts in found.items()
     }
-    return result, {target.id: {f"{whose}_name": found[whose][target.id]["within_50"] for whose in found} for target in named}
+    return result, {target.id: {f"{whose}_name": found[whose][target.id]["within_50"] for whose in found} for target in changed}
 
 
 def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
@@ -41,7 +47,14 @@ def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
     return found
 
 
+def told(decoder: Decoder, target: Target) -> bool:
+    """Does the prompt hold a part of the secret before its @, in any case?"""
+    parts = re.split(r"[\W\d_]+", decoder.tokenizer.decode(target.secret_ids).partition("@")[0].casefold())
+    return any(len(part) >= PART and part in target.prompt.casefold() for part in parts)
+
+
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
-    """Both verdicts on each secret: next, token by token, and anywhere in 50 greedy tokens."""
+    """Both verdicts on each secret: next, token by token, and its text anywhere in 50 greedy tokens, as when it was curated."""
     ranks, written = evaluate.secret_ranks(decoder, targets), evaluate.continuations(decoder, targets)
-    return {target.id: {"exact": not any(ranks[target.id]), "within_50": evaluate.contains(written[target.id], target.secret_ids)} for target in targets}
+    text = decoder.tokenizer.decode
+    return {target.id: {"exact": not any(ranks[target.id]), "within_50": text(target.secret_ids).strip() in text(written[target.id])} for target in targets}

@@ -71,7 +71,7 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
         frame = results.measured(model, data)
         for run in frame[frame["tag"] == "cue"].to_dict("records"):
             cue = run["row"]["result"]["cue"]
-            lines.append({"secrets": f"{data}, {results.title(model)}", "prompts with a name": str(cue["named"]), "without": str(cue["unnamed"])} | {
+            lines.append({"secrets": f"{data}, {results.title(model)}", "prompts with a name": str(cue["named"]), "without": str(cue["unnamed"]), "part of it elsewhere": str(cue["told"])} | {
                 f"{whose} name, {verdict.replace('_', ' ')}": percent(cue[whose][verdict]) for whose in ("own", "other") for verdict in ("exact", "within_50")
             })  # fmt: skip
     return pd.DataFrame(lines)

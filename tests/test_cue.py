@@ -35,7 +35,23 @@ def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
     assert (result["named"], result["unnamed"]) == (len(columns), 4 - len(columns))
     assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result["other"]["exact"] == pytest.approx(1 / len(columns))
-    assert columns["t0"] == {"own_name": True, "other_name": True}
+    assert columns["t0"] == {"own_name": True, "other_name": True} and result["told"] == 0
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("(c) José García <", ["José García"]), ("R. Stallman wrote", ["R. Stallman"]), ("by J. R. R. Tolkien,", ["J. R. R. Tolkien"]), ("John McCarthy and Mary O'Brien", ["John McCarthy", "Mary O'Brien"]),
+    ("THE SOFTWARE IS PROVIDED by jane roe, Ada", []), ("Ørsted Ågård-Żak: ", ["Ørsted Ågård-Żak"]), ("xAda Lovelace", []),
+])  # fmt: skip
+def test_what_is_a_name(text, names):
+    assert cue.NAME.findall(text) == names
+
+
+def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch):
+    """Its local part stands there a second time, in another case."""
+    some = [target(decoder, "a", "LOVELACE, that is Ada Lovelace <", "ada.lovelace@example.com"), target(decoder, "b", "Ben Smith <", "bs@example.com"), target(decoder, "c", "Cleo King <", "cleo@example.com")]
+    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given})
+    result, columns = cue.measure(decoder, Split(some, [], []))
+    assert set(columns) == {"b", "c"} and (result["named"], result["told"], result["unnamed"]) == (2, 1, 0)
 
 
 def test_both_verdicts(decoder):

@@ -17,7 +17,7 @@ from revs.data import Split, Target
 from revs.edit import Edit
 from revs.evaluate import continuations, ranks_by_layer, secret_ranks
 from revs.method import Hyperparameters
-from revs.vocabulary import Vocabulary
+from revs.vocabulary import Vocabulary, rank
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
 QUICK = {  # settings with which a baseline does something to a random model in a moment
@@ -27,6 +27,7 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "zero": {"n": 2, "k": 20, "r_h": 100},
     "unedited": {},
 }
+BIASED, CAPPED = ("gptj", "phi"), ("gemma2",)  # families with a bias in the head, and with capped logits
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 
 
@@ -108,6 +109,47 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
     assert math.isfinite(edit.summary()["norm"]) and all(value.isfinite().all() for value in family.model.state_dict().values())
     edit.undo()
     assert same_bits(family, before)
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_heads_may_be_tied_or_not(kind, tied):
+    """One matrix with the embeddings or two, longer than the tokenizer in both cases; the closed form is Algorithm 1, and no embedding changes."""
+    decoder = build(kind, tie_word_embeddings=tied)
+    assert (decoder.head.weight is decoder.model.get_input_embeddings().weight) == tied and decoder.head.weight.shape[0] > len(decoder.tokenizer)
+    embeddings = decoder.model.get_input_embeddings().weight.clone()
+    edit = methods.method("revs").unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"]))
+    assert edit.moves and torch.equal(decoder.model.get_input_embeddings().weight, embeddings)
+    edit.undo()
+    agree(decoder, copy.deepcopy, IDS, next_tokens(decoder, IDS, 1)[0], HP)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", BIASED)
+def test_a_bias_of_the_head_moves_ranks(kind):
+    """The token that a bias lifts is the model's first, in the answer and in the ranks that an edit looks at."""
+    decoder, t = build(kind), 7
+    stream = attacks.streams(decoder, [IDS], [(0, len(IDS) - 1)])[-1]
+    before = int(rank(decoder.logits(decoder.norm(stream))[0], t))
+    decoder.head.bias[t] += 1000
+    assert before > 0 == int(rank(decoder.logits(decoder.norm(stream))[0], t)) == int(Vocabulary(decoder).rank(stream, t)[0])
+
+
+def test_biases_are_where_the_suite_looks_for_them():
+    assert {kind for kind in FAMILIES if build(kind).head.bias is not None} == set(BIASED)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", CAPPED)
+def test_logits_are_capped_and_keep_their_order(kind):
+    """What the model answers stays below its cap; ranks, and so the edit, are those without it."""
+    capped, free = (build(kind, final_logit_softcapping=cap) for cap in (2.0, None))
+    for decoder, bounded in ((capped, True), (free, False)):
+        logits = decoder.model(input_ids=torch.tensor([IDS])).logits[0]
+        torch.testing.assert_close(decoder.logits(decoder.norm(attacks.streams(decoder, [IDS], [(0, p) for p in range(len(IDS))])[-1])), logits.float(), rtol=1e-4, atol=1e-5)
+        assert bool(logits.abs().max() <= 2) == bounded
+    moved = [methods.method("revs").unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"])).moves for decoder in (capped, free)]
+    assert moved[0] == moved[1] != []
 
 
 def test_attacks_attribution_and_greedy_decoding_run(family):
