@@ -13,7 +13,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper adopt verify conformance mistakes slurm-try again compare clean
+.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper pile adopt verify conformance mistakes slurm-try again compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -28,7 +28,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|calibrate|bench|paper would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -59,6 +59,9 @@ record: tune core ablations  ## the three of the embedded model
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper
+
+pile: $(INSTALLED)  ## what the paper's models memorised of The Pile, found and unlearned (a GPU; the challenge's files in build/pile)
+	@$(PY) -m flow.build pile
 
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
 	@$(PY) -m flow.adopt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def adopt(source: Path, target: Path) -> dict[str, list[str]]:
             said["refused"].append(f"{name}: {reason}")
             continue
         old, row = target / f"{name}.json", rows.read(path)
-        same = old.is_file() and rows.read(old)["result"] == row["result"]
+        same = result(old) == row["result"]
         said["same" if same else "changed" if old.is_file() else "new"].append(name)
         if items(path).is_file():
             rows.write_text(items(old), items(path).read_bytes())
@@ -32,6 +33,14 @@ def adopt(source: Path, target: Path) -> dict[str, list[str]]:
             items(old).unlink(missing_ok=True)
         rows.write_text(old, path.read_bytes())
     return said
+
+
+def result(path: Path) -> dict | None:
+    """The result of a row that may be absent, damaged or of before a change of the schema: such a one is replaced."""
+    try:
+        return json.loads(path.read_bytes())["result"]
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def items(path: Path) -> Path:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import fields
 from types import ModuleType
 
@@ -17,7 +18,6 @@ from revs.nearest import hint
 from revs.paths import ROOT
 
 MEASURES = ("attacks", "cue", "instead", "integrity", "perturbations", "public")
-SETTINGS_OF = {"urls": "emails", "machine-url": "machine-email"}  # in the paper, addresses of pages are unlearned with the settings of e-mail addresses
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
@@ -46,10 +46,21 @@ def tuned() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
 
+def paper_data(data: str) -> str | None:
+    """The paper's data of the kind that a set's name ends with: "Emails" for emails, emails-tune and pile-email; None for other names."""
+    kind = data.removesuffix("-tune").rpartition("-")[2].removesuffix("s")
+    return next((title for name, title in PAPER_DATA.items() if name.removesuffix("s") == kind), None)
+
+
+def like(data: str) -> str:
+    """The set whose settings a set of URLs takes, if it has none: the e-mail addresses beside it, as in the paper."""
+    return re.sub(r"url(s?)$", r"email\1", data)
+
+
 def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     """A method's settings for a model and a data set, changed as ``given``.
 
-    For the paper's models they are the Appendix's. For others they are those of params/hyperparameters.yml; a model or
+    For the paper's models they are the Appendix's for data of that kind. For others they are those of params/hyperparameters.yml; a model or
     a data set that is not there gets the method's ``default``, whose margins are fractions of the vocabulary.
     """
     known = [field.name for field in fields(method(name).Hyperparameters)]
@@ -58,10 +69,10 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
             raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, known, "it has"))
     owner = registry()[name].get("settings_of", name)
     title = registry()[owner]["title"]
-    if (printed := load.registry().get(model, {}).get("paper")) and data in PAPER_DATA and paper.has_settings(title):
-        found = paper.hyperparameters(title, printed, PAPER_DATA[data])
+    if (printed := load.registry().get(model, {}).get("paper")) and (kind := paper_data(data)) and paper.has_settings(title):
+        found = paper.hyperparameters(title, printed, kind)
     else:
         chosen = tuned().get(owner, {})
         of_model = chosen.get(model, {})
-        found = of_model.get(data) or of_model.get(SETTINGS_OF.get(data)) or chosen.get("default", {})
+        found = of_model.get(data) or of_model.get(like(data)) or chosen.get("default", {})
     return {key: value for key, value in found.items() if key in known} | given

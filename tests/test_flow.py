@@ -312,7 +312,7 @@ def test_progress_counts_finished_jobs():
     assert overview.took == {"a": 12, "b": 3}
 
 
-@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj", "integrity", "bench", "paper"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj", "integrity", "bench", "paper", "pile"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
@@ -433,6 +433,14 @@ def spoil(path: Path, change) -> None:
     row = json.loads(path.read_text(encoding="utf-8"))
     change(row)
     path.write_text(json.dumps(row), encoding="utf-8")
+
+
+def test_a_recorded_row_that_no_longer_fits_the_schema_is_replaced(tmp_path):
+    source, target = tmp_path / "from", tmp_path / "to"
+    finished(source, "memorise/a"), finished(source, "memorise/b"), adopt.adopt(source, target)
+    spoil(target / "memorise/a.json", lambda row: row["result"].pop("loss"))
+    (target / "memorise/b.json").write_text("{")
+    assert adopt.adopt(source, target)["changed"] == ["memorise/a", "memorise/b"] and rows.read(target / "memorise/b.json")
 
 
 def test_adopt_refuses_stale_invalid_and_incomplete_rows(tmp_path):
