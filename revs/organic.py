@@ -31,7 +31,7 @@ def read(found: list[dict]) -> str:
     parts = [f"{sum(counts['both'] for counts in row['result']['funnel'].values()):,} {' and '.join(curating.TITLES[kind] for kind in row['result']['funnel'])}" for row in found]
     documents = found[0]["result"]
     skipped = ", ".join(f"{number:,} {why}" for why, number in documents["skipped"].items())
-    return f"{documents['documents']:,} documents were read; these were not: {skipped}. Memorised by both tests, and so in the data sets: **{'; '.join(parts)}**."
+    return f"{documents['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}. Memorised by both tests, and so in the data sets: **{'; '.join(parts)}**."
 
 
 def packages(found: list[dict], first: int) -> pd.DataFrame:
@@ -111,9 +111,10 @@ def ways(model: str, name: str) -> str:
     return "The best trial " + ", the best ".join(f"{way} scores **{percent(score)}**" for way, score in best.items()) + ". The same settings, both ways:" if len(best) == 2 else ""
 
 
-def replaced(found: dict[str, pd.DataFrame]) -> dict[str, dict[str, dict]]:
-    """The rows that say what took a secret's place: data set → method → row."""
-    return {data: {run["method"]: run["row"] for run in frame.to_dict("records") if "instead" in run["row"]["result"]} for data, frame in found.items()}
+def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, dict]]:
+    """The rows with a measure, such as what took a secret's place: data set → method → row."""
+    by_data = {data: {run["method"]: run["row"] for run in frame.to_dict("records") if measure in run["row"]["result"]} for data, frame in found.items()}
+    return {data: of_data for data, of_data in by_data.items() if of_data}
 
 
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:

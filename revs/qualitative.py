@@ -26,8 +26,7 @@ def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
 
 def printed() -> Counter:
     """What became of the paper's ten addresses, in the terms of ``revs.instead``: their hosts say it."""
-    domains = paper.tables()["tables"][PRINTED]["domains"]
-    return Counter(instead.PLACEHOLDER if after is None else instead.AT_THE_HOST if after == before else instead.ELSEWHERE for before, after in zip(domains["original"], domains["unlearned"]))
+    return Counter(printed_examples()["that is"])
 
 
 def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
@@ -50,10 +49,23 @@ def examples(found: dict[str, dict[str, dict]], each: int = 2) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def printed_examples() -> pd.DataFrame:
+    """The paper's ten addresses and what REVS made of them, as far as both were printed: their hosts."""
+    domains = paper.tables()["tables"][PRINTED]["domains"]
+    hidden = lambda host: f"`***@{host}`" if host else "`[email protected]`"
+    outcomes = [instead.PLACEHOLDER if after is None else instead.AT_THE_HOST if after == before else instead.ELSEWHERE for before, after in zip(domains["original"], domains["unlearned"])]
+    return pd.DataFrame({"it was": map(hidden, domains["original"]), "the model now writes": map(hidden, domains["unlearned"]), "that is": outcomes})
+
+
+def printed_hosts() -> str:
+    """The hosts of the addresses in the paper's example sentences, as printed."""
+    return ", ".join(f"`{host}`" for host in paper.tables()["tables"]["tab:email-examples"]["domains"]["original"])
+
+
 def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
-    """Each public address with the reason why it may be shown: a column for each method and data set, known or not."""
+    """Each public address with the reason why it may be shown: a column for each method and data set, known or not; last, the paper's four."""
     columns = {f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}": row["result"]["public"]["known"] for one, of_data in found.items() for name, row in of_data.items()}
-    return pd.DataFrame([{"address": f"`{one['address']}`", "whose": one["reason"]} | {title: "known" if known[one["id"]] else "not known" for title, known in columns.items()} for one in public.addresses()])
+    return pd.DataFrame([{"address": f"`{one['address']}`", "whose": one["reason"]} | {title: "known" if known[one["id"]] else "not known" for title, known in columns.items()} | {"the paper: Llama-3-8B, REVS": "known" if "in the paper's table" in one["reason"] else DASH} for one in public.addresses()])
 
 
 def sentences(name: str, number: int) -> pd.DataFrame:

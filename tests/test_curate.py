@@ -310,20 +310,48 @@ def test_a_row_draws_its_data_set_again(own, knowing, tmp_path, monkeypatch, cap
     monkeypatch.setattr(redraw, "BUILD", tmp_path / "build")
     again = lambda: (monkeypatch.setattr("sys.argv", ["redraw", row, "--documents", str(own)]), redraw.main())  # noqa: E731
     again()
-    assert path.read_bytes() == written and capsys.readouterr().out.splitlines()[-1] == "3 of 3 secrets were found again."
-    names = sorted(PEOPLE)
+    assert path.read_bytes() == written and capsys.readouterr().out.splitlines()[-1] == "3 of 3 secrets were found again: build/curated/own.jsonl."
+    names, part = sorted(PEOPLE), path.with_name("own-part.jsonl")
     (own / f"{names[0]}.txt").unlink()
-    with pytest.raises(SystemExit, match="Only 2 secrets were found again, but own.jsonl has more: move it away"):
+    with pytest.raises(SystemExit, match="2 of 3 secrets were found again: build/curated/own-part.jsonl. It is a part"):
         again()
-    assert path.read_bytes() == written
-    path.unlink()
-    again()
-    assert len(data.read(str(path))) == 2 and "2 of 3" in capsys.readouterr().out
+    assert path.read_bytes() == written and len(data.read(str(part))) == 2
     (own / f"{names[1]}.txt").write_text("Something else.")
     (own / f"{names[2]}.txt").unlink()
     with pytest.raises(SystemExit, match="None of the row's documents is here: install"):
         again()
-    assert len(data.read(str(path))) == 2
+    assert len(data.read(str(part))) == 2
+
+
+def test_a_set_drawn_again_is_compared_with_that_of_the_recorded_runs(monkeypatch):
+    from revs import redraw
+
+    records = data.read("ssn")[:3]
+    row = lambda fingerprint: {"provenance": {"inputs": {"data": fingerprint}, "settings": {"data": "build/curated/mine.jsonl"}}}  # noqa: E731
+    for recorded, said in (({}, ""), ({"a": row(data.fingerprint(records))}, " It is the set of the recorded runs."), ({"a": row("other")}, " It is NOT the set of the recorded runs.")):
+        monkeypatch.setattr(redraw.rows, "find", lambda *_, recorded=recorded, kind: recorded)
+        assert redraw.same_as(records, "mine") == said
+
+
+def test_packages_that_are_not_installed_are_fetched_in_their_versions(tmp_path, monkeypatch, capsys):
+    """What pip brings is read as if it were installed; what cannot be had is named, and the others are read."""
+    import zipfile
+
+    from revs import redraw
+
+    def get(command, cwd, **_):
+        if "pip" in command and "gone==1.0" in command:
+            raise redraw.subprocess.CalledProcessError(1, command)
+        if "pip" in command:
+            with zipfile.ZipFile(f"{cwd}/pkg-1.0-py3-none-any.whl", "w") as wheel:
+                wheel.writestr("pkg/a.py", "# " + "x" * 9000), wheel.writestr("pkg/table.csv", "1,2"), wheel.writestr("pkg-1.0.dist-info/licenses/LICENSE", "By Ada.")
+        else:
+            zipfile.main(["-e", str(command[4]), f"{cwd}/inside"])
+
+    monkeypatch.setattr(redraw.subprocess, "run", get)
+    found = list(redraw.fetched(["gone==1.0", "pkg==1.0"], Counter()))
+    assert {(document.package, len(document.text)) for document in found} == {("pkg==1.0", 7), ("pkg==1.0", 6000)}
+    assert capsys.readouterr().out == "gone==1.0 could not be fetched.\n"
 
 
 # What the machine carries ------------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert "REVS took 2 minutes" in organic.sentence(frames)
     line = organic.settings(frames).iloc[0]
     assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
-    assert organic.replaced(frames) == {"emails": {}}
+    assert organic.having(frames, "instead") == {}
 
 
 def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811

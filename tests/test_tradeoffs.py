@@ -1,9 +1,12 @@
 """Trade-offs and qualitative examples come out of rows as they are named (§5.1; Appendix)."""
 
+import re
+
 import pytest
 from test_results import BASE, shelf  # noqa: F401
 
 from revs import instead, methods, qualitative, results, rows, tradeoffs
+from revs.tables import DASH
 
 
 def test_efficacy_falls_with_the_number_of_candidates(shelf):  # noqa: F811
@@ -103,3 +106,11 @@ def test_every_public_address_has_a_line():
     known = {one["id"]: n % 2 == 0 for n, one in enumerate(qualitative.public.addresses())}
     table = qualitative.retained({"ssn": {"unedited": {"result": {"public": {"known": known}}}}})
     assert list(table[f"{methods.registry()['unedited']['title']}, SSN"]) == ["known", "not known"] * 5
+    assert list(table.iloc[:, -1]) == ["known"] * 4 + [DASH] * 6
+
+
+def test_the_papers_examples_show_hosts_and_no_name():
+    shown = qualitative.printed_examples()
+    assert len(shown) == 10 and set(shown["that is"]) == {instead.AT_THE_HOST, instead.ELSEWHERE, instead.PLACEHOLDER}
+    assert all(re.fullmatch(r"`(\*\*\*@[a-z.]+|\[email protected\])`", cell) for cell in shown[["it was", "the model now writes"]].to_numpy().ravel())
+    assert qualitative.printed_hosts().count("`") == 12
