@@ -1,13 +1,19 @@
 """What must not stand anywhere: addresses, telephone numbers, social security numbers and URLs with a user's name."""
 
+import html
 import re
+from urllib.parse import unquote
 
 from revs import public
 
 PATTERNS = {
-    "e-mail address": re.compile(r"[A-Za-z0-9._%+-]*[A-Za-z0-9]@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}"),
+    "e-mail address": re.compile(r"[\w.%+-]*\w@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}"),
     "social security number": re.compile(r"(?<![\d.-])\d{3}-\d{2}-\d{4}(?!\d|[.-]\d)"),
-    "telephone number": re.compile(r"(?<![\w.+-])(?:\+\d{1,3}[ .-])?\(?\d{3}\)?[ .-]\d{3}[.-]\d{4}(?![\w-])"),
+    "telephone number": re.compile(
+        r"(?<![\w.+-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?|\d{3}[.-])\d{3}[ .-]\d{4}(?![\w-])"  # of North America, with signs between
+        r"|(?<![\w.+-])\d{3} \d{3} \d{4}(?![\w-])|(?<![\w.+-])\+1\d{10}(?!\w)"
+        r"|(?<![\w.+-])\+[2-9]\d{0,2}(?:[ .-]?\(0\))?(?:[ .-]?\d{2,5}){2,5}(?![\w.])"  # of other countries
+    ),
     "URL with a user": re.compile(r"https?://[^\s/\"'<>@\\]+@[^\s\"'<>]+|https?://[^\s\"'<>]*/~[A-Za-z][\w-]*"),
 }
 # what may: a pattern of the whole, and why
@@ -22,10 +28,11 @@ ALLOWED = {
 
 
 def found(text: str) -> list[tuple[str, str]]:
-    """(what it is, the first and the last sign of it) for everything in a text that is not allowed."""
+    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64; or \\u0040 too."""
     hits = []
+    plain = re.sub(r"\\u00([0-7][0-9a-f])", lambda match: chr(int(match[1], 16)), unquote(html.unescape(text)), flags=re.IGNORECASE)
     for what, pattern in PATTERNS.items():
-        for match in pattern.finditer(text):
+        for match in pattern.finditer(plain):
             if not any(re.fullmatch(allowed, match[0], re.IGNORECASE) for allowed in ALLOWED):
                 hits.append((what, f"{match[0][:2]}…{match[0][-2:]} at character {match.start()}"))
     return hits

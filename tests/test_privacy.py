@@ -30,6 +30,9 @@ def test_no_file_of_the_repository_has_one():
 @pytest.mark.parametrize("what, text", [
     ("e-mail address", "write to <jane.roe@" + "family.test>"), ("social security number", "number 000-12-" + "3456."), ("social security number", "934-50-" + "0000"),
     ("telephone number", "call (012) 736-" + "5000"), ("telephone number", "+1 012-736-" + "5000"), ("URL with a user", "https://jane:secret" + "@host.test/x"), ("URL with a user", "http://www.host.test/" + "~jane/"),
+    ("telephone number", "+1012736" + "5000"), ("telephone number", "(012)736-" + "5000"), ("telephone number", "012 736 " + "5000"), ("telephone number", "1-012-736-" + "5000"), ("telephone number", "+49 " + "30 0000 0000"),
+    ("telephone number", "+44 " + "20 7946 5000"), ("telephone number", "+44" + "2079465000"), ("e-mail address", "jane.roe%40" + "family.test"), ("e-mail address", "jane&#64;" + "family.test"), ("e-mail address", "jane\\u0040" + "family.test"),
+    ("e-mail address", "josé@" + "family.test"), ("e-mail address", "jane_@" + "family.test"), ("e-mail address", 'href="mailto:jane@' + 'family.test"'),
 ])
 def test_the_search_finds(what, text):
     assert what in [kind for kind, _ in privacy.found(text)]
