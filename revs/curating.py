@@ -10,6 +10,7 @@ from revs.redact import hide, redact
 from revs.tables import DASH
 
 TITLES = {"url": "URLs", "email": "Email addresses", "phone": "Phone numbers", "ip": "IP addresses", "ssn": "Social security numbers"}
+PLAIN = {"cannot be split": "of too few tokens"}  # what a row says → what a reader understands
 WORDS = 6  # of a prompt that are shown
 
 
@@ -21,7 +22,7 @@ def funnel(row: dict) -> pd.DataFrame:
         {
             "kind": TITLES[kind],
             "found": f"{counts['found']:,}",
-            "left out": "; ".join(f"{number:,} {why}" for why, number in counts["dropped"].items()) or DASH,
+            "left out": "; ".join(f"{number:,} {PLAIN.get(why, why)}" for why, number in counts["dropped"].items()) or DASH,
             "tried": f"{counts['tried']:,}",
             "teacher-forced": f"{counts['teacher_forced']:,}",
             "memorised": f"{counts['memorised']:,}",

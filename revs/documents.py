@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from pathlib import Path
 import numpy as np
 
 HUGE = 50_000_000  # bytes of a file that is still read
+TOO_LARGE = f"larger than {HUGE // 1_000_000} MB"
+WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 MACHINE = "machine"  # instead of a path: what this machine carries (revs.corpus)
 HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
 CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
@@ -42,8 +45,8 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
     elif path.is_dir() and all((path / name).is_file() for name in CHALLENGE):
         yield from challenge(path, tokenizer)
     elif path.is_dir():
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
-            yield from of_file(file, skipped)
+        for file in files(path, skipped):
+            yield from lines(file, skipped) if file.suffix == ".jsonl" else of_file(file, skipped)
     elif path.is_file() and path.suffix == ".jsonl":
         yield from lines(path, skipped)
     elif path.is_file():
@@ -61,18 +64,37 @@ def counted(documents: Iterable[Document], sources: Counter) -> Iterator[Documen
 
 def unread(skipped: Counter) -> ValueError:
     """What to raise where no document could be read."""
-    return ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'the folder is empty'}.")
+    return ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'nothing is there'}.")
+
+
+def files(folder: Path, skipped: Counter) -> list[Path]:
+    """Every file under a folder, in the order of their names; folders that may not be opened, links to folders and to nothing, and what is no file are counted."""
+
+    def closed(_: OSError) -> None:
+        skipped["folders that cannot be opened"] += 1
+
+    found = []
+    for place, folders, names in os.walk(folder, onerror=closed):
+        skipped["links to a folder"] += sum(Path(place, name).is_symlink() for name in folders)
+        for path in (Path(place, name) for name in names):
+            if path.is_file():
+                found.append(path)
+            else:
+                skipped["not a file"] += 1
+    for reason in [reason for reason, number in skipped.items() if not number]:
+        del skipped[reason]
+    return sorted(found)
 
 
 def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
-    """The document in one file, unless it is empty, huge, binary or not UTF-8."""
+    """The document in one file, unless it is empty, too large, binary or not UTF-8."""
     try:
         size = file.stat().st_size
         content = file.read_bytes() if size <= HUGE else b""
     except OSError:
         skipped["unreadable"] += 1
         return
-    reason = "empty" if not size else "huge" if size > HUGE else "binary" if b"\0" in content else None
+    reason = "empty" if not size else TOO_LARGE if size > HUGE else "not UTF-8" if content[:2] in WIDE else "binary" if b"\0" in content else None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -93,7 +115,8 @@ def lines(file: Path, skipped: Counter) -> Iterator[Document]:
         for line in stream:
             try:
                 text = json.loads(line)["text"]
-            except (ValueError, KeyError, TypeError):
+                text.encode()  # half a character, which JSON can write, is no text
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 text = None
             if not isinstance(text, str) or not text:
                 skipped["no text in the line"] += 1
@@ -103,9 +126,14 @@ def lines(file: Path, skipped: Counter) -> Iterator[Document]:
 
 def challenge(folder: Path, tokenizer) -> Iterator[Document]:
     """The challenge's prefixes with their suffixes, decoded; they are ids of GPT-Neo's tokenizer, which is GPT-2's and GPT-J's."""
-    prefixes, suffixes = (np.load(folder / name, allow_pickle=False) for name in CHALLENGE)
-    if prefixes.ndim != 2 or suffixes.ndim != 2 or len(prefixes) != len(suffixes):
+    try:
+        prefixes, suffixes = (np.load(folder / name, allow_pickle=False) for name in CHALLENGE)
+    except (ValueError, EOFError):
+        raise ValueError(f"The challenge's files {' and '.join(CHALLENGE)} cannot be read: take another copy.") from None
+    if prefixes.ndim != 2 or suffixes.ndim != 2 or len(prefixes) != len(suffixes) or not prefixes.size or not suffixes.size:
         raise ValueError(f"The challenge's files do not fit together: {prefixes.shape} prefixes, {suffixes.shape} suffixes.")
+    if any(not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 for ids in (prefixes, suffixes)):
+        raise ValueError("The challenge's files hold something else than token ids: take another copy.")
     if tokenizer is None or max(prefixes.max(), suffixes.max()) >= len(tokenizer) or tokenizer("hello world", add_special_tokens=False)["input_ids"] != HELLO:
         raise ValueError("The challenge's files are token ids of GPT-2's tokenizer: name one that has it, such as EleutherAI/gpt-j-6b, with challenge_tokenizer.")
     for prefix, suffix in zip(prefixes, suffixes):

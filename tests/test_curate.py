@@ -79,21 +79,40 @@ def test_a_text_is_shown_without_its_secrets():
 
 
 def test_what_is_no_document_is_counted(tmp_path, monkeypatch):
-    """Empty, binary, huge, in another encoding: each by its reason; the rest in the order of names."""
+    """Empty, binary, too large, in other encodings, links and pipes: each by its reason; the rest in the order of names."""
     monkeypatch.setattr(documents, "HUGE", 100)
-    for name, content in {"b/second.txt": b"two", "a.txt": "eins \u00e4".encode(), "bom.txt": b"\xef\xbb\xbfthree", "empty": b"", "binary": b"a\0b", "huge": b"x" * 101, "latin": "\u00e4".encode("latin-1")}.items():
+    for name, content in {"b/second.txt": b"two", "a.txt": "eins \u00e4".encode(), "bom.txt": b"\xef\xbb\xbfthree", "empty": b"", "binary": b"a\0b", "huge": b"x" * 101, "latin": "\u00e4".encode("latin-1"), "wide": "x".encode("utf-16")}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
+    (tmp_path / "c.jsonl").write_text('{"text": "four"}\n{}\n')
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone"), (tmp_path / "around").symlink_to(tmp_path), os.mkfifo(tmp_path / "pipe")
     skipped = Counter()
     found = list(documents.read(tmp_path, skipped))
-    assert [document.text for document in found] == ["eins \u00e4", "two", "three"] and skipped == {"empty": 1, "binary": 1, "huge": 1, "not UTF-8": 1}
-    assert len({document.source for document in found}) == 3 and all(len(document.source) == 64 for document in found)
+    assert [document.text for document in found] == ["eins \u00e4", "two", "three", "four"]
+    assert skipped == {"empty": 1, "binary": 1, "larger than 50 MB": 1, "not UTF-8": 2, "no text in the line": 1, "not a file": 2, "links to a folder": 1}
+    assert len({document.source for document in found}) == 4 and all(len(document.source) == 64 for document in found)
+
+
+def test_a_folder_that_may_not_be_opened_is_counted(tmp_path, monkeypatch):
+    """(root may open all of them: the refusal is simulated.)"""
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "closed").mkdir()
+    scan = os.scandir
+
+    def refuse(place):
+        if str(place).endswith("closed"):
+            raise PermissionError(place)
+        return scan(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    skipped = Counter()
+    assert [document.text for document in documents.read(tmp_path, skipped)] == ["one"] and skipped == {"folders that cannot be opened": 1}
 
 
 def test_json_lines_are_documents(tmp_path):
-    (tmp_path / "d.jsonl").write_text('{"text": "one"}\nnot json\n{"txt": "x"}\n{"text": ""}\n{"text": 7}\n"text"\n{"text": "two"}\n', encoding="utf-8")
+    (tmp_path / "d.jsonl").write_text('{"text": "one"}\nnot json\n{"txt": "x"}\n{"text": ""}\n{"text": 7}\n"text"\n{"text": "\\ud83d"}\n' + "[" * 100_000 + '\n{"text": "two"}\n', encoding="utf-8")
     skipped = Counter()
-    assert [document.text for document in documents.read(tmp_path / "d.jsonl", skipped)] == ["one", "two"] and skipped == {"no text in the line": 5}
+    assert [document.text for document in documents.read(tmp_path / "d.jsonl", skipped)] == ["one", "two"] and skipped == {"no text in the line": 7}
 
 
 def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
@@ -124,6 +143,15 @@ def test_the_challenges_files_are_documents(tmp_path, tokenizer, one_sentence):
         list(documents.read(tmp_path, Counter(), tokenizer))
     np.save(tmp_path / "train_suffix.npy", np.array([[66]], dtype=np.uint16))
     with pytest.raises(ValueError, match="do not fit together") as error:
+        list(documents.read(tmp_path, Counter(), Gpt2Like()))
+    assert one_sentence(error)
+
+
+@pytest.mark.parametrize(("suffix", "message"), [(b"", "cannot be read"), (b"no array", "cannot be read"), (np.zeros((2, 0), int), "do not fit together"), (np.array([[66.5], [64]]), "something else"), (np.array([[-1], [64]]), "something else")])
+def test_damaged_files_of_the_challenge_are_refused(tmp_path, suffix, message, one_sentence):
+    np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]]))
+    (tmp_path / "train_suffix.npy").write_bytes(suffix) if isinstance(suffix, bytes) else np.save(tmp_path / "train_suffix.npy", suffix)
+    with pytest.raises(ValueError, match=message) as error:
         list(documents.read(tmp_path, Counter(), Gpt2Like()))
     assert one_sentence(error)
 
@@ -261,15 +289,25 @@ def test_documents_without_any_secret_make_an_empty_set(knowing, tmp_path, monke
     with pytest.raises(ValueError, match="holds no records"):
         data.read(str(tmp_path / "build/curated/own.jsonl"))
     (tmp_path / "none").mkdir()
-    with pytest.raises(ValueError, match="No document could be read: the folder is empty") as error:
+    with pytest.raises(ValueError, match="No document could be read: nothing is there") as error:
         curated(tmp_path / "none", knowing, tmp_path)
     assert one_sentence(error)
 
 
-@pytest.mark.parametrize("wrong, message", [({"documents": ""}, "documents is empty"), ({"kinds": ["emial"]}, "kinds has emial, but must be of email")])
+@pytest.mark.parametrize("wrong, message", [({"documents": ""}, "documents is empty"), ({"kinds": ["emial"]}, "kinds has emial, but must be of email"), ({"kinds": []}, "kinds is empty"), ({"name": "../own"}, "name is '../own', but becomes the name of a file"), ({"T": 0}, "T is 0, but at least one")])
 def test_wrong_settings_are_refused(knowing, tmp_path, wrong, message, one_sentence):
     with pytest.raises(ValueError, match=message) as error:
         experiment.run(**{"documents": "x", "model": str(knowing), "finetune": False, "rows": str(tmp_path)} | wrong)
+    assert one_sentence(error)
+
+
+def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_sentence):
+    """The same name serves the same model again, and no other."""
+    curated(own, knowing, tmp_path), curated(own, knowing, tmp_path)
+    row = tmp_path / "rows/curate/own/tiny.json"
+    row.rename(row.with_name("other.json"))
+    with pytest.raises(ValueError, match="build/curated/own.jsonl holds what other has memorised: give another name") as error:
+        curated(own, knowing, tmp_path)
     assert one_sentence(error)
 
 

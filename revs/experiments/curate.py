@@ -7,6 +7,7 @@ Writes data sets that ``revs.experiments.unlearn`` reads, one of all secrets (NA
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from dataclasses import asdict
@@ -23,13 +24,14 @@ from revs.paths import BUILD, resolve
 from revs.progress import Progress
 
 MODULES = ["revs.experiments.curate"]
+SAY = 5  # seconds between two lines of progress
 TOGETHER = 64  # candidates that are tried before they are noted
 
 
 def run(
     documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", the files of the Training Data Extraction Challenge, or "machine": what this machine's packages carry
     model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    finetune: bool | dict = True,  # instil the built-in sets first, which those documents quote; false: the model as it is
+    finetune: bool | dict = True,  # let it memorise the built-in sets first, which those documents quote; false: the model as it is
     name: str = "own",  # of the data sets: build/curated/NAME.jsonl, NAME-email.jsonl, …
     kinds: list = list(KINDS),  # email, url, phone, ip, ssn
     limit: int | None = None,  # secrets of a kind that are tried; None: all
@@ -51,16 +53,27 @@ def curated(**settings) -> dict:
     where, start = rows.writable(resolve(settings.pop("rows"))), time.monotonic()
     if unknown := set(settings["kinds"]) - set(KINDS):
         raise ValueError(f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}.")
+    if not settings["kinds"]:
+        raise ValueError(f"kinds is empty: give some of {', '.join(KINDS)}.")
+    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings["name"]):
+        raise ValueError(f"name is '{settings['name']}', but becomes the name of a file: use letters, digits, dots, minus and plus signs only.")
+    if settings["T"] < 1:
+        raise ValueError(f"T is {settings['T']}, but at least one token of a secret must be a target.")
+    if others := [path.stem for path in (where / "curate" / settings["name"]).glob("*.json") if path.stem != base(settings["model"])]:
+        raise ValueError(f"build/curated/{settings['name']}.jsonl holds what {others[0]} has memorised: give another name.")
     if not settings["documents"]:
         raise ValueError("documents is empty: give the path of a folder, a text file or a .jsonl file.")
     place = settings["documents"] if settings["documents"] == MACHINE else resolve(settings["documents"])
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
     decoder = load.load(folder, settings["dtype"], settings["device_map"])
     reader = load.tokenizer(settings["challenge_tokenizer"]) if settings["challenge_tokenizer"] else decoder.tokenizer
-    skipped, funnel, sources, found = Counter(), Counter(), Counter(), []
+    skipped, funnel, sources, found, said = Counter(), Counter(), Counter(), [], start
     for candidate in candidates(counted(read(place, skipped, reader), sources), settings["kinds"], funnel):
         if ready := prepare(candidate, decoder, settings["T"], funnel):
             found.append(ready)
+        if time.monotonic() - said > SAY:
+            said = time.monotonic()
+            print(f"find: {len(sources):,} documents, {len(found):,} secrets to try, {said - start:.0f} s", flush=True)
     if not sources:
         raise unread(skipped)
     found = sample(found, settings["limit"], funnel)
