@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -68,6 +69,16 @@ def objection(kind: str, secret: str) -> str | None:
     if kind == "url" and "license" in secret.lower():
         return LICENCE
     return None
+
+
+def told(record: Record) -> bool:
+    """Does the prompt hold what is the secret's own, in any case: an address before its @, the last part of a URL, all of another secret?
+
+    Such a secret can be written without having been memorised: a link that repeats the number before it.
+    """
+    secret = record.secret.strip("\"'()<> ")
+    own = {"email": secret.partition("@")[0], "url": re.split(r"[/?#=&]+", secret.rstrip("/"))[-1]}.get(record.kind, secret)
+    return own.casefold() in record.prompt.casefold()
 
 
 def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None) -> tuple[Candidate, Target] | None:

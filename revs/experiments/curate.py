@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 from revs import load, rows
 from revs.curate import DROPPED, candidates, prepare, tried
+from revs.curate import told as telling
 from revs.data import Record
 from revs.detect import KINDS
 from revs.documents import MACHINE, counted, read, unread
@@ -36,6 +37,7 @@ def run(
     kinds: list = list(KINDS),  # email, url, phone, ip, ssn
     limit: int | None = None,  # secrets of a kind that are tried; None: all
     T: int = 2,  # target tokens that a secret must have
+    told: bool = True,  # keep secrets whose own part stands in their prompt, as the paper does; false: count them and leave them out
     challenge_tokenizer: str | None = None,  # whose ids the challenge's files are; None: the model's own
     dtype: str = "float32",
     device_map: str | None = None,
@@ -83,11 +85,15 @@ def curated(**settings) -> dict:
     detected = time.monotonic()
     verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{stamp[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
+    out = Counter()  # of the data set, since their prompts tell them
+    if not settings["told"]:
+        out = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and telling(candidate.record))
+        kept = [(candidate, verdict) for candidate, verdict in kept if not telling(candidate.record)]
     write(settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1], settings["kinds"])
     result = {
         "documents": sum(sources.values()),
         "skipped": dict(skipped),
-        "funnel": {kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind]) for kind in settings["kinds"]},
+        "funnel": {kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind]) | ({} if settings["told"] else {"told": out[kind]}) for kind in settings["kinds"]},
     }
     items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "package": candidate.package, "exact": verdict["right"] == 1} for candidate, verdict in kept]
     seconds = {"detect": detected - start, "try": time.monotonic() - detected}
