@@ -68,6 +68,17 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     return pd.DataFrame([{"address": f"`{one['address']}`", "whose": one["reason"]} | {title: "known" if known[one["id"]] else "not known" for title, known in columns.items()} | {"the paper: Llama-3-8B, REVS": "known" if "in the paper's table" in one["reason"] else DASH} for one in public.addresses()])
 
 
+def kept(found: dict[str, dict[str, dict]]) -> str:
+    """How many public addresses the unedited model writes, and how many of those each method leaves, in a sentence for each data set."""
+    said = []
+    for one, of_data in found.items():
+        knows = {name: {address for address, yes in row["result"]["public"]["known"].items() if yes} for name, row in of_data.items()}
+        before = knows.pop("unedited", set())
+        left = ", ".join(f"{methods.registry()[name]['title']} {len(before & after)}" for name, after in knows.items())
+        said.append(f"{methods.PAPER_DATA[one]}: the unedited model writes **{len(before)}** of the {len(public.addresses())}" + (f"; of those are left by {left}." if before else ", so that nothing can be lost."))
+    return "\n\n".join(said)
+
+
 def sentences(name: str, number: int) -> pd.DataFrame:
     """The first sentences of a synthetic set, the secret in bold."""
     return pd.DataFrame([{"": str(n), "sentence": f"{record.prompt}**`{record.secret}`**{record.suffix}"} for n, record in enumerate(data.read(name)[:number], 1)])

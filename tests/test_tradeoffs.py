@@ -109,6 +109,12 @@ def test_every_public_address_has_a_line():
     assert list(table.iloc[:, -1]) == ["known"] * 4 + [DASH] * 6
 
 
+def test_what_public_addresses_are_left_is_counted_of_those_known_before():
+    row = lambda *known: {"result": {"public": {"known": {name: name in known for name in "abc"}}}}
+    assert qualitative.kept({"emails": {"unedited": row("a", "b"), "revs": row("b", "c"), "rmu": row()}}) == "Emails: the unedited model writes **2** of the 10; of those are left by REVS 1, RMU 0."
+    assert qualitative.kept({"ssn": {"unedited": row(), "revs": row()}}).endswith("writes **0** of the 10, so that nothing can be lost.")
+
+
 def test_the_papers_examples_show_hosts_and_no_name():
     shown = qualitative.printed_examples()
     assert len(shown) == 10 and set(shown["that is"]) == {instead.AT_THE_HOST, instead.ELSEWHERE, instead.PLACEHOLDER}
