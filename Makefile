@@ -60,7 +60,7 @@ record: tune core ablations  ## the three of the embedded model
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper
 
-pile: $(INSTALLED)  ## what the paper's models memorised of The Pile, found and unlearned (a GPU; the challenge's files in build/pile)
+pile: $(INSTALLED)  ## what the paper's models memorised of The Pile, found and unlearned (GPUs; the challenge's files in data/pile)
 	@$(PY) -m flow.build pile
 
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml

@@ -39,7 +39,7 @@ def result(path: Path) -> dict | None:
     """The result of a row that may be absent, damaged or of before a change of the schema: such a one is replaced."""
     try:
         return json.loads(path.read_bytes())["result"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 

@@ -67,19 +67,19 @@ def gate_paths(notebook, name: str) -> None:
                 raise ValueError(f"{name}, cell {number} shows a folder of this machine ({place}): print it relative to the project.")
 
 
-def measured_on(done) -> str:
-    """The title of the model that an executed notebook shows, for the captions of its pictures: of the cell of parameters, or of papermill's."""
-    given = (re.search(r'^model = "([^"]+)"', cell.source, re.MULTILINE) for cell in done.cells if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])))
-    names = [found[1] for found in given if found]
-    return results.title(names[-1]) if names else "{model}"
+def named(done) -> dict[str, str]:
+    """What captions of pictures may name of an executed notebook's parameters, papermill's before those of its own cell: the model's title, the data set."""
+    given = [re.findall(r'^(model|data) = "([^"]+)"', cell.source, re.MULTILINE) for cell in done.cells if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", []))]
+    found = {name: value for pairs in given for name, value in pairs}
+    return found | ({"model": results.title(found["model"])} if "model" in found else {})
 
 
 def merge(source, done, name: str):
     """The source notebook with the outputs of its executed copy, and the cell of parameters that papermill put in.
 
-    Outputs that no page shows (cells tagged ``remove-output``) are left out; {model} in a picture's caption becomes the model's title.
+    Outputs that no page shows (cells tagged ``remove-output``) are left out; {model} and {data} in a picture's caption become what was given.
     """
-    model = measured_on(done)
+    words = named(done)
     ran = [cell for cell in done.cells if cell.cell_type == "code"]
     injected = [cell for cell in ran if "injected-parameters" in cell.metadata.get("tags", [])]
     ran = iter([cell for cell in ran if cell not in injected])
@@ -92,7 +92,7 @@ def merge(source, done, name: str):
                 raise ValueError(f"{name} has other cells than when it was executed: run the build again.")
             tags = cell.metadata.get("tags", [])
             if figure := cell.metadata.get("mystnb", {}).get("figure"):
-                figure["caption"] = figure["caption"].replace("{model}", model)
+                figure["caption"] = re.sub(r"\{(model|data)\}", lambda match: words.get(match[1], match[0]), figure["caption"])
             cell.execution_count, cell.outputs = twin.execution_count, [] if "remove-output" in tags else twin.outputs
             if "parameters" in tags:
                 for extra in injected:

@@ -7,7 +7,6 @@ says of our rows. Ours are of another model than the paper's, and each line says
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import yaml
 
 from revs import abilities, ablations, errata, extraction, methods, paper, results, statistics, tradeoffs
 from revs.paths import ROOT
-from revs.tables import DASH, search_for
+from revs.tables import DASH, showing
 
 REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
@@ -239,7 +238,7 @@ def unmeasured(column: str, what: str) -> str:
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
     """One line of the ledger."""
     behind = ", ".join(ours.rows) if ours else ""
-    interval = DASH if not isinstance(ours, Ours) or ours.interval is None else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
+    interval = DASH if not isinstance(ours, Ours) or ours.interval is None or ours.interval[0] == ours.interval[1] else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
     return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}
 
 
@@ -254,5 +253,5 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({
         "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "interval": frame["interval"], "on": frame["on"], "expected": frame["expected"],
         "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
-        "behind": [search_for("provenance", "tab-rows", os.path.commonprefix(names.split(", "))) if names else "" for names in frame["rows"]],
+        "behind": [showing("provenance", "tab-rows", names.split(", ")) if names else "" for names in frame["rows"]],
     })  # fmt: skip

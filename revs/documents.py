@@ -52,7 +52,7 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
     elif path.is_file():
         yield from of_file(path, skipped)
     else:
-        raise FileNotFoundError("There are no documents at the path given: name a folder, a text file, a .jsonl file, or a folder with " + " and ".join(CHALLENGE) + ".")
+        raise missing()
 
 
 def counted(documents: Iterable[Document], sources: Counter) -> Iterator[Document]:
@@ -60,6 +60,11 @@ def counted(documents: Iterable[Document], sources: Counter) -> Iterator[Documen
     for document in documents:
         sources[document.source] += 1
         yield document
+
+
+def missing() -> FileNotFoundError:
+    """What to raise where there is nothing at a path, which is not named: it may hold a secret."""
+    return FileNotFoundError("There are no documents at the path given: name a folder, a text file, a .jsonl file, or a folder with " + " and ".join(CHALLENGE) + ".")
 
 
 def unread(skipped: Counter) -> ValueError:
@@ -77,7 +82,7 @@ def files(folder: Path, skipped: Counter) -> list[Path]:
     for place, folders, names in os.walk(folder, onerror=closed):
         skipped["links to a folder"] += sum(Path(place, name).is_symlink() for name in folders)
         for path in (Path(place, name) for name in names):
-            if path.is_file():
+            if os.path.isfile(path):  # False, not an error, where a folder on the way is closed
                 found.append(path)
             else:
                 skipped["not a file"] += 1

@@ -47,14 +47,14 @@ def tuned() -> dict[str, dict]:
 
 
 def paper_data(data: str) -> str | None:
-    """The paper's data of the kind that a set's name ends with: "Emails" for emails, emails-tune and pile-email; None for other names."""
-    kind = data.removesuffix("-tune").rpartition("-")[2].removesuffix("s")
+    """The paper's data of the kind that a set's name ends with: "Emails" for emails, emails-tune, hr_emails and pile-email; None for other names."""
+    kind = re.split(r"[-_]", data.casefold().removesuffix("-tune").removesuffix("-part"))[-1].removesuffix("s")
     return next((title for name, title in PAPER_DATA.items() if name.removesuffix("s") == kind), None)
 
 
 def like(data: str) -> str:
     """The set whose settings a set of URLs takes, if it has none: the e-mail addresses beside it, as in the paper."""
-    return re.sub(r"url(s?)$", r"email\1", data)
+    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
 
 
 def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pandas as pd
 
-from revs import curating, methods, results, rows, tuning
+from revs import curating, load, methods, results, rows, tuning
 from revs.tables import DASH, METRICS, percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
@@ -112,17 +112,19 @@ def ways(model: str, name: str) -> str:
 
 
 def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, dict]]:
-    """The rows with a measure, such as what took a secret's place: data set → method → row."""
-    by_data = {data: {run["method"]: run["row"] for run in frame.to_dict("records") if measure in run["row"]["result"]} for data, frame in found.items()}
+    """The rows with a measure, such as what took a secret's place, of the first seed: data set → method → row."""
+    first = {data: frame[frame["seed"] == frame["seed"].min()] for data, frame in found.items()}
+    by_data = {data: {run["method"]: run["row"] for run in frame.to_dict("records") if measure in run["row"]["result"]} for data, frame in first.items()}
     return {data: of_data for data, of_data in by_data.items() if of_data}
 
 
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """What each method was set to, and on which model that was chosen: those of the embedded model serve where there was no search."""
+    """What each method was set to, and on which model that was chosen, or by the paper for its own: those of the embedded model serve where there was no search."""
     tuned, lines = methods.tuned(), []
     for data, frame in found.items():
         for run in frame.drop_duplicates("method").to_dict("records"):
             given, model, entry = run["row"]["provenance"]["settings"]["hyperparameters"], run["row"]["provenance"]["model"]["name"], methods.registry()[run["method"]]
             chosen = model in tuned.get(entry.get("settings_of", run["method"]), {})
-            lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": DASH if not given else "this model" if chosen else "the embedded model", "settings": ", ".join(f"{key} {tuning.short(value)}" for key, value in given.items()) or DASH})
+            where = DASH if not given else "this model, by the paper" if "paper" in load.registry().get(model, {}) else "this model" if chosen else "the embedded model"
+            lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": where, "settings": ", ".join(f"{key} {tuning.short(value)}" for key, value in given.items()) or DASH})
     return pd.DataFrame(lines)

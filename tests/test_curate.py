@@ -119,6 +119,8 @@ def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
     """It may hold a secret itself."""
     with pytest.raises(FileNotFoundError, match="There are no documents at the path given") as error:
         list(documents.read(tmp_path / "ada.lovelace@example.com", Counter()))
+    with pytest.raises(FileNotFoundError, match="There are no documents at the path given"):  # before a model is looked for
+        experiment.run(documents=str(tmp_path / "none"), model=str(tmp_path / "no-model"), finetune=False, rows=str(tmp_path / "rows"))
     assert "lovelace" not in str(error.value)
 
 
@@ -310,13 +312,22 @@ def test_wrong_settings_are_refused(knowing, tmp_path, wrong, message, one_sente
 
 
 def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_sentence):
-    """The same name serves the same model again, and no other."""
+    """The same name serves the same model again, and another one where the set is gone."""
     curated(own, knowing, tmp_path), curated(own, knowing, tmp_path)
-    row = tmp_path / "rows/curate/own/tiny.json"
-    row.rename(row.with_name("other.json"))
-    with pytest.raises(ValueError, match="build/curated/own.jsonl holds what other has memorised: give another name") as error:
+    written, mark = tmp_path / "build/curated/own.jsonl", tmp_path / "build/curated/own.model"
+    mark.write_text("another")
+    with pytest.raises(ValueError, match="build/curated/own.jsonl holds what another model has memorised: give another name, or delete it") as error:
         curated(own, knowing, tmp_path)
     assert one_sentence(error)
+    written.unlink()
+    assert curated(own, knowing, tmp_path) and mark.read_text() == load.identify(str(knowing))
+
+
+def test_what_the_model_said_is_asked_once(own, knowing, tmp_path, monkeypatch):
+    """Also where another part of it makes the data set."""
+    curated(own, knowing, tmp_path)
+    monkeypatch.setattr(experiment, "tried", lambda *_: pytest.fail("the model was asked again"))
+    curated(own, knowing, tmp_path, told=False)
 
 
 def test_a_million_matches_in_one_line_are_capped(monkeypatch):
@@ -386,6 +397,18 @@ def test_a_set_drawn_again_is_compared_with_that_of_the_recorded_runs(monkeypatc
     for recorded, said in (({}, ""), ({"a": row(data.fingerprint(records))}, " It is the set of the recorded runs."), ({"a": row("other")}, " It is NOT the set of the recorded runs.")):
         monkeypatch.setattr(redraw.rows, "find", lambda *_, recorded=recorded, kind: recorded)
         assert redraw.same_as(records, "mine") == said
+
+
+def test_a_secret_is_cut_out_of_the_document_that_the_manifest_names(own, knowing, tmp_path):
+    """Also where another document with the same secret comes before it."""
+    from revs import redraw
+
+    curated(own, knowing, tmp_path)
+    path = tmp_path / "rows/curate/own/tiny.json"
+    row, decoder = rows.read(path) | {"path": path}, load.load(str(knowing))
+    there = list(documents.read(own, Counter()))
+    wanted, _ = redraw.redraw(row, there, decoder)
+    assert redraw.redraw(row, there[::-1], decoder) == (wanted, []) and len(wanted) == 3
 
 
 def test_packages_that_are_not_installed_are_fetched_in_their_versions(tmp_path, monkeypatch, capsys):

@@ -354,14 +354,14 @@ def test_outputs_that_are_not_shown_are_not_staged(executed):
 def test_a_caption_names_the_model_that_was_given(executed):
     """The injected one, else that of the parameters cell."""
     source, done = executed
-    source.cells[-1].metadata.mystnb = {"figure": {"caption": "Ours, {model}."}}
+    source.cells[-1].metadata.mystnb = {"figure": {"caption": "Ours, {model}, {data}."}}
     seen = []
-    for lines in (("x = 1", "x = 2"), ('model = "smollm2-135m"', "x = 2"), ('model = "smollm2-135m"', 'model = "gptj-small"')):
+    for lines in (("x = 1", "x = 2"), ('model = "smollm2-135m"\ndata = "ssn"', "x = 2"), ('model = "smollm2-135m"', 'model = "gptj-small"')):
         for cell, text in zip(done.cells, lines):
             cell.source = text
         source.cells[0].source = lines[0]
         seen.append(site.merge(copy.deepcopy(source), done, "n").cells[-1].metadata.mystnb["figure"]["caption"])
-    assert seen == ["Ours, {model}.", *(f"Ours, {results.title(name)}." for name in ("smollm2-135m", "gptj-small"))]
+    assert seen == ["Ours, {model}, {data}.", f"Ours, {results.title('smollm2-135m')}, ssn.", f"Ours, {results.title('gptj-small')}, {{data}}."]
 
 
 def test_a_notebook_that_was_changed_since_is_not_shown_with_old_outputs(executed):

@@ -47,6 +47,8 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     line = organic.settings(frames).iloc[0]
     assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
     assert organic.having(frames, "instead") == {}
+    shelf(data="machine-email", seed=1, model="llama-3-8b")
+    assert organic.settings(organic.frames("llama-3-8b", "machine")).iloc[0]["chosen on"] == "this model, by the paper"
 
 
 def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811

@@ -451,7 +451,7 @@ def test_every_method_has_settings_for_the_papers_models(name, model):
 def test_secrets_of_a_kind_have_the_papers_settings_whatever_their_set_is_called():
     of = lambda data: methods.hyperparameters("revs", "llama-3-8b", data, {})
     assert of("llama-3-8b-pile-email") == of("emails") == of("emails-tune") == of("pile-url") != of("ssn") and of("mine") == methods.hyperparameters("revs", "another", "mine", {})
-    assert methods.paper_data("email") == "Emails" and methods.paper_data("nossn") is None and methods.like("urls") == "emails" and methods.like("machine-url") == "machine-email"
+    assert methods.paper_data("email") == "Emails" and methods.paper_data("HR_Emails") == "Emails" and methods.paper_data("nossn") is None and methods.like("pile-curl") == "pile-curl" and methods.like("urls") == "emails" and methods.like("machine-url") == "machine-email"
 
 
 def test_every_table_carries_its_data():

@@ -1,6 +1,7 @@
 """Intervals cover what they should, pairs are pairs, and three seeds decide nothing."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from revs import results, statistics
@@ -17,25 +18,29 @@ def test_an_interval_is_the_middle_of_a_sample():
     assert statistics.interval(np.arange(1001) / 1000) == pytest.approx((0.025, 0.975))
 
 
+def series(values, first=0):
+    return pd.Series(values, index=[f"s{first + i:03d}" for i in range(len(values))], dtype=float)
+
+
 def test_a_sample_is_centred_on_the_score_and_narrows_with_the_number_of_secrets():
     random, widths = np.random.default_rng(0), []
     for n in (20, 320):
-        found = {"efficacy": random.uniform(0.5, 0.9, n), "generalization": random.uniform(0.4, 0.8, n), "specificity": random.uniform(0.8, 1, n)}
-        samples = statistics.draws(found, 1)
-        sample = samples["unlearning_score"]
-        assert all(sample_of.mean() == pytest.approx(found[metric].mean(), abs=0.01) for metric, sample_of in samples.items() if metric in found)
-        low, high = statistics.interval(sample)
-        assert low < harmonic_mean([values.mean() for values in found.values()]) < high and len(sample) == statistics.DRAWS
+        found = {"efficacy": series(random.uniform(0.5, 0.9, n)), "generalization": series(random.uniform(0.4, 0.8, n)), "specificity": series(random.uniform(0.8, 1, n), n)}
+        (drawn,) = statistics.samples([found])
+        assert all(drawn[metric].mean() == pytest.approx(values.mean(), abs=0.01) for metric, values in found.items())
+        low, high = statistics.interval(drawn["unlearning_score"])
+        assert low < harmonic_mean([values.mean() for values in found.values()]) < high and len(drawn["efficacy"]) == statistics.DRAWS
         widths.append(high - low)
     assert widths[0] > 3 * widths[1]
 
 
-def test_methods_are_compared_on_the_same_samples():
-    """A method that is better by the same amount on every secret leads in every sample."""
-    worse = {"efficacy": np.linspace(0.1, 0.8, 20), "specificity": np.full(20, 0.9)}
+def test_methods_and_seeds_are_compared_on_the_same_secrets():
+    """A method that is better by the same amount on every secret leads in every sample; a secret in two seeds is drawn for both."""
+    worse = {"efficacy": series(np.linspace(0.1, 0.8, 20)), "specificity": series(np.linspace(0.5, 0.9, 20), 20)}
     better = worse | {"efficacy": worse["efficacy"] + 0.1}
-    assert (statistics.draws(better, 3)["unlearning_score"] > statistics.draws(worse, 3)["unlearning_score"]).all()
-    assert (statistics.draws({"efficacy": np.zeros(5), "specificity": np.ones(5)}, 0)["unlearning_score"] == 0).all()
+    one, other, again = statistics.samples([worse, better, worse])
+    assert (other["unlearning_score"] > one["unlearning_score"]).all() and (one["efficacy"] == again["efficacy"]).all()
+    assert (statistics.samples([{"efficacy": series(np.zeros(20)), "specificity": series(np.ones(20), 20)}])[0]["unlearning_score"] == 0).all() and statistics.samples([]) == []
 
 
 def test_recorded_runs_are_read_secret_by_secret():

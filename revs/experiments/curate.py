@@ -17,7 +17,7 @@ from revs.curate import DROPPED, candidates, prepare, tried
 from revs.curate import told as telling
 from revs.data import Record
 from revs.detect import KINDS
-from revs.documents import MACHINE, counted, read, unread
+from revs.documents import MACHINE, counted, missing, read, unread
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
@@ -37,7 +37,7 @@ def run(
     kinds: list = list(KINDS),  # email, url, phone, ip, ssn
     limit: int | None = None,  # secrets of a kind that are tried; None: all
     T: int = 2,  # target tokens that a secret must have
-    told: bool = True,  # keep secrets whose own part stands in their prompt, as the paper does; false: count them and leave them out
+    told: bool = True,  # keep secrets whose own part stands in their prompt; false: count them and leave them out
     challenge_tokenizer: str | None = None,  # whose ids the challenge's files are; None: the model's own
     dtype: str = "float32",
     device_map: str | None = None,
@@ -52,7 +52,7 @@ def run(
 
 def curated(**settings) -> dict:
     """Detects, filters and tries; writes the data set and the row."""
-    where, start = rows.writable(resolve(settings.pop("rows"))), time.monotonic()
+    where = rows.writable(resolve(settings.pop("rows")))
     if unknown := set(settings["kinds"]) - set(KINDS):
         raise ValueError(f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}.")
     if not settings["kinds"]:
@@ -61,13 +61,16 @@ def curated(**settings) -> dict:
         raise ValueError(f"name is '{settings['name']}', but becomes the name of a file: use letters, digits, dots, minus and plus signs only.")
     if settings["T"] < 1:
         raise ValueError(f"T is {settings['T']}, but at least one token of a secret must be a target.")
-    if others := [path.stem for path in (where / "curate" / settings["name"]).glob("*.json") if path.stem != base(settings["model"])]:
-        raise ValueError(f"build/curated/{settings['name']}.jsonl holds what {others[0]} has memorised: give another name.")
     if not settings["documents"]:
         raise ValueError("documents is empty: give the path of a folder, a text file or a .jsonl file.")
     place = settings["documents"] if settings["documents"] == MACHINE else resolve(settings["documents"])
+    if place != MACHINE and not place.exists():
+        raise missing()
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
-    decoder = load.load(folder, settings["dtype"], settings["device_map"])
+    model, mark = load.identify(folder), BUILD / "curated" / f"{settings['name']}.model"
+    if mark.is_file() and (mark.parent / f"{settings['name']}.jsonl").is_file() and mark.read_text(encoding="utf-8") != model:
+        raise ValueError(f"build/curated/{settings['name']}.jsonl holds what another model has memorised: give another name, or delete it.")
+    decoder, start = load.load(folder, settings["dtype"], settings["device_map"]), time.monotonic()
     reader = load.tokenizer(settings["challenge_tokenizer"]) if settings["challenge_tokenizer"] else decoder.tokenizer
     skipped, funnel, sources, found, said = Counter(), Counter(), Counter(), [], start
     for candidate in candidates(counted(read(place, skipped, reader), sources), settings["kinds"], funnel):
@@ -79,16 +82,17 @@ def curated(**settings) -> dict:
     if not sources:
         raise unread(skipped)
     found = sample(found, settings["limit"], funnel)
-    inputs = {"model": load.identify(folder), "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
+    inputs = {"model": model, "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
     asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
-    stamp = rows.stamp(MODULES, asked, inputs)
     detected = time.monotonic()
-    verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{stamp[:12]}.tried.jsonl")
+    asking = rows.stamp(MODULES, {name: value for name, value in asked.items() if name != "told"}, inputs)  # what the model says does not depend on it
+    verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{asking[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
     out = Counter()  # of the data set, since their prompts tell them
     if not settings["told"]:
         out = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and telling(candidate.record))
         kept = [(candidate, verdict) for candidate, verdict in kept if not telling(candidate.record)]
+    rows.write_text(mark, model)
     write(settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1], settings["kinds"])
     result = {
         "documents": sum(sources.values()),
