@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 
-from revs import curating, load, methods, results, rows, tuning
+from revs import curating, footprint, load, methods, results, rows, tuning
+from revs.curate import PROMPT
 from revs.tables import DASH, METRICS, percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
@@ -109,6 +111,25 @@ def ways(model: str, name: str) -> str:
     raw = frame["tag"].str.startswith("raw")
     best = {way: part["unlearning_score"].max() for way, part in (("through the norm", frame[~raw]), ("around it", frame[raw])) if len(part)}
     return "The best trial " + ", the best ".join(f"{way} scores **{percent(score)}**" for way, score in best.items()) + ". The same settings, both ways:" if len(best) == 2 else ""
+
+
+def unmeasured(found: dict[str, pd.DataFrame]) -> str:
+    """The methods without a row, and the memory that is foreseen for each: a sentence for each data set where there are some."""
+    said = []
+    for data, frame in found.items():
+        row = results.finished(frame, "revs").iloc[0]
+        made, secret = row["provenance"], int(rows.read_items(row["path"])["ranks"].map(len).max())
+        needs = {}
+        for name, entry in methods.registry().items():
+            if "module" in entry and "settings_of" not in entry and name not in set(frame["method"]):
+                hp = methods.method(name).Hyperparameters(**methods.hyperparameters(name, made["model"]["name"], Path(made["settings"]["data"]).stem, {}))
+                shape = footprint.shape(made["model"]["name"], made["model"]["dtype"])
+                needs[entry["title"]] = footprint.total(footprint.predicted(shape, name, hp, PROMPT, secret, row["result"]["after"]["forget"], made["settings"].get("measures", ()))) / 2**30
+        there = made["hardware"]["memory_gb"]
+        fitting, others = ([f"{title} ({gib:.0f} GiB)" for title, gib in needs.items() if (gib <= there) == fits] for fits in (True, False))
+        parts = ([f"not measured yet are {', '.join(fitting)}"] if fitting else []) + ([f"more than the {there:.0f} GiB of this machine would be taken by {', '.join(others)}"] if others else [])
+        said += [f"{methods.PAPER_DATA[data]}: {'; '.join(parts)}. The memory is [foreseen](scaling.ipynb)."] if parts else []
+    return "\n\n".join(said)
 
 
 def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, dict]]:

@@ -1,5 +1,7 @@
 """The page about secrets that a model knows by itself: rows of curations and runs become its tables (§4.2)."""
 
+import re
+
 import pytest
 from test_results import shelf  # noqa: F401
 
@@ -44,6 +46,7 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     frames = organic.frames("smollm2-135m", "machine")
     assert list(frames) == ["emails"] and list(frames["emails"]["tag"]) == [""]
     assert "REVS took 2 minutes" in organic.sentence(frames)
+    assert "REVS" not in (said := organic.unmeasured(frames)) and re.search(r"^Emails: not measured yet are FT-L \(\d+ GiB\), MEMIT", said)
     line = organic.settings(frames).iloc[0]
     assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
     assert organic.having(frames, "instead") == {}
