@@ -121,7 +121,7 @@ def unmeasured(found: dict[str, pd.DataFrame]) -> str:
         made, secret = row["provenance"], int(rows.read_items(row["path"])["ranks"].map(len).max())
         needs = {}
         for name, entry in methods.registry().items():
-            if "module" in entry and "settings_of" not in entry and name not in set(frame["method"]):
+            if "module" in entry and "settings_of" not in entry and name not in {"unedited", *frame["method"]}:
                 hp = methods.method(name).Hyperparameters(**methods.hyperparameters(name, made["model"]["name"], Path(made["settings"]["data"]).stem, {}))
                 shape = footprint.shape(made["model"]["name"], made["model"]["dtype"])
                 needs[entry["title"]] = footprint.total(footprint.predicted(shape, name, hp, PROMPT, secret, row["result"]["after"]["forget"], made["settings"].get("measures", ()))) / 2**30
