@@ -85,11 +85,12 @@ def activations(at: Shape, tokens: int, layers: int, all_weights: bool) -> int:
     return tokens * layers * ((12 if all_weights else 6) * at.d + (4 if all_weights else 3) * at.ff) * at.bytes
 
 
-def evaluating(at: Shape, prompt: int, secret: int, attacked: bool) -> int:
+def evaluating(at: Shape, prompt: int, secret: int, attacked: bool, sentences: int = BATCH) -> int:
     """A batch of the longest secrets: logits of their tokens with what compares them, and a layer's activations."""
-    logits = 2 * BATCH * secret * at.V * FLOAT
-    depths = 5 * BATCH * 2 * at.V * FLOAT if attacked else 0  # two layers' logits, their difference, its absolute value, ranks
-    return max(logits, depths) + BATCH * (prompt + secret) * (4 * at.d + 3 * at.ff) * at.bytes
+    batch = min(BATCH, sentences)
+    logits = 2 * batch * secret * at.V * FLOAT
+    depths = 5 * batch * 2 * at.V * FLOAT if attacked else 0  # two layers' logits, their difference, its absolute value, ranks
+    return max(logits, depths) + batch * (prompt + secret) * (4 * at.d + 3 * at.ff) * at.bytes
 
 
 def of_revs(at: Shape, hp, secrets: int, prompt: int) -> int:
@@ -133,12 +134,12 @@ PARTS: dict[str, Callable] = {
 }  # fmt: skip
 
 
-def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int, measures: Sequence[str]) -> dict[str, int]:
-    """Bytes by part for so many secrets to forget, with the longest prompt and the longest secret in tokens; no process on a GPU."""
+def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int, measures: Sequence[str], sentences: int = BATCH) -> dict[str, int]:
+    """Bytes by part for so many secrets to forget and sentences to evaluate, with the longest prompt and the longest secret in tokens; no process on a GPU."""
     return {
         "process": 0 if torch.cuda.is_available() else PROCESS,
         "weights": at.weights * at.bytes,
-        "evaluating": evaluating(at, prompt, secret, "attacks" in measures),
+        "evaluating": evaluating(at, prompt, secret, "attacks" in measures, sentences),
         "unlearning": PARTS[method](at, hp, forget, prompt + secret),
     }
 
@@ -219,7 +220,7 @@ def compared() -> pd.DataFrame:
         secret = int(items["ranks"].map(len).max())
         prompt = lengths(asked["data"], made["model"]["name"])[0] if asked["data"] in data.builtin() else PROMPT
         hp = methods.method(asked["method"]).Hyperparameters(**asked["hyperparameters"])
-        parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"])
+        parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"], len(items))
         lines.append({"model": made["model"]["name"], "data": Path(asked["data"]).stem, "method": asked["method"], "foreseen": total(parts) / 2**20, "measured": made["peak_memory_mb"]})
     return pd.DataFrame(lines).groupby(["model", "data", "method"], sort=False).mean().reset_index().assign(ratio=lambda frame: frame["foreseen"] / frame["measured"])
 
