@@ -38,7 +38,7 @@ def read(found: list[dict]) -> str:
 
 def packages(found: list[dict], first: int) -> pd.DataFrame:
     """Where memorised secrets stood: the packages with the most of them, by kind."""
-    items = pd.concat([rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]])
+    items = pd.concat([rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]], ignore_index=True)
     items = items[items["exact"] & items["kind"].isin(SETS)].assign(package=items["package"].str.split("=").str[0])
     counts = Counter(zip(items["package"], items["kind"]))
     order = items["package"].value_counts().head(first).index

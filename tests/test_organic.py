@@ -36,6 +36,8 @@ def test_packages_are_counted_without_what_is_not_in_the_data_set(found):
     table = organic.packages(found, 5)
     assert list(table["package"]) == ["`beta`", "`alpha`"] and list(table["Emails"]) == ["2", "1"] and list(table["URLs"]) == ["0", "0"]
     assert len(organic.packages(found, 1)) == 1
+    again = found[0] | {"path": found[0]["path"]}
+    assert list(organic.packages([found[0], again], 5)["Emails"]) == ["4", "2"]  # lines of several manifests are told apart
 
 
 def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
