@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from revs import data, paper
@@ -20,14 +22,14 @@ def size(counts: dict) -> int:
 
 
 def funnel(row: dict) -> pd.DataFrame:
-    """One line a kind: what was found, what was left out and why, what was tried and memorised, and the paper's counts."""
+    """One line a kind: how many were found, left out, tried and memorised, and the paper's counts."""
     printed = paper.table("tab:pii-distribution")
     theirs = {(cell["row"], cell["column"]): f"{int(cell['value']):,}" for cell in printed.to_dict("records")}
     return pd.DataFrame([
         {
             "kind": TITLES[kind],
             "found": f"{counts['found']:,}",
-            "left out": "; ".join(f"{number:,} {PLAIN.get(why, why)}" for why, number in counts["dropped"].items()) or DASH,
+            "left out": f"{sum(counts['dropped'].values()):,}",
             "tried": f"{counts['tried']:,}",
             "teacher-forced": f"{counts['teacher_forced']:,}",
             "memorised": f"{counts['memorised']:,}",
@@ -38,6 +40,13 @@ def funnel(row: dict) -> pd.DataFrame:
         }
         for kind, counts in row["result"]["funnel"].items()
     ])
+
+
+def reasons(found: Sequence[dict]) -> pd.DataFrame:
+    """Why secrets were left out: one line a reason, one column a kind; empty if none was."""
+    counts = {TITLES[kind]: {PLAIN.get(why, why): number for why, number in of_kind["dropped"].items()} for row in found for kind, of_kind in row["result"]["funnel"].items()}
+    known = list(dict.fromkeys(why for of_kind in counts.values() for why in of_kind))
+    return pd.DataFrame([{"why left out": why} | {title: f"{of_kind.get(why, 0):,}" for title, of_kind in counts.items()} for why in known])
 
 
 def summary(row: dict) -> str:

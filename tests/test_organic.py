@@ -5,7 +5,7 @@ import re
 import pytest
 from test_results import shelf  # noqa: F401
 
-from revs import organic, rows
+from revs import curating, organic, rows
 from revs.curate import BEFORE_THIS
 
 
@@ -28,6 +28,9 @@ def test_curations_are_those_of_the_name_kind_after_kind(found):
     assert [row["name"] for row in found] == ["curate/machine-email/smollm2-135m", "curate/machine-numbers/smollm2-135m"]
     assert organic.curations("smollm2-135m", "other") == []
     assert list(organic.funnel(found)["kind"]) == ["Email addresses", "Phone numbers", "IP addresses"]
+    assert list(organic.funnel(found)["left out"]) == ["1"] * 3
+    left = curating.reasons(found)
+    assert left.to_dict("records") == [{"why left out": BEFORE_THIS, "Email addresses": "1", "Phone numbers": "1", "IP addresses": "1"}] and curating.reasons([]).empty
     said = organic.read(found)
     assert "9 documents" in said and "2 large" in said and "**3 Email addresses; 0 Phone numbers and IP addresses**" in said
 
