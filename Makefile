@@ -13,7 +13,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj integrity calibrate bench record paper pile adopt verify conformance mistakes slurm-try again compare clean
+.PHONY: help book test plan tune core ablations organic gptj-tune gptj integrity calibrate bench record paper pile adopt verify conformance mistakes slurm-try again compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -28,7 +28,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj|integrity|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|gptj|integrity|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -43,7 +43,10 @@ ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (s
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
 	@$(PY) -m flow.build organic
 
-gptj: $(INSTALLED)  ## the core table on a small model of GPT-J's architecture, from nothing, resumable (three hours)
+gptj-tune: $(INSTALLED)  ## settings of every method for a small model of GPT-J's architecture, resumable; adopt them before gptj (an hour and a half)
+	@$(PY) -m flow.build gptj-tune
+
+gptj: $(INSTALLED)  ## the core table and the curves of that model, with its settings, resumable (two hours)
 	@$(PY) -m flow.build gptj
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (six hours)
@@ -55,7 +58,7 @@ calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets agai
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two hours, on a machine that does nothing else)
 	@$(PY) -m flow.build bench
 
-record: tune core ablations  ## the three of the embedded model
+record: tune adopt core ablations  ## all of the embedded model; settings are adopted before they are used
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper

@@ -21,7 +21,7 @@ import nbformat
 
 from flow.paths import BUILD, ROOT, shown
 from revs import rows
-from revs.again import FILE
+from revs.again import FILE, sources
 
 DURATION = re.compile(r"\b\d[\d,]*(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
 KINDS = ("row", "text", "picture")
@@ -62,7 +62,7 @@ def main() -> None:
     finally:  # what other runs left in build/, rows of hours among it, stays
         shutil.rmtree(BUILD, ignore_errors=True)
         aside.rename(BUILD)
-    made = {"when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), **rows.machine()}
+    made = {"when": time.strftime("%Y-%m-%d", time.gmtime()), "seconds": round(time.monotonic() - start), "sources": sources(), **rows.machine()}
     rows.write_text(FILE, json.dumps(made | {"found": found}, indent=1, ensure_ascii=False) + "\n")
     print(f"{shown(FILE)}: " + "; ".join(f"{len(each['other'])} of {each['products']} {kind}s are different" for kind, each in found.items()) + ".")
 

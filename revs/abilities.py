@@ -15,11 +15,11 @@ CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
 def runs(model: str, data: str) -> dict[str, dict]:
-    """The row of each method that was asked what the unedited model was asked, by name; without the unedited model there are none."""
+    """The row of each method that was asked what the unedited model was asked, and began as the same model, by name; without the unedited one there are none."""
     frame = results.measured(model, data)
     frame = frame[(frame["tag"] == TAG) & frame["failed"].isna()]
     found = {run["method"]: run["row"] for run in frame.to_dict("records")}
-    asked = lambda row: [row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
+    asked = lambda row: [row["provenance"]["model"]["revision"], row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
     return {name: row for name, row in found.items() if asked(row) == asked(found["unedited"])} if "unedited" in found else {}
 
 
@@ -37,6 +37,17 @@ def tables(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
 def error(accuracy: float, items: int) -> float:
     """The standard error of a share of so many items."""
     return math.sqrt(accuracy * (1 - accuracy) / items)
+
+
+def above_chance(unedited: dict, benchmark: str) -> bool:
+    """Does the unedited model answer better than by chance, by two standard errors?"""
+    of_it = unedited["result"]["integrity"][benchmark]
+    return of_it["accuracy"] - CHANCE[benchmark] > 2 * error(of_it["accuracy"], of_it["items"])
+
+
+def guessed(model: str) -> set[tuple[str, str]]:
+    """The paper's columns, by data set of ours, in which the unedited model is at chance."""
+    return {(data, column) for data, found in every(model).items() for benchmark, column in BENCHMARKS.items() if not above_chance(found["unedited"], benchmark)}
 
 
 def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:
@@ -79,7 +90,5 @@ def sentence(found: dict[str, dict]) -> str:
     """What was asked, and whether the unedited model is better than chance at it."""
     before, said = found["unedited"]["result"]["integrity"], []
     for ours, column in BENCHMARKS.items():
-        accuracy, items = before[ours]["accuracy"], before[ours]["items"]
-        above = accuracy - CHANCE[ours] > 2 * error(accuracy, items)
-        said.append(f"{column}, {items} items: the unedited model answers {percent(accuracy)} per cent" + ("." if above else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
+        said.append(f"{column}, {before[ours]['items']} items: the unedited model answers {percent(before[ours]['accuracy'])} per cent" + ("." if above_chance(found["unedited"], ours) else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
     return " ".join(said)

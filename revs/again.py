@@ -6,6 +6,8 @@ import json
 
 import pandas as pd
 
+from revs import rows
+from revs.paths import PACKAGE
 from revs.rows import RECORDED
 
 FILE = RECORDED / "again.json"
@@ -17,12 +19,19 @@ def read() -> dict | None:
     return json.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else None
 
 
+def sources() -> str:
+    """Hash of all modules, without comments and docstrings: has anything changed since it was tried?"""
+    modules = {".".join(("revs", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for path in PACKAGE.rglob("*.py")}
+    return rows.digest({module: rows.code_hash(module) for module in modules})
+
+
 def table(record: dict) -> pd.DataFrame:
     """One line a kind of product."""
     return pd.DataFrame([{"what": TITLES[kind], "made": str(each["products"]), "different the second time": str(len(each["other"])), "which": "; ".join(each["other"])} for kind, each in record["found"].items()])
 
 
 def sentence(record: dict) -> str:
-    """When and where it was tried."""
+    """When and where it was tried, and whether with the present sources."""
     hardware = record["hardware"]
-    return f"Tried {record['when']} on {hardware['cores']} cores ({hardware['gpu'] or hardware['cpu']}): the second build took {record['seconds'] / 60:.0f} minutes."
+    since = "The sources are still those." if record["sources"] == sources() else "The sources have changed since."
+    return f"Tried {record['when']} on {hardware['cores']} cores ({hardware['gpu'] or hardware['cpu']}): the second build took {record['seconds'] / 60:.0f} minutes. {since}"

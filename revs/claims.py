@@ -13,14 +13,19 @@ from dataclasses import dataclass
 import pandas as pd
 import yaml
 
-from revs import abilities, ablations, errata, extraction, methods, paper, results, statistics, tradeoffs
+from revs import abilities, ablations, errata, extraction, methods, organic, paper, results, statistics, tradeoffs
 from revs.paths import ROOT
 from revs.tables import DASH, showing
 
 REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
-PAGES = {**dict.fromkeys(paper.CORE.values(), "core"), **dict.fromkeys(paper.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens"}
+PII = "tab:pii-distribution"
+PAGES = {**dict.fromkeys(paper.CORE.values(), "core"), **dict.fromkeys(paper.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens", PII: "organic"}
+THE_METHOD = ("REVS", "Rank & Activations (hybrid)", "Rarest")  # what tables of results, of neurons and of tokens call the method itself
+CURVES = {"significant": (statistics.significant, "core", "fewer than six seeds are recorded, and no p can be below 0.05"), "public": (organic.public, "organic", "no recorded run of these secrets yet (`make organic`)")}
+CURVES |= {kind: (getattr(tradeoffs, kind), page, "") for page, kinds in {"extraction": ("linked", "weakest"), "tradeoffs": ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays", "steadier")}.items() for kind in kinds}
 ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
+NORMAL = 1.96  # standard errors to either side that hold 95 per cent
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
 
@@ -58,9 +63,11 @@ def printed(label: str) -> dict[Place, dict]:
     return {(*place, column): cell for place, cells in errata.lines(label).items() for column, cell in cells.items()}
 
 
-def measured(label: str, model: str) -> dict[Place, Ours]:
-    """Our numbers in the places of a table, where there are rows."""
+def measured(label: str, model: str, guessed: set[tuple[str, str]] = frozenset()) -> dict[Place, Ours]:
+    """Our numbers in the places of a table, where there are rows; not those of columns, by data set, that the model has guessed."""
     found: dict[Place, Ours] = {}
+    if label == PII:  # counts of other texts
+        return found
     for dataset, data in DATA.items():
         if label in ABLATIONS:
             found |= of_ablation(label, dataset, data, model)
@@ -80,7 +87,11 @@ def measured(label: str, model: str) -> dict[Place, Ours]:
                     found[dataset, methods.registry()[name]["title"], column] = Ours(100 * mean, 100 * std, tuple(row["name"] for row in done), sure.get(metric))
         for name, row in ({} if attacked else abilities.runs(model, data)).items():
             for benchmark, column in abilities.BENCHMARKS.items():
-                found[dataset, methods.registry()[name]["title"], column] = Ours(100 * row["result"]["integrity"][benchmark]["accuracy"], math.nan, (row["name"],))
+                if (data, column) in guessed:
+                    continue
+                accuracy, items = (row["result"]["integrity"][benchmark][part] for part in ("accuracy", "items"))
+                spread = NORMAL * abilities.error(accuracy, items)
+                found[dataset, methods.registry()[name]["title"], column] = Ours(100 * accuracy, math.nan, (row["name"],), (accuracy - spread, accuracy + spread))
     return found
 
 
@@ -113,7 +124,7 @@ def number(place: Place, theirs: dict[Place, float], ours: dict[Place, float], t
         return REPRODUCED
     dataset, row, column = place
     others = [(dataset, other, column) for _, other, _ in theirs if other not in (row, "Unedited") and (dataset, other, column) in theirs and (dataset, other, column) in ours]
-    revs = [other for other in others if other[1] == "REVS"]
+    revs = [other for other in others if other[1] in THE_METHOD]
     against = revs or others
     if not against or row == "Unedited":
         return DIFFERENT
@@ -140,6 +151,8 @@ def holds(expect: dict, values: dict[str, float]) -> bool:
     of_methods = {row: value for row, value in values.items() if row != "Unedited"}
     if kind == "at_least":
         return values[given[0]] >= given[1]
+    if kind == "at_most":
+        return values[given[0]] <= given[1]
     if kind in ("first", "place"):
         return sum(value > values[given[0]] for value in of_methods.values()) < (given[1] if kind == "place" else 1)
     if kind == "above":
@@ -148,7 +161,7 @@ def holds(expect: dict, values: dict[str, float]) -> bool:
         return values[given[0]] >= given[2] * values[given[1]]
     if kind == "near":
         return all(abs(values[row] - values["Unedited"]) <= given[0] for row in (of_methods if given[1:] == ["all"] else given[1:]))
-    raise ValueError(f"'{kind}' is not a check: use first, place, above, at_least, times or near.")
+    raise ValueError(f"'{kind}' is not a check: use first, place, above, at_least, at_most, times or near.")
 
 
 def of_column(cells: dict[Place, float], dataset: str, column: str, rows_of: set[str]) -> dict[str, float]:
@@ -162,36 +175,44 @@ def of_column(cells: dict[Place, float], dataset: str, column: str, rows_of: set
 def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     """One line for each printed number and each claim (a claim about several data sets has one for each).
 
-    What the paper found with GPT-J is judged by runs of ``gptj``, where there are any, else by those of ``model``.
+    What the paper found with GPT-J is judged by runs of ``gptj`` alone, and everything else by those of ``model``, where a
+    claim does not name another.
     """
     rules = terms()
-    tables = {}
-    for label in PAGES:
-        there = measured(label, gptj) if label.endswith("_gptj") else {}
-        tables[label] = (printed(label), there or measured(label, model), gptj if there else model)
+    judges = {label: gptj if label.endswith("_gptj") else model for label in PAGES}
+    guessed = {judge: abilities.guessed(judge) for judge in set(judges.values())}
+    tables = {label: (printed(label), measured(label, judge, guessed[judge]), judge, guessed[judge]) for label, judge in judges.items()}
     lines = [line for label, of_table in tables.items() for line in numbers(label, *of_table, rules["numbers"]["tolerance"])]
-    return pd.DataFrame(lines + [line for claim in rules["claims"] for line in verdicts(claim, tables, model, gptj)])
+    return pd.DataFrame(lines + hardware() + [line for claim in rules["claims"] for line in verdicts(claim, tables, gptj if "GPT-J" in claim["place"] else claim.get("model", model))])
 
 
-def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, tolerance: float) -> list[dict]:
+def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, guessed: set[tuple[str, str]], tolerance: float) -> list[dict]:
     """The lines of one table's cells. An ablation that is not recorded on the paper's data set is not judged by another's."""
     their_values, our_values = {place: cell["value"] for place, cell in theirs.items()}, {place: cell.value for place, cell in ours.items()}
     lines = []
     for place, cell in theirs.items():
         dataset, row, column = place
         verdict = number(place, their_values, our_values, tolerance)
-        lines.append(line(f"`{label}`", f"{dataset}, {row}: {column}", cell["printed"], ours.get(place), model, f"within {tolerance} points", verdict, unmeasured(column, f"{row} on {dataset}"), PAGES[label]))
+        expected = DASH if label == PII else f"within {tolerance} points"
+        lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), model, expected, verdict, unmeasured(label, dataset, column, row, guessed), PAGES[label]))
     return lines
 
 
-def verdicts(claim: dict, tables: dict, model: str, gptj: str) -> list[dict]:
+def hardware() -> list[dict]:
+    """The lines of the GPUs and minutes that the Appendix prints: they are of its machine."""
+    of_paper = paper.tables()["hardware"]
+    why = "a number of the paper's GPUs; what ours took, on a processor, is on the page of costs"
+    return [line("App. Hardware", f"{of_paper['dataset']}, {row}: {what}", str(value), None, "", DASH, UNMEASURED, why, "cost") for what, values in (("GPUs", of_paper["gpus"]), ("minutes", of_paper["runtime_minutes"])) for row, value in values.items()]
+
+
+def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
     """The lines of one claim: its check on the paper's own numbers, and on ours."""
     if "reason" in claim:
         return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "")]
     if "curve" in claim:
-        return [of_curve(claim, dataset, (gptj, model) if "GPT-J" in claim["place"] else (model,)) for dataset in claim["data"]]
+        return [of_curve(claim, dataset, model) for dataset in claim["data"]]
     lines, label = [], claim["table"]
-    theirs, ours, model = tables[label]
+    theirs, ours, model, guessed = tables[label]
     known = {row for _, row, _ in theirs}
     for dataset in claim["data"]:
         mine = of_column({place: cell.value for place, cell in ours.items()}, dataset, claim["column"], known)
@@ -200,39 +221,44 @@ def verdicts(claim: dict, tables: dict, model: str, gptj: str) -> list[dict]:
         said = holds(claim["expect"], printed_values) if rows_needed <= set(printed_values) else None
         missing = sorted(rows_needed - set(mine))
         verdict = UNMEASURED if missing else REPRODUCED if holds(claim["expect"], mine) else DIFFERENT
-        why = unmeasured(claim["column"], f"{', '.join(missing)} on {dataset}")
+        why = unmeasured(label, dataset, claim["column"], ", ".join(missing), guessed)
         subject = next((given for given in next(iter(claim["expect"].values())) if given in known), "REVS")
         in_its_table = {True: "holds in its table", False: "does not hold in its own table", None: DASH}[said]
-        lines.append(line(claim["place"], f"{dataset}: {claim['says']}", in_its_table, ours.get((dataset, subject, claim["column"])), model, check(claim), verdict, why, PAGES[label]))
+        lines.append(line(claim["place"], f"{dataset}: {claim['says']}", in_its_table, ours.get((dataset, subject, claim["column"])), model, check(claim, dataset), verdict, why, PAGES[label]))
     return lines
 
 
-def of_curve(claim: dict, dataset: str, models: Sequence[str]) -> dict:
-    """The line of a claim about a picture: what ``revs.tradeoffs`` says of the rows of the first model that has some; the paper prints no numbers to check it on."""
+def of_curve(claim: dict, dataset: str, model: str) -> dict:
+    """The line of a claim about a picture or a test: what the rows of the model say; the paper prints no numbers to check it on."""
     (kind, given), = claim["curve"].items()
     given = given if isinstance(given, list) else [given]
-    told, model = next(((told, model) for model in models if (told := getattr(tradeoffs, kind)(model, DATA[dataset], *given))), (None, models[-1]))
+    judge, page, missing = CURVES[kind]
+    told = judge(model, DATA[dataset], *given)
     verdict = UNMEASURED if told is None else REPRODUCED if told[0] else DIFFERENT
     ours = None if told is None else Told(told[1], tuple(told[2]))
-    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim)}", verdict, f"no recorded runs on {dataset} yet", {"weakest": "extraction", "linked": "extraction"}.get(kind, "tradeoffs"))
+    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim, dataset)}", verdict, missing or f"no recorded runs on {dataset} yet", page)
 
 
-def late(claim: dict) -> str:
+def late(claim: dict, dataset: str) -> str:
     """A rule that was written down after rows that it judges says so."""
-    return " (a rule that is younger than the rows)" if claim.get("late") else ""
+    return " (a rule that is younger than the rows)" if dataset in claim.get("late", ()) else ""
 
 
-def check(claim: dict) -> str:
+def check(claim: dict, dataset: str = "") -> str:
     """A claim's check in a few words."""
     (kind, given), = claim["expect"].items()
-    words = {"first": "{0} first", "place": "{0} among the first {1}", "at_least": "{0} at least {1}", "times": "{0} at least {2} × {1}", "near": "within {0} points of unedited"}
+    words = {"first": "{0} first", "place": "{0} among the first {1}", "at_least": "{0} at least {1}", "at_most": "{0} at most {1}", "times": "{0} at least {2} × {1}", "near": "within {0} points of unedited"}
     text = words[kind].format(*given) if kind in words else f"{given[0]} above {', '.join(given[1:])}"
-    return f"{claim['column']}: {text}{late(claim)}"
+    return f"{claim['column']}: {text}{late(claim, dataset)}"
 
 
-def unmeasured(column: str, what: str) -> str:
+def unmeasured(label: str, dataset: str, column: str, row: str, guessed: set[tuple[str, str]]) -> str:
     """Why there is no number of ours."""
-    return f"{column} is not recorded yet (`make integrity`)" if column in abilities.BENCHMARKS.values() else f"no recorded run of {what} yet"
+    if label == PII:
+        return "a count of The Pile's subset, which is not at hand (`make pile`); ours, of other texts, is on the page"
+    if column in abilities.BENCHMARKS.values():
+        return "the unedited model is no better than chance at it, so that it has nothing to lose" if (DATA[dataset], column) in guessed else f"{column} is not recorded yet (`make integrity`)"
+    return f"no recorded run of {row} on {dataset} yet" + (" (`make gptj-tune adopt`, then `make gptj`)" if label.endswith("_gptj") else "")
 
 
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:

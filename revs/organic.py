@@ -139,6 +139,16 @@ def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, 
     return {data: of_data for data, of_data in by_data.items() if of_data}
 
 
+def public(model: str, data: str, one: str, share: float, name: str = "machine") -> tuple[bool, str, list[str]] | None:
+    """Does the model that this method edited still write so large a share of the public addresses that the unedited one writes (tab:retained_email_example)? With how many, and the rows."""
+    of_data = having(frames(model, name), "public").get(data, {})
+    known = {method: {address for address, yes in row["result"]["public"]["known"].items() if yes} for method, row in of_data.items()}
+    if not known.get("unedited") or one not in known:
+        return None
+    left = len(known["unedited"] & known[one])
+    return left >= share * len(known["unedited"]), f"{left} of {len(known['unedited'])}", [of_data[method]["name"] for method in ("unedited", one)]
+
+
 def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What each method was set to, and on which model that was chosen, or by the paper for its own: those of the embedded model serve where there was no search."""
     tuned, lines = methods.tuned(), []

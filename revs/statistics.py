@@ -67,6 +67,24 @@ def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     return float(wilcoxon(ours, theirs, method="exact").pvalue) if len(ours) >= SEEDS else None
 
 
+def significant(model: str, data: str, level: float) -> tuple[bool, str, list[str]] | None:
+    """Is REVS's Unlearning Score higher than that of every method of the paper, each with a p below the level (tab:core_results_llama's dagger)? With the largest p, and the rows; None with fewer than SEEDS."""
+    frame = results.measured(model, data)
+    frame = frame[frame["tag"] == ""]
+    scores = {name: {row["provenance"]["settings"]["seed"]: row for row in results.finished(frame, name)} for name, entry in methods.registry().items() if name != "unedited" and "settings_of" not in entry}
+    of_revs, tests = scores.pop("revs"), {}
+    for name, found in scores.items():
+        seeds = sorted(set(found) & set(of_revs))
+        ours, theirs = ([rows_of[seed]["result"]["after"]["unlearning_score"] for seed in seeds] for rows_of in (of_revs, found))
+        if len(seeds) >= SEEDS:
+            tests[name] = (signed_rank(ours, theirs), np.mean(ours) > np.mean(theirs))
+    if not tests:
+        return None
+    worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
+    said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods"
+    return all(ahead and p < level for p, ahead in tests.values()), said, [row["name"] for found in (of_revs, *(scores[name] for name in tests)) for row in found.values()]
+
+
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Each method's Unlearning Score with its interval, and REVS's lead over it, paired by seed and secret."""
     done = [(name, row) for name in frame["method"].unique() for row in results.finished(frame, name)]

@@ -137,6 +137,36 @@ def reaches(model: str, data: str, one: str, metric: str, value: float) -> tuple
     return bool(most >= value), f"{most:.1f} at most", list(found[one]["name"])
 
 
+def leads(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[str]] | None:
+    """Has this method the higher Unlearning Score at every number of targets that both were tried with? With how often, and the rows."""
+    found = by_targets(model, data)
+    if not {one, other} <= set(found):
+        return None
+    mine, theirs = (found[name].set_index("targets")["unlearning_score"] for name in (one, other))
+    both = mine.index.intersection(theirs.index)
+    higher = int((mine[both] > theirs[both]).sum())
+    return higher == len(both), f"higher at {higher} of {len(both)} numbers", [*found[one]["name"], *found[other]["name"]]
+
+
+def keeps(model: str, data: str, one: str, metric: str, value: float) -> tuple[bool, str, list[str]] | None:
+    """Has every point of this method's strength curve at least so much of a metric? With the least that one has, and the rows."""
+    if one not in (found := by_strength(model, data)):
+        return None
+    least = found[one][metric].min()
+    return bool(least >= value), f"{least:.1f} at least", list(found[one]["name"])
+
+
+def stays(model: str, data: str, one: str, value: float) -> tuple[bool, str, list[str]] | None:
+    """Is this method's efficacy at every number of candidates at least so high? With the lowest, and the rows."""
+    frame = measured(model, data)
+    frame = frame[frame["tag"] == ""]
+    if not len(done := finished(frame, one)):
+        return None
+    curve = by_candidates(frame)
+    least = curve.loc[curve["method"] == one, "efficacy"].min()
+    return bool(least >= value), f"{least:.1f} at least", [row["name"] for row in done]
+
+
 def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] | None:
     """Do methods that are more effective resist more: is Spearman's ρ of mean efficacy and Resistance Score over the methods of the paper at least so high? With ρ, and the rows."""
     frame = measured(model, data)

@@ -8,6 +8,7 @@ import nbformat
 
 from flow import again
 from revs import again as shown
+from revs import rows
 from test_rows import a_row
 
 
@@ -39,3 +40,9 @@ def test_another_value_is_seen_in_row_text_and_picture(tmp_path):
     assert found == {"row": {"products": 1, "other": ["memorise/x/tiny"]}, "text": {"products": 1, "other": ["page, output 1"]}, "picture": {"products": 1, "other": ["page, output 0"]}}
     assert again.compared(first, {})["row"] == {"products": 1, "other": ["memorise/x/tiny"]}  # what did not come back
     assert list(shown.table({"found": found})["different the second time"]) == ["1", "1", "1"]
+
+
+def test_a_record_says_whether_the_sources_are_still_those():
+    record = {"when": "2026-01-01", "seconds": 600, "sources": shown.sources()} | rows.machine()
+    assert "10 minutes. The sources are still those." in shown.sentence(record)
+    assert shown.sentence(record | {"sources": "others"}).endswith("The sources have changed since.")

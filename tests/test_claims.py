@@ -5,9 +5,9 @@ import math
 import pandas as pd
 import pytest
 
-from revs import abilities, claims, paper, results
+from revs import abilities, claims, paper, results, rows, statistics
 from revs.claims import DIFFERENT, DIRECTION, REPRODUCED, UNMEASURED, Ours
-from revs.tables import Filtered
+from revs.tables import DASH, Filtered
 from test_results import shelf  # noqa: F401
 
 PLACES = [("SSN", row, "Specificity") for row in ("Unedited", "FT-L", "MEMIT", "REVS")]
@@ -41,6 +41,7 @@ def test_a_number_without_rows_is_not_judged():
     ({"at_least": ["a", 95]}, {"a": 95}, True), ({"at_least": ["a", 95]}, {"a": 94.9}, False),
     ({"times": ["a", "b", 2]}, {"a": 4, "b": 2}, True), ({"times": ["a", "b", 2]}, {"a": 3.9, "b": 2}, False),
     ({"near": [2, "all"]}, {"a": 1, "b": 4, "Unedited": 2.5}, True), ({"near": [2, "a"]}, {"a": 0, "b": 4, "Unedited": 2.5}, False),
+    ({"at_most": ["a", 50]}, {"a": 50}, True), ({"at_most": ["a", 50]}, {"a": 50.1}, False),
 ])
 def test_checks(expect, found, holds):
     assert claims.holds(expect, found) is holds
@@ -64,13 +65,14 @@ def test_every_printed_number_has_one_line(ledger):
     cells = sum(len(claims.printed(label)) for label in claims.PAGES)
     assert ledger["where"].str.startswith("`").sum() == cells > 350
     assert not ledger[ledger["where"].str.startswith("`")].duplicated(["where", "what"]).any()
-    result_tables = [label for label, table in paper.tables()["tables"].items() if "cells" in table and label != "tab:pii-distribution"]
-    assert set(result_tables) == set(claims.PAGES)
+    assert {label for label, table in paper.tables()["tables"].items() if "cells" in table} == set(claims.PAGES)
+    of_paper = paper.tables()["hardware"]
+    assert (ledger["where"] == "App. Hardware").sum() == len(of_paper["gpus"]) + len(of_paper["runtime_minutes"]) + 1  # and a claim
 
 
 def test_every_claim_has_its_lines(ledger):
     wanted = sum(len(claim.get("data", [0])) for claim in claims.terms()["claims"])
-    assert (~ledger["where"].str.startswith("`")).sum() == wanted
+    assert (~ledger["where"].str.startswith("`")).sum() == wanted + len(claims.hardware())
     for claim in claims.terms()["claims"]:
         assert sum(key in claim for key in ("reason", "expect", "curve")) == 1 and claim["says"] and claim["place"]
         if "expect" in claim:
@@ -105,19 +107,54 @@ def test_another_value_in_one_row_is_another_verdict_and_another_table(shelf):  
     assert seen == [(REPRODUCED, "85.0", "85.0"), (DIFFERENT, "20.0", "20.0")]
 
 
-def test_what_the_paper_found_with_gptj_is_judged_by_a_gptj(shelf):  # noqa: F811
-    """Where there is a row of one; claims about its tables and pictures too."""
+def test_what_the_paper_found_with_gptj_is_judged_by_a_gptj_alone(shelf):  # noqa: F811
     shelf(seed=1, specificity=0.5)
-    assert cell("tab:core_results_gptj", "SSN, REVS: Specificity")["on"] == results.title("smollm2-135m")
+    line = cell("tab:core_results_gptj", "SSN, REVS: Specificity")
+    assert line["verdict"] == UNMEASURED and "make gptj" in line["why"]
     shelf(seed=1, specificity=0.9, model="gptj-small")
     line = cell("tab:core_results_gptj", "SSN, REVS: Specificity")
     assert line["on"] == results.title("gptj-small") != results.title("smollm2-135m") and line["ours"].startswith("90.0")
     assert cell("tab:core_results_llama", "SSN, REVS: Specificity")["ours"].startswith("50.0")
 
 
-def test_a_rule_that_is_younger_than_its_rows_says_so(ledger):
-    younger = ledger[ledger["expected"].str.contains("younger")]
-    assert list(younger["what"].str.contains("resist more")) == [True] * 3 and claims.late({}) == ""
+def test_a_rule_that_is_younger_than_its_rows_says_so_on_their_data_sets():
+    claim = {"column": "Specificity", "expect": {"at_least": ["REVS", 80]}, "late": ["SSN"]}
+    assert claims.check(claim, "SSN") == "Specificity: REVS at least 80 (a rule that is younger than the rows)" and claims.check(claim, "URLs") == "Specificity: REVS at least 80"
+    assert claims.late({}, "SSN") == "" and all(set(claim.get("late", ())) <= set(claim.get("data", ())) for claim in claims.terms()["claims"])
+
+
+@pytest.mark.parametrize("row", ["REVS", "Rarest", "Rank & Activations (hybrid)"])
+def test_the_method_is_known_under_its_names_in_the_ablations(row):
+    """A row on the method's other side than in the paper is different, although another row is on the paper's side."""
+    theirs, ours = ({("Emails", name, "Efficacy@100"): value for name, value in zip(("Random", "First", row), values)} for values in ((20, 90, 80), (60, 90, 50)))
+    assert claims.number(("Emails", "Random", "Efficacy@100"), theirs, ours, 10) == DIFFERENT
+
+
+def test_a_benchmark_at_chance_level_is_not_judged(shelf):  # noqa: F811
+    """And one that the model knows has the interval of its items."""
+    asked = lambda share: {name: {"accuracy": accuracy, "items": 100, "right": "1" * 100} for name, accuracy in (("mmlu", share), ("gsm8k", 0.0))}
+    for share, verdict in ((0.27, UNMEASURED), (0.6, REPRODUCED)):
+        for name in ("unedited", "revs"):
+            shelf(method=name, seed=1)
+            shelf(method=name, seed=1, tag="integrity")
+        for row in [row for name, row in rows.find(kind="unlearn").items() if name.endswith("integrity")]:
+            row["result"]["integrity"] = asked(share) | {"from": "x", "perplexity": 9.0}
+            rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+        line = cell("tab:core_results_llama", "SSN, REVS: MMLU")
+        assert line["verdict"] == verdict and ("chance" in line["why"]) == (share < 0.5) and line["interval"] == (DASH if share < 0.5 else "50.4 to 69.6")
+    assert "chance" in cell("tab:core_results_llama", "SSN, REVS: GSM8K")["why"]
+
+
+def test_significance_needs_six_seeds_and_every_method(shelf):  # noqa: F811
+    judged = lambda: statistics.significant("smollm2-135m", "ssn", 0.05)
+    for seed in range(1, 7):
+        assert judged() is None
+        shelf(seed=seed, efficacy=0.9, specificity=0.9)
+        for name in ("ft_l", "memit"):
+            shelf(method=name, seed=seed, efficacy=0.1 * seed, specificity=0.1 * seed)
+    assert judged()[:2] == (True, "p = 0.031 against FT-L, of 2 methods") and len(judged()[2]) == 18
+    shelf(method="memit", seed=6, efficacy=0.99, specificity=0.99)
+    assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 2 methods")
 
 
 def test_our_numbers_are_printed_with_their_spread():
