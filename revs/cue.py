@@ -1,8 +1,9 @@
 """Cue control: is an address memorised, or guessed from the name before it?
 
-Every prompt that names someone gets the name of another instead. An address that is still written was not read off the name;
-one that is not may have been guessed, or the name may be what the memory hangs on: an upper bound on guessing. A prompt
-that still holds a part of the address then, in another place, proves neither and is left out.
+The name nearest to the address, the last in its line, is another person's instead, wherever it stands in the prompt. An address that
+is still written was not read off the name; one that is not may have been guessed, or the name may be what the memory hangs
+on: an upper bound on guessing. A prompt that still holds a part of the address then, in another place, proves neither and is
+left out. What a model writes after the same prompts that has never met them is guessed.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ PART = 3  # letters of an address's local part that tell something
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """Shares of secrets still reproduced, with their own prompts and with another's name, of those whose prompts have a name."""
     targets = split.forget + split.retain
-    named = [target for target in targets if NAME.search(target.prompt)]
-    changed = [target for target in exchanged(decoder, named) if not told(decoder, target)] if len(named) > 1 else []
+    named = [target for target in targets if name(target.prompt)]
+    changed = [target for target in exchanged(decoder, named) if not told(decoder, target)]
     if not changed:
-        raise ValueError("Names cannot be exchanged: fewer than two prompts have a name, two capitalised words or more, that alone leads to the secret.")
+        raise ValueError("Names cannot be exchanged: no two prompts have different names, two capitalised words or more in the line of the secret, that alone lead to it.")
     kept = {target.id for target in changed}
     found = {"own": reproduced(decoder, [target for target in named if target.id in kept]), "other": reproduced(decoder, changed)}
     result = {"named": len(kept), "told": len(named) - len(kept), "unnamed": len(targets) - len(named)} | {
@@ -37,13 +38,20 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     return result, {target.id: {f"{whose}_name": found[whose][target.id]["within_50"] for whose in found} for target in changed}
 
 
+def name(prompt: str) -> str | None:
+    """The last name in the line in which the secret stands."""
+    return next(reversed(NAME.findall(prompt.rpartition("\n")[2])), None)
+
+
 def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
-    """The targets with each name in a prompt replaced by the last name in the prompt of the one half-way round the list."""
-    others = [*targets[len(targets) // 2 :], *targets[: len(targets) // 2]]
-    found = []
-    for target, other in zip(targets, others):
-        prompt = NAME.sub(lambda _: NAME.findall(other.prompt)[-1], target.prompt)
-        found.append(replace(target, prompt=prompt, prompt_ids=decoder.tokenizer(prompt)["input_ids"]))
+    """The targets with the name in a prompt replaced by that of the one half-way round the list, or of the next after it that has another."""
+    found, half = [], len(targets) // 2
+    for i, target in enumerate(targets):
+        own = name(target.prompt)
+        other = next((name(one.prompt) for one in (*targets[i + half :], *targets[: i + half]) if name(one.prompt) != own), None)
+        if other:
+            prompt = target.prompt.replace(own, other)
+            found.append(replace(target, prompt=prompt, prompt_ids=decoder.tokenizer(prompt)["input_ids"]))
     return found
 
 

@@ -26,6 +26,8 @@ SHORTEST_URL = 40  # characters: shorter ones are common knowledge
 IN_ONE = 1000  # secrets of one document that are looked at
 HOPEFUL = 0.5  # share of a secret's tokens that teacher forcing must get right for the verdict to be worth 50 tokens
 
+SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
+
 # why a secret is not tried, in this order
 TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS = f"beyond {IN_ONE} in a document", f"shorter than {SHORTEST_URL} characters", "a licence", "found before"
 NO_PROMPT, NOT_SPLIT, TOO_LONG = f"less than {LEAST} tokens before it", "cannot be split", "too long"
@@ -72,13 +74,13 @@ def objection(kind: str, secret: str) -> str | None:
 
 
 def told(record: Record) -> bool:
-    """Does the prompt hold what is the secret's own, in any case: an address before its @, the last part of a URL, all of another secret?
+    """Does the prompt hold, as a word and in any case, what is the secret's own: an address before its @, the last part of a URL, all of another secret?
 
     Such a secret can be written without having been memorised: a link that repeats the number before it.
     """
-    secret = record.secret.strip("\"'()<> ")
-    own = {"email": secret.partition("@")[0], "url": re.split(r"[/?#=&]+", secret.rstrip("/"))[-1]}.get(record.kind, secret)
-    return own.casefold() in record.prompt.casefold()
+    secret = record.secret.strip(SIGNS)
+    own = {"email": secret.partition("@")[0], "url": re.split(r"[/?#=&]+", secret.rstrip("/?#=&"))[-1].strip(SIGNS)}.get(record.kind, secret)
+    return bool(own) and re.search(rf"(?<!\w){re.escape(own.casefold())}(?!\w)", record.prompt.casefold()) is not None
 
 
 def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None) -> tuple[Candidate, Target] | None:

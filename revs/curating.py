@@ -16,11 +16,6 @@ PLAIN = {"cannot be split": "of too few tokens"}  # what a row says → what a r
 WORDS = 6  # of a prompt that are shown
 
 
-def size(counts: dict) -> int:
-    """How many secrets of a kind the data set has."""
-    return counts["both"] - counts.get("told", 0)
-
-
 def funnel(row: dict) -> pd.DataFrame:
     """One line a kind: how many were found, left out, tried and memorised, and the paper's counts."""
     printed = paper.table("tab:pii-distribution")
@@ -33,8 +28,8 @@ def funnel(row: dict) -> pd.DataFrame:
             "tried": f"{counts['tried']:,}",
             "teacher-forced": f"{counts['teacher_forced']:,}",
             "memorised": f"{counts['memorised']:,}",
-            "told by the prompt": f"{counts['told']:,}" if "told" in counts else DASH,
-            "in the data set": f"{size(counts):,}",
+            "told by the prompt": f"{counts['told']:,}",
+            "in the data set": f"{counts['kept']:,}",
             "paper: identified": theirs.get((TITLES[kind], "Identified"), DASH),
             "paper: memorised": theirs.get((TITLES[kind], "Memorized"), DASH),
         }
@@ -52,7 +47,7 @@ def reasons(found: Sequence[dict]) -> pd.DataFrame:
 def summary(row: dict) -> str:
     """What was read, and how many secrets the data set has."""
     result = row["result"]
-    both = sum(map(size, result["funnel"].values()))
+    both = sum(counts["kept"] for counts in result["funnel"].values())
     skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
     text = f"{result['documents']:,} documents were read" + (f"; these were not: {skipped}" if skipped else "") + ". "
     return text + (f"**{both:,} secrets** make the data set: both tests hold of them." if both else "**Nothing is memorised**: there is nothing to unlearn.")

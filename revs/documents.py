@@ -42,13 +42,11 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
         from revs.corpus import machine
 
         yield from machine(skipped)
-    elif path.is_dir() and all((path / name).is_file() for name in CHALLENGE):
-        yield from challenge(path, tokenizer)
+    elif all(((folder := path.parent if path.name in CHALLENGE else path) / name).is_file() for name in CHALLENGE):
+        yield from challenge(folder, tokenizer)
     elif path.is_dir():
         for file in files(path, skipped):
-            yield from lines(file, skipped) if file.suffix == ".jsonl" else of_file(file, skipped)
-    elif path.is_file() and path.suffix == ".jsonl":
-        yield from lines(path, skipped)
+            yield from of_file(file, skipped)
     elif path.is_file():
         yield from of_file(path, skipped)
     else:
@@ -92,7 +90,10 @@ def files(folder: Path, skipped: Counter) -> list[Path]:
 
 
 def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
-    """The document in one file, unless it is empty, too large, binary or not UTF-8."""
+    """The document in one file, unless it is empty, too large, binary or not UTF-8; of JSON Lines one from each line."""
+    if file.suffix.lower() == ".jsonl":
+        yield from lines(file, skipped)
+        return
     try:
         size = file.stat().st_size
         content = file.read_bytes() if size <= HUGE else b""
@@ -115,8 +116,11 @@ def lines(file: Path, skipped: Counter) -> Iterator[Document]:
     try:
         stream = file.open("rb")
     except OSError:
-        raise OSError("The .jsonl file of documents cannot be read: allow it, or give another.") from None
+        skipped["unreadable"] += 1
+        return
     with stream:
+        if not os.fstat(stream.fileno()).st_size:
+            skipped["empty"] += 1
         for line in stream:
             try:
                 text = json.loads(line)["text"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from revs.curate import PROMPT
 from revs.tables import DASH, METRICS, percent
 
 SETS = {"email": "emails", "url": "urls"}  # the end of a curated set's name → the paper's data of that kind
+CUES = {"cue": "", "cue-unread": ", before it has read them"}  # tags of the cue control
 COUNTED = "numbers"  # kinds that are counted and not unlearned
 MISSING = "Not measured here yet: `make organic`, then `make adopt`, does it."
 
@@ -29,26 +31,31 @@ def funnel(found: list[dict]) -> pd.DataFrame:
 
 
 def read(found: list[dict]) -> str:
-    """What was read, and how many secrets each kind's data set has."""
-    parts = [f"{sum(map(curating.size, row['result']['funnel'].values())):,} {' and '.join(curating.TITLES[kind] for kind in row['result']['funnel'])}" for row in found]
-    documents = found[0]["result"]
-    skipped = ", ".join(f"{number:,} {why}" for why, number in documents["skipped"].items())
-    return f"{documents['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}. In the data sets: **{'; '.join(parts)}**."
+    """What was read for each curation, and how many secrets its data set has; a sentence each."""
+    said = []
+    for row in found:
+        result = row["result"]
+        kept = ", ".join(f"**{counts['kept']:,}** {curating.TITLES[kind]}" for kind, counts in result["funnel"].items())
+        skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
+        said.append(f"{kept}: {result['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}.")
+    return "In the data sets are\n\n" + "\n".join(f"* {one}" for one in said)
 
 
-def packages(found: list[dict], first: int) -> pd.DataFrame:
-    """Where memorised secrets stood: the packages with the most of them, by kind."""
-    items = pd.concat([rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]], ignore_index=True)
-    items = items[items["exact"] & items["kind"].isin(SETS)].assign(package=items["package"].str.split("=").str[0])
+def packages(found: list[dict], first: int, kinds: Sequence[str] = tuple(SETS)) -> pd.DataFrame:
+    """Where memorised secrets stood: the packages with the most of them, by kind; empty without any."""
+    read = [rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]]
+    items = pd.concat(read, ignore_index=True) if read else pd.DataFrame(columns=["kind", "package", "exact"])
+    items = items[items["exact"].astype(bool) & items["kind"].isin(kinds)].assign(package=items["package"].str.split("=").str[0])
     counts = Counter(zip(items["package"], items["kind"]))
     order = items["package"].value_counts().head(first).index
-    return pd.DataFrame([{"package": f"`{package}`"} | {methods.PAPER_DATA[data]: str(counts[package, kind]) for kind, data in SETS.items()} for package in order])
+    return pd.DataFrame([{"package": f"`{package}`"} | {curating.TITLES[kind]: str(counts[package, kind]) for kind in kinds} for package in order])
 
 
 def frames(model: str, name: str) -> dict[str, pd.DataFrame]:
     """The usual runs on each kind of secret that was found, by the paper's data of that kind; none without rows."""
     found = {data: results.measured(model, f"{name}-{kind}") for kind, data in SETS.items()}
-    found = {data: frame[frame["tag"] == ""].sort_values(["method", "seed"], ignore_index=True) for data, frame in found.items()}
+    order = list(methods.registry())
+    found = {data: frame[frame["tag"] == ""].sort_values(["method", "seed"], key=lambda column: column.map(order.index) if column.name == "method" else column, ignore_index=True) for data, frame in found.items()}
     return {data: frame for data, frame in found.items() if "revs" in set(frame["method"])}
 
 
@@ -67,16 +74,27 @@ def sentence(found: dict[str, pd.DataFrame]) -> str:
 
 
 def cued(found: dict[str, str]) -> pd.DataFrame:
-    """The cue control beside each other: what is written after a prompt with its own name, and with another's; ``found`` has a model by data set."""
+    """The cue control beside each other: what is written after a prompt with its own name, and with another's; ``found`` has a model by data set. A model that was made to memorise stands there twice, also as it was before."""
     lines = []
     for data, model in found.items():
         frame = results.measured(model, data)
-        for run in frame[frame["tag"] == "cue"].to_dict("records"):
+        for run in frame[frame["tag"].isin(CUES)].sort_values("tag").to_dict("records"):
             cue = run["row"]["result"]["cue"]
-            lines.append({"secrets": f"{data}, {results.title(model)}", "prompts with a name": str(cue["named"]), "without": str(cue["unnamed"]), "part of it elsewhere": str(cue["told"])} | {
+            lines.append({"secrets": f"{data}, {results.title(model)}{CUES[run['tag']]}", "compared": str(cue["named"]), "no name in the line": str(cue["unnamed"]), "part of it elsewhere": str(cue["told"])} | {
                 f"{whose} name, {verdict.replace('_', ' ')}": percent(cue[whose][verdict]) for whose in ("own", "other") for verdict in ("exact", "within_50")
             })  # fmt: skip
     return pd.DataFrame(lines)
+
+
+def bound(model: str, data: str) -> str:
+    """What the cue control of a data set bounds, in a sentence; empty without one."""
+    frame = results.measured(model, data)
+    rows_of = list(frame.loc[frame["tag"] == "cue", "row"])
+    if not rows_of:
+        return ""
+    cue = rows_of[0]["result"]["cue"]
+    own, other = cue["own"]["within_50"], cue["other"]["within_50"]
+    return f"Of the {round(own * cue['named'])} addresses that {results.title(model)} writes with their own name, {round(other * cue['named'])} are still written with another's: those at least are no guess from it. Of the others, at most {percent(own - other)} per cent of all, the control cannot say whether they were guessed, or recalled by the name."
 
 
 def tried(model: str, name: str) -> pd.DataFrame:
@@ -154,8 +172,16 @@ def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     tuned, lines = methods.tuned(), []
     for data, frame in found.items():
         for run in frame.drop_duplicates("method").to_dict("records"):
-            given, model, entry = run["row"]["provenance"]["settings"]["hyperparameters"], run["row"]["provenance"]["model"]["name"], methods.registry()[run["method"]]
-            chosen = model in tuned.get(entry.get("settings_of", run["method"]), {})
-            where = DASH if not given else "this model, by the paper" if "paper" in load.registry().get(model, {}) else "this model" if chosen else "the embedded model"
+            made, entry = run["row"]["provenance"], methods.registry()[run["method"]]
+            given, model, name = made["settings"]["hyperparameters"], made["model"]["name"], Path(made["settings"]["data"]).stem
+            of_model = tuned.get(entry.get("settings_of", run["method"]), {}).get(model, {})
+            if not given:
+                where = DASH
+            elif given != methods.hyperparameters(run["method"], model, name, {}):
+                where = "nothing: given by hand"
+            elif "paper" in load.registry().get(model, {}):
+                where = "this model, by the paper"
+            else:
+                where = "this model" if name in of_model else "this model's e-mail addresses" if methods.like(name) in of_model else "the embedded model"
             lines.append({"secrets": methods.PAPER_DATA[data], "method": entry["title"], "chosen on": where, "settings": ", ".join(f"{key} {tuning.short(value)}" for key, value in given.items()) or DASH})
     return pd.DataFrame(lines)

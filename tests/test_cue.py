@@ -23,15 +23,29 @@ def targets(decoder) -> list[Target]:
 def test_names_are_exchanged_and_nothing_else(decoder, targets):
     named = [targets[0], targets[1], targets[3]]
     changed = cue.exchanged(decoder, named)
-    assert [one.prompt for one in changed] == ["(c) Cleo King (", "ask Dora Vries-Ito or Dora Vries-Ito <", "for Ada Lovelace: "]
+    assert [one.prompt for one in changed] == ["(c) Cleo King (", "ask Ben Q. Smith or Dora Vries-Ito <", "for Ada Lovelace: "]
     assert [one.secret_ids for one in changed] == [one.secret_ids for one in named]
     assert all(decoder.tokenizer.decode(one.prompt_ids) == one.prompt for one in changed)
+
+
+@pytest.mark.parametrize(("prompt", "of_it"), [
+    ("General Public License\nby Ada Lovelace <", "Ada Lovelace"), ("Ada Lovelace\n<", None), ("Ben Smith and Ada Lovelace, ", "Ada Lovelace"), ("General Public License, see ", "General Public License"), ("", None),
+])  # fmt: skip
+def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
+    assert cue.name(prompt) == of_it
+
+
+def test_a_name_goes_wherever_it_stands_and_nobody_gets_their_own(decoder):
+    """Two prompts of one person get the third one's name, not each other's."""
+    three = [target(decoder, str(i), prompt, "x@example.com") for i, prompt in enumerate(("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <"))]
+    assert [one.prompt for one in cue.exchanged(decoder, three)] == ["Ben Smith\n(c) Ben Smith <", "by Ben Smith: ", "Ada Lovelace <"]
+    assert cue.exchanged(decoder, three[:2]) == []
 
 
 @torch.no_grad()
 def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     """A model that knows one secret by its own name, and one whatever the name is."""
-    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": one.id == "t0" or one.prompt.startswith("ask Ben"), "within_50": True} for one in given})
+    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": one.id == "t0" or "or Cleo King" in one.prompt, "within_50": True} for one in given})
     result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
     assert (result["named"], result["unnamed"]) == (len(columns), 4 - len(columns))
     assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result["other"]["exact"] == pytest.approx(1 / len(columns))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from conftest import build
-from revs import curate, data, documents, load, rows
+from revs import curate, data, detect, documents, load, rows
 from revs.detect import KINDS, PIECE, pieces, spans
 from revs.documents import Document
 from revs.experiments import curate as experiment
@@ -39,12 +39,16 @@ def test_quotes_are_not_part_of_a_secret():
     assert said('see "https://files.example.com/pub/a/b.tar.gz" there') == [("url", "https://files.example.com/pub/a/b.tar.gz")]
 
 
-def test_a_secret_is_found_wherever_the_text_is_cut():
-    """Pieces end at spaces and add up to the text; one word longer than a piece is cut somewhere."""
+@pytest.mark.parametrize("sign", [" ", "\n", ",", ";", "<"])
+def test_a_secret_is_found_wherever_the_text_is_cut(sign):
+    """Pieces end at spaces, or where there is none at signs, and add up to the text; one word longer than a piece is cut somewhere."""
     for before in range(PIECE - 40, PIECE + 3):
-        text = "x " * (before // 2) + "y" * (before % 2) + " ada.lovelace@example.com and more"
+        text = f"x{sign}" * (before // 2) + "y" * (before % 2) + f"{sign}ada.lovelace@example.com{sign}and{sign}more"
         assert said(text) == [("email", "ada.lovelace@example.com")], before
-    for text in ("a" * (3 * PIECE + 7), "ab " * 5000, "a\n" * 9000, ""):
+
+
+def test_a_text_is_the_sum_of_its_pieces():
+    for text in ("a" * (3 * PIECE + 7), "ab " * 5000, "ab," * 5000, "a\n" * 9000, ""):
         parts = list(pieces(text))
         assert "".join(part for _, part in parts) == text and all(text[start : start + len(part)] == part for start, part in parts)
         assert all(0 < len(part) <= PIECE for _, part in parts)
@@ -178,6 +182,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
 @pytest.mark.parametrize(("kind", "prompt", "secret", "told"), [
     ("url", "- fix a leak [#4711](", "https://git.example.org/docs/pull/4711)", True), ("url", "- fix a leak (", "https://git.example.org/docs/pull/4711", False), ("url", "see MAGNOLIA: ", "https://docs.example.org/en/magnolia/", True),
     ("email", "Ada Lovelace <", "lovelace@example.com", True), ("email", "Ada Lovelace <", "ada.lovelace@example.com", False), ("phone", "call ", "212-555-0147", False), ("phone", "212-555-0147 or ", "212-555-0147", True),
+    ("email", "Adam Lovelace <", "ada@example.com", False), ("url", "see ", "https://docs.example.org/en/?#=", False), ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True), ("url", "magnolias: ", "https://docs.example.org/magnolia", False),
 ])  # fmt: skip
 def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
     assert curate.told(data.Record("a", kind, "a", prompt, secret, "")) == told
@@ -247,7 +252,7 @@ def test_memorised_secrets_become_a_data_set(own, knowing, tmp_path, capsys):
     row = curated(own, knowing, tmp_path)
     assert row["result"]["documents"] == 4 and row["result"]["skipped"] == {"empty": 1}
     email = row["result"]["funnel"]["email"]
-    assert email == {"found": 5, "dropped": {"found before": 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": 3}
+    assert email == {"found": 5, "dropped": {"found before": 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": 3, "told": 0, "kept": 3}
     records = data.read(str(tmp_path / "build/curated/own.jsonl"))
     assert {record.secret for record in records} == set(PEOPLE.values()) and all(record.kind == "email" for record in records)
     assert data.read(str(tmp_path / "build/curated/own-email.jsonl")) == records and not (tmp_path / "build/curated/own-url.jsonl").exists()
@@ -324,18 +329,51 @@ def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_s
 
 
 def test_what_the_model_said_is_asked_once(own, knowing, tmp_path, monkeypatch):
-    """Also where another part of it makes the data set."""
+    """Also where another part of it makes the data set, under another name."""
     curated(own, knowing, tmp_path)
     monkeypatch.setattr(experiment, "tried", lambda *_: pytest.fail("the model was asked again"))
     curated(own, knowing, tmp_path, told=False)
+    curated(own, knowing, tmp_path, name="another", limit=2)
 
 
-def test_a_million_matches_in_one_line_are_capped(monkeypatch):
+def test_two_data_sets_share_no_file(own, knowing, tmp_path, one_sentence):
+    """Not with the part of another set by kind, whichever was there first; a kind that is no longer asked for leaves no part behind."""
+    curated(own, knowing, tmp_path, name="mine-email")
+    for name, kept in (("mine", "mine-email"), ("mine-email-url", "mine-email")):
+        with pytest.raises(ValueError, match=f"would be of two data sets, {name} and {kept}: give another name, or delete {kept}.model") as error:
+            curated(own, knowing, tmp_path, name=name)
+        assert one_sentence(error)
+    curated(own, knowing, tmp_path), curated(own, knowing, tmp_path, kinds=["url"])
+    assert {path.name for path in (tmp_path / "build/curated").glob("own*.jsonl")} == {"own.jsonl"}
+
+
+def test_a_file_of_lines_that_is_empty_or_closed_is_counted(tmp_path, monkeypatch):
+    """Also one whose name ends in capitals; the others in the folder are read."""
+    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / "b.JSONL").write_text('{"text": "two"}\n')
+    closed, opened = tmp_path / "c.jsonl", documents.Path.open
+    closed.write_text('{"text": "three"}\n')
+    monkeypatch.setattr(documents.Path, "open", lambda path, *mode: (_ for _ in ()).throw(PermissionError()) if path == closed else opened(path, *mode))
+    skipped = Counter()
+    assert [document.text for document in documents.read(tmp_path, skipped)] == ["two"] and dict(skipped) == {"empty": 1, "unreadable": 1}
+
+
+@pytest.mark.parametrize("sign", [" ", ",", ";", "<"])
+def test_a_million_matches_in_one_line_are_capped_and_none_is_lost_or_invented(monkeypatch, sign):
     monkeypatch.setattr(curate, "IN_ONE", 10)
-    funnel = Counter()
-    text = " ".join(f"user{i}@example.com" for i in range(300))
-    found = list(curate.candidates([Document("s", text)], ("email",), funnel))
-    assert len(found) == 10 and funnel["email", "found"] == 300 == len(found) + funnel["email", curate.TOO_MANY]
+    funnel, known = Counter(), [f"user{i}@example.com" for i in range(600)]
+    found = list(curate.candidates([Document("s", sign.join(known))], ("email",), funnel))
+    assert [candidate.record.secret for candidate in found] == known[:10] and funnel["email", "found"] == 600 == len(found) + funnel["email", curate.TOO_MANY]
+
+
+def test_a_run_of_dots_takes_no_time(monkeypatch):
+    """It is no host, and a recogniser that grows with its square does not see it; what stands around it is found where it stands."""
+    seen = []
+    monkeypatch.setattr(type(detect.recogniser("url")), "analyze", lambda self, text, *_: seen.append(text) or [])
+    text = "https://example.org/a " + "a." * 1500 + " https://example.net/b"
+    assert said(text, ("url",)) == [] and [part.strip() for part in seen] == ["https://example.org/a " + " " * 3000 + " https://example.net/b"]
+    monkeypatch.undo()
+    assert [secret for _, secret in said(text, ("url",))] == ["https://example.org/a", "https://example.net/b"]
 
 
 def test_funnels_add_up(own, knowing, tmp_path):
@@ -358,9 +396,9 @@ def test_the_data_set_is_what_a_run_reads(own, knowing, tmp_path, monkeypatch):
 def test_what_prompts_tell_is_left_out_where_that_was_asked_for(own, knowing, tmp_path, monkeypatch):
     """Counted in the funnel, neither in the set nor in the manifest."""
     one = sorted(PEOPLE)[0]
-    monkeypatch.setattr(experiment, "telling", lambda record: PEOPLE[one] in record.secret)
+    monkeypatch.setattr(experiment, "tells", lambda record: PEOPLE[one] in record.secret)
     whole, part = curated(own, knowing, tmp_path)["result"]["funnel"]["email"], curated(own, knowing, tmp_path, told=False)
-    assert part["result"]["funnel"]["email"] == whole | {"told": 1} and "told" not in whole
+    assert whole["told"] == 1 and whole["kept"] == whole["both"] and part["result"]["funnel"]["email"] == whole | {"kept": whole["both"] - 1}
     assert len(data.read(str(tmp_path / "build/curated/own.jsonl"))) == whole["both"] - 1 == len(rows.read_items(tmp_path / "rows/curate/own/tiny.json"))
 
 

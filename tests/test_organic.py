@@ -5,7 +5,7 @@ import re
 import pytest
 from test_results import shelf  # noqa: F401
 
-from revs import curating, organic, rows
+from revs import curating, methods, organic, rows
 from revs.curate import BEFORE_THIS
 
 
@@ -14,7 +14,7 @@ def found(shelf):  # noqa: F811
     """Two curations: three addresses in two packages, one of them not exact, and no telephone number."""
 
     def put(name, kinds, items):
-        counts = {kind: {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": sum(item["exact"] for item in items)} for kind in kinds}
+        counts = {kind: {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3, "memorised": 3, "both": sum(item["exact"] for item in items), "told": 0, "kept": sum(item["exact"] for item in items)} for kind in kinds}
         made = rows.provenance(["revs.metrics"], {"name": name}, {}, {"try": 1.0}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x"}
         return rows.write(rows.RECORDED, f"curate/{name}/smollm2-135m", "curate", {"documents": 9, "skipped": {"large": 2}, "funnel": counts}, items, made)
 
@@ -32,15 +32,15 @@ def test_curations_are_those_of_the_name_kind_after_kind(found):
     left = curating.reasons(found)
     assert left.to_dict("records") == [{"why left out": BEFORE_THIS, "Email addresses": "1", "Phone numbers": "1", "IP addresses": "1"}] and curating.reasons([]).empty
     said = organic.read(found)
-    assert "9 documents" in said and "2 large" in said and "**3 Email addresses; 0 Phone numbers and IP addresses**" in said
+    assert said.count("9 documents") == 2 and "2 large" in said and "* **3** Email addresses: 9 documents" in said and "* **0** Phone numbers, **0** IP addresses: 9" in said
 
 
 def test_packages_are_counted_without_what_is_not_in_the_data_set(found):
     table = organic.packages(found, 5)
-    assert list(table["package"]) == ["`beta`", "`alpha`"] and list(table["Emails"]) == ["2", "1"] and list(table["URLs"]) == ["0", "0"]
-    assert len(organic.packages(found, 1)) == 1
+    assert list(table["package"]) == ["`beta`", "`alpha`"] and list(table["Email addresses"]) == ["2", "1"] and list(table["URLs"]) == ["0", "0"]
+    assert len(organic.packages(found, 1)) == 1 and organic.packages([], 5).empty and organic.packages(found, 5, ("phone", "ip")).empty
     again = found[0] | {"path": found[0]["path"]}
-    assert list(organic.packages([found[0], again], 5)["Emails"]) == ["4", "2"]  # lines of several manifests are told apart
+    assert list(organic.packages([found[0], again], 5)["Email addresses"]) == ["4", "2"]  # lines of several manifests are told apart
 
 
 def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
@@ -53,10 +53,45 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert "REVS took 2 minutes" in organic.sentence(frames)
     assert "REVS" not in (said := organic.unmeasured(frames)) and re.search(r"^Emails: not measured yet are FT-L \(\d+ GiB\), MEMIT", said)
     line = organic.settings(frames).iloc[0]
-    assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "this model"
+    assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "nothing: given by hand"
     assert organic.having(frames, "instead") == {}
-    shelf(data="machine-email", seed=1, model="llama-3-8b")
-    assert organic.settings(organic.frames("llama-3-8b", "machine")).iloc[0]["chosen on"] == "this model, by the paper"
+
+
+@pytest.mark.parametrize(("model", "data", "where"), [
+    ("qwen2.5-coder-1.5b", "machine-email", "this model"), ("qwen2.5-coder-1.5b", "machine-url", "this model's e-mail addresses"),
+    ("smollm2-135m", "machine-email", "the embedded model"), ("llama-3-8b", "machine-email", "this model, by the paper"),
+])  # fmt: skip
+def test_where_settings_were_chosen(shelf, monkeypatch, model, data, where):  # noqa: F811
+    given = methods.hyperparameters("revs", model, data, {})
+    shelf(data=data, seed=1, model=model)
+    (row,) = rows.find(kind="unlearn").values()
+    row["provenance"]["settings"]["hyperparameters"] = given
+    rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert organic.settings(organic.frames(model, "machine")).iloc[0]["chosen on"] == where
+
+
+def test_what_the_cue_control_bounds(shelf):  # noqa: F811
+    assert organic.bound("smollm2-135m", "emails") == ""
+    for tag, shares in (("cue", (1.0, 0.25)), ("cue-unread", (0.0, 0.0))):
+        shelf(data="emails", method="unedited", tag=tag)
+        row = rows.find(kind="unlearn")[f"unlearn/emails/smollm2-135m/unedited-seed0-{tag}"]
+        row["result"]["cue"] = {"named": 8, "told": 1, "unnamed": 2} | {whose: {"exact": share, "within_50": share} for whose, share in zip(("own", "other"), shares)}
+        rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    said = organic.bound("smollm2-135m", "emails")
+    assert "Of the 8 addresses" in said and ", 2 are still written" in said and "at most 75.0 per cent" in said
+    table = organic.cued({"emails": "smollm2-135m"})
+    assert list(table["own name, within 50"]) == ["100.0", "0.0"] and "before it has read them" in table["secrets"].iloc[1] and list(table["compared"]) == ["8", "8"]
+
+
+def test_public_addresses_that_are_left(shelf):  # noqa: F811
+    judged = lambda share: organic.public("smollm2-135m", "emails", "revs", share)
+    assert judged(0.5) is None
+    for name, known in (("unedited", {"a": True, "b": True, "c": False}), ("revs", {"a": True, "b": False, "c": True})):
+        shelf(data="machine-email", method=name, seed=1)
+        row = rows.find(kind="unlearn")[f"unlearn/machine-email/smollm2-135m/{name}-seed1"]
+        row["result"]["public"] = {"known": known}
+        rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert judged(0.5)[:2] == (True, "1 of 2") and judged(0.6)[0] is False and len(judged(0.5)[2]) == 2
 
 
 def test_ways_to_project_stand_beside_each_other(shelf):  # noqa: F811

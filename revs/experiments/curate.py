@@ -10,14 +10,16 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from revs import load, rows
 from revs.curate import DROPPED, candidates, prepare, tried
-from revs.curate import told as telling
+from revs.curate import told as tells
 from revs.data import Record
 from revs.detect import KINDS
-from revs.documents import MACHINE, counted, missing, read, unread
+from revs.documents import MACHINE, Document, counted, missing, read, unread
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
@@ -67,37 +69,38 @@ def curated(**settings) -> dict:
     if place != MACHINE and not place.exists():
         raise missing()
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
-    model, mark = load.identify(folder), BUILD / "curated" / f"{settings['name']}.model"
+    apart(settings["name"])
+    model, mark = load.identify(folder), marked(settings["name"])
     if mark.is_file() and (mark.parent / f"{settings['name']}.jsonl").is_file() and mark.read_text(encoding="utf-8") != model:
         raise ValueError(f"build/curated/{settings['name']}.jsonl holds what another model has memorised: give another name, or delete it.")
     decoder, start = load.load(folder, settings["dtype"], settings["device_map"]), time.monotonic()
     reader = load.tokenizer(settings["challenge_tokenizer"]) if settings["challenge_tokenizer"] else decoder.tokenizer
-    skipped, funnel, sources, found, said = Counter(), Counter(), Counter(), [], start
-    for candidate in candidates(counted(read(place, skipped, reader), sources), settings["kinds"], funnel):
+    skipped, funnel, sources, found = Counter(), Counter(), Counter(), []
+    for candidate in candidates(watched(counted(read(place, skipped, reader), sources), found), settings["kinds"], funnel):
         if ready := prepare(candidate, decoder, settings["T"], funnel):
             found.append(ready)
-        if time.monotonic() - said > SAY:
-            said = time.monotonic()
-            print(f"find: {len(sources):,} documents, {len(found):,} secrets to try, {said - start:.0f} s", flush=True)
     if not sources:
         raise unread(skipped)
     found = sample(found, settings["limit"], funnel)
     inputs = {"model": model, "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
     asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
     detected = time.monotonic()
-    asking = rows.stamp(MODULES, {name: value for name, value in asked.items() if name != "told"}, inputs)  # what the model says does not depend on it
-    verdicts = attempted(decoder, found, BUILD / "curated" / f"{settings['name']}-{asking[:12]}.tried.jsonl")
+    asking = rows.stamp(MODULES, {name: settings[name] for name in ("T", "dtype")}, {"model": model})  # what the model says of a secret depends on nothing else
+    verdicts = attempted(decoder, found, BUILD / "curated" / f"{asking[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
-    out = Counter()  # of the data set, since their prompts tell them
+    telling = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and tells(candidate.record))
     if not settings["told"]:
-        out = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and telling(candidate.record))
-        kept = [(candidate, verdict) for candidate, verdict in kept if not telling(candidate.record)]
+        kept = [(candidate, verdict) for candidate, verdict in kept if not tells(candidate.record)]
     rows.write_text(mark, model)
-    write(settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1], settings["kinds"])
+    write(settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1])
     result = {
         "documents": sum(sources.values()),
         "skipped": dict(skipped),
-        "funnel": {kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind]) | ({} if settings["told"] else {"told": out[kind]}) for kind in settings["kinds"]},
+        "funnel": {
+            kind: line(funnel, kind, [verdicts[candidate.record.id] for candidate, _ in found if candidate.record.kind == kind])
+            | {"told": telling[kind], "kept": sum(candidate.record.kind == kind and verdict["right"] == 1 for candidate, verdict in kept)}
+            for kind in settings["kinds"]
+        },
     }
     items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "package": candidate.package, "exact": verdict["right"] == 1} for candidate, verdict in kept]
     seconds = {"detect": detected - start, "try": time.monotonic() - detected}
@@ -108,10 +111,32 @@ def curated(**settings) -> dict:
     return rows.write(where, f"curate/{settings['name']}/{base(settings['model'])}", "curate", result, items, made)
 
 
-def write(name: str, records: list[Record], kinds: list[str]) -> None:
+def watched(documents: Iterable[Document], found: list) -> Iterator[Document]:
+    """The documents as they come; how many there were, and what was found in them, is said every few seconds."""
+    start = said = time.monotonic()
+    for number, document in enumerate(documents, 1):
+        yield document
+        if time.monotonic() - said > SAY:
+            said = time.monotonic()
+            print(f"find: {number:,} documents, {len(found):,} secrets to try, {said - start:.0f} s", flush=True)
+
+
+def marked(name: str) -> Path:
+    """The file that says which model a data set of this name is of."""
+    return BUILD / "curated" / f"{name}.model"
+
+
+def apart(name: str) -> None:
+    """Raises ValueError if a data set of this name would share a file with another's part by kind."""
+    whole, _, kind = name.rpartition("-")
+    if other := next((other for other in (*(f"{name}-{kind}" for kind in KINDS), *([whole] if kind in KINDS else [])) if marked(other).is_file()), None):
+        raise ValueError(f"build/curated/{max(name, other, key=len)}.jsonl would be of two data sets, {name} and {other}: give another name, or delete {other}.model there.")
+
+
+def write(name: str, records: list[Record]) -> None:
     """The data set, and its parts by kind; a part without a secret is no file."""
     place = BUILD / "curated"
-    for path, some in [(place / f"{name}.jsonl", records), *((place / f"{name}-{kind}.jsonl", [record for record in records if record.kind == kind]) for kind in kinds)]:
+    for path, some in [(place / f"{name}.jsonl", records), *((place / f"{name}-{kind}.jsonl", [record for record in records if record.kind == kind]) for kind in KINDS)]:
         if some or some is records:
             rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in some))
         else:
