@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from revs import evaluate
 from revs.architecture import Decoder
 from revs.data import Record, Target, encode
-from revs.detect import Span, spans
+from revs.detect import PIECE, Span, spans
 from revs.documents import Document
 
 BEFORE = 1500  # characters before a secret that are looked at
@@ -27,6 +27,8 @@ IN_ONE = 1000  # secrets of one document that are looked at
 HOPEFUL = 0.5  # share of a secret's tokens that teacher forcing must get right for the verdict to be worth 50 tokens
 
 SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
+CUTS = " \n\t", ',;<>()[]"'  # where a document may be cut, the first if there is one: hardly any secret has one of them
+DOTTED = re.compile(r"(?:[^\s./@]{1,63}\.){20,}")  # no host has so many parts, and a recogniser's time grows with their square
 
 # why a secret is not tried, in this order
 TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS = f"beyond {IN_ONE} in a document", f"shorter than {SHORTEST_URL} characters", "a licence", "found before"
@@ -44,14 +46,14 @@ class Candidate:
     package: str = ""
 
 
-def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter, find: Callable[[str, Sequence[str]], list[Span]] = spans) -> Iterator[Candidate]:
+def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter, find: Callable[[str, Sequence[str]], Iterable[Span]] | None = None) -> Iterator[Candidate]:
     """Every secret worth trying, once; ``funnel`` counts (kind, "found") and, for the others, (kind, why not).
 
     ``find`` says where secrets are in a text: Presidio, if nothing else is asked for.
     """
     seen: set[tuple[str, str]] = set()
     for document in documents:
-        for number, span in enumerate(find(document.text, kinds)):
+        for number, span in enumerate((find or searched)(document.text, kinds)):
             secret = document.text[span.start : span.end]
             funnel[span.kind, "found"] += 1
             why = TOO_MANY if number >= IN_ONE else objection(span.kind, secret) or (BEFORE_THIS if (span.kind, secret) in seen else None)
@@ -62,6 +64,27 @@ def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Coun
             group = hashlib.sha256(f"{document.source} {span.start}".encode()).hexdigest()[:12]  # not of the secret: it could be guessed
             prompt = document.text[max(0, span.start - BEFORE) : span.start]
             yield Candidate(Record(f"{span.kind}-{group}", span.kind, f"{span.kind}-{group}", prompt, secret, ""), document.source, span.start, document.package)
+
+
+def searched(text: str, kinds: Sequence[str]) -> Iterator[Span]:
+    """The secrets of a document, passage after passage."""
+    for start, passage in passages(text):
+        yield from (Span(span.kind, start + span.start, start + span.end) for span in spans(passage, kinds))
+
+
+def passages(text: str) -> Iterator[tuple[int, str]]:
+    """A text in passages that are searched one by one, with their places; long runs of dots are blanks in them.
+
+    One ends after a space or a line's end, else after a sign that no secret has; only a word longer than a passage is cut anywhere.
+    """
+    start = 0
+    while start < len(text):
+        end = min(start + PIECE, len(text))
+        if end < len(text):
+            cuts = (max(text.rfind(sign, start, end) for sign in signs) for signs in CUTS)
+            end = next((cut + 1 for cut in cuts if cut > start), end)
+        yield start, DOTTED.sub(lambda run: " " * len(run[0]), text[start:end])
+        start = end
 
 
 def objection(kind: str, secret: str) -> str | None:

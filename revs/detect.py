@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 PIECE = 4000  # characters that a recogniser sees at once
-SPACES, SIGNS = " \n\t", ',;<>()[]"'  # where a text may be cut: no address, number or link has one of them, or hardly one
-DOTTED = re.compile(r"(?:[^\s./@]{1,63}\.){20,}")  # no host has so many parts, and a recogniser's time grows with their square
 # kind → Presidio's recogniser, and characters without which there is nothing to find
 RECOGNISERS = {"email": ("EmailRecognizer", "@"), "url": ("UrlRecognizer", "."), "phone": ("PhoneRecognizer", "0123456789"), "ip": ("IpRecognizer", ".:"), "ssn": ("UsSsnRecognizer", "0123456789")}
 KINDS = tuple(RECOGNISERS)
@@ -54,20 +51,19 @@ def within(piece: str, kind: str) -> Iterator[tuple[int, int]]:
     """What one recogniser finds in a piece, without the quotes around it and the signs that end a sentence."""
     name, needed = RECOGNISERS[kind]
     if any(character in piece for character in needed):
-        shown = DOTTED.sub(lambda run: " " * len(run[0]), piece)
-        for result in recogniser(kind).analyze(shown, recogniser(kind).supported_entities, None):
+        for result in recogniser(kind).analyze(piece, recogniser(kind).supported_entities, None):
             secret = piece[result.start : result.end]
             start = result.start + len(secret) - len(secret.lstrip("\"' "))
             yield start, start + len(secret.strip("\"' ").rstrip(".,;:!?"))
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:
-    """A text in pieces, cut after a space or a line's end where there is one, else after a sign that no secret has, with their places."""
+    """A text in pieces, cut after a space or a line's end where there is one, with their places."""
     start = 0
     while start < len(text):
         end = min(start + PIECE, len(text))
         if end < len(text):
-            cuts = (max(text.rfind(sign, start, end) for sign in signs) for signs in (SPACES, SIGNS))
-            end = next((cut + 1 for cut in cuts if cut > start), end)
+            cut = max(text.rfind(space, start, end) for space in " \n\t")
+            end = cut + 1 if cut > start else end
         yield start, text[start:end]
         start = end

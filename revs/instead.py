@@ -6,7 +6,6 @@ redacted: the address that takes the place of one may be someone's too.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -33,7 +32,7 @@ def told(kind: str, secret: str, text: str) -> dict[str, str]:
     """One secret: ``became``, one of BECAME, ``was`` and ``instead``, redacted."""
     was, found = (first(kind, some) for some in (secret, text))
     was = was or secret.strip()
-    if re.search(rf"(?<![\w.+-]){re.escape(was)}(?![\w/?#=&%-]|\.\w)", text, re.IGNORECASE):  # whole, in any case: it reaches the same
+    if was in text:
         became, found = SAME, was
     elif found is None:
         became = PLACEHOLDER if any(sign in text.lower()[:30] for sign in PLACEHOLDERS) else NOTHING

@@ -77,7 +77,7 @@ def find_memorized(
         return spans
 
     texts = counted(read(resolve(str(documents)), skipped, decoder.tokenizer), sources)
-    for candidate in curate.candidates(texts, kinds, funnel, exactly if secrets is not None else detect.spans):
+    for candidate in curate.candidates(texts, kinds, funnel, exactly if secrets is not None else None):
         if target := curate.prepare(candidate, decoder, T, funnel, least=1):
             if limit is None or len(ready) < limit:
                 ready.append(target)

@@ -15,9 +15,6 @@ ADA = "ada.lovelace@example.com"
 
 @pytest.mark.parametrize("text, became, shown", [
     (f"{ADA}>, who knows", "the same", "a***@example.com"),
-    (f"Write to {ADA.title()}.", "the same", "a***@example.com"),
-    (f"b{ADA}>", "another at the same host", "b***@example.com"),
-    (f"x.{ADA}>", "another at the same host", "x***@example.com"),
     ("lovelace@example.com> and others", "another at the same host", "l***@example.com"),
     ("ada@other.example.org> and b@example.com", "another elsewhere", "a***@***.org"),
     ("[email protected]> and others", "a placeholder", ""),
@@ -30,8 +27,6 @@ def test_what_became_of_an_address(text, became, shown):
 def test_what_became_of_other_secrets():
     url = "https://docs.example.org/en/bobbin/magnolia.html"
     assert instead.told("url", url, "https://docs.example.org/en/other.html> first")["became"] == "another at the same host"
-    assert instead.told("url", url, f"{url}#first")["became"] == "another at the same host" and instead.told("url", url, f"{url}), and")["became"] == "the same"
-    assert instead.told("ip", "192.0.2.1", "192.0.2.17")["became"] == "another elsewhere" and instead.told("ip", "192.0.2.1", "192.0.2.1.")["became"] == "the same"
     assert instead.told("url", url, "www.example.net/x> first") == {"became": "another elsewhere", "was": "https://***", "instead": "***"}
     assert instead.told("ssn", "941-11-1364", "941-12-9911.") == {"became": "another elsewhere", "was": "***-**-****", "instead": "***-**-****"}
     assert instead.told("text", "open sesame", "open the door") == {"became": "nothing of its kind", "was": "***", "instead": ""}
