@@ -97,13 +97,13 @@ def objection(kind: str, secret: str) -> str | None:
 
 
 def told(record: Record) -> bool:
-    """Does the prompt hold, as a word and in any case, what is the secret's own: an address before its @, the last part of a URL, all of another secret?
+    """Does the prompt hold, in any case, what is the secret's own: an address before its @, the last part of a URL, all of another secret?
 
     Such a secret can be written without having been memorised: a link that repeats the number before it.
     """
     secret = record.secret.strip(SIGNS)
     own = {"email": secret.partition("@")[0], "url": re.split(r"[/?#=&]+", secret.rstrip("/?#=&"))[-1].strip(SIGNS)}.get(record.kind, secret)
-    return bool(own) and re.search(rf"(?<!\w){re.escape(own.casefold())}(?!\w)", record.prompt.casefold()) is not None
+    return bool(own) and own.casefold() in record.prompt.casefold()
 
 
 def prepare(candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None) -> tuple[Candidate, Target] | None:

@@ -178,7 +178,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
 @pytest.mark.parametrize(("kind", "prompt", "secret", "told"), [
     ("url", "- fix a leak [#4711](", "https://git.example.org/docs/pull/4711)", True), ("url", "- fix a leak (", "https://git.example.org/docs/pull/4711", False), ("url", "see MAGNOLIA: ", "https://docs.example.org/en/magnolia/", True),
     ("email", "Ada Lovelace <", "lovelace@example.com", True), ("email", "Ada Lovelace <", "ada.lovelace@example.com", False), ("phone", "call ", "212-555-0147", False), ("phone", "212-555-0147 or ", "212-555-0147", True),
-    ("email", "Adam Lovelace <", "ada@example.com", False), ("url", "see ", "https://docs.example.org/en/?#=", False), ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True), ("url", "magnolias: ", "https://docs.example.org/magnolia", False),
+    ("email", "Adam Lovelace <", "ada@example.com", True), ("url", "see ", "https://docs.example.org/en/?#=", False), ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True), ("url", "see ", "https://#", False),
 ])  # fmt: skip
 def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
     assert curate.told(data.Record("a", kind, "a", prompt, secret, "")) == told
