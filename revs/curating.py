@@ -53,10 +53,16 @@ def summary(row: dict) -> str:
     return text + (f"**{both:,} secrets** make the data set: both tests hold of them." if both else "**Nothing is memorised**: there is nothing to unlearn.")
 
 
+def code(text: str) -> str:
+    """A text as it stands, in a cell of a table: its stars and underscores are no emphasis."""
+    plain = text.replace("`", "'").replace("|", "¦")
+    return f"`{plain}`"
+
+
 def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
     """Some records of a curated data set: the last words of the prompt, and the secret, redacted."""
     path = BUILD / "curated" / f"{name}.jsonl"
     records = data.read(str(path)) if path.stat().st_size else []
     shown = [record for kind in TITLES for record in [record for record in records if record.kind == kind][:of_a_kind]]
-    lines = [{"kind": TITLES[record.kind], "prompt ends with": "… " + " ".join(hide(record.prompt).split()[-WORDS:]), "secret": redact(record.kind, record.secret)} for record in shown]
+    lines = [{"kind": TITLES[record.kind], "prompt ends with": code("… " + " ".join(hide(record.prompt).split()[-WORDS:])), "secret": code(redact(record.kind, record.secret))} for record in shown]
     return pd.DataFrame(lines, columns=["kind", "prompt ends with", "secret"])

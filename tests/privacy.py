@@ -2,19 +2,21 @@
 
 import html
 import re
+import unicodedata
 from urllib.parse import unquote
 
 from revs import public
 
 PATTERNS = {
-    "e-mail address": re.compile(r"[\w.%+-]*\w@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}"),
+    "e-mail address": re.compile(r"(?<![\w.%+-])[\w.%+-]*\w\"?(?:@| ?[(\[](?:at|@)[)\]] ?|(?<=\w\w) @ (?=\w\w))[\w-]+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]+)*(?:\.| ?[(\[]dot[)\]] ?)[^\W\d_]{2,}", re.IGNORECASE),
     "social security number": re.compile(r"(?<![\d.-])\d{3}-\d{2}-\d{4}(?!\d|[.-]\d)"),
     "telephone number": re.compile(
         r"(?<![\w.+/-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?\d{3}[ .-]?|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"  # of North America
         r"|(?<![\w.+-])\+1 ?\d{10}(?!\w)"
-        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))(?:[ -]?\d{2,}){2,6}(?![\w.])"  # of other countries: eight digits and more
+        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))(?:[ -]?\d{2,}|[ -]\d)(?:[ -]?\d{2,}){1,5}(?![\w.])"  # of other countries: eight digits and more
+        r"|(?<![\w.,+/-])0\d(?:(?P<between>[ .-])\d\d)(?:(?P=between)\d\d){3}(?![\w.,/-])|(?<![\w.+/-])0[1-9]\d{1,3}/\d{6,8}(?![\w./-])"  # as they are dialled in France and in Germany
     ),
-    "URL with a user": re.compile(r"https?://[^\s/\"'<>@\\]+@[^\s\"'<>]+|https?://[^\s\"'<>]*/~[A-Za-z][\w-]*"),
+    "URL with a user": re.compile(r"[a-z][a-z+.-]{0,20}://[^\s/\"'<>@\\]{1,99}@[^\s\"'<>]+|//[^\s\"'<>]{1,99}/~[A-Za-z][\w-]*"),
 }
 # what may: a pattern of the whole, and why
 ALLOWED = {
@@ -28,9 +30,10 @@ ALLOWED = {
 
 
 def found(text: str) -> list[tuple[str, str]]:
-    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64;, \\u0040 or \\x40 too (the place is that in the text without these)."""
+    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too (the place is that in the text without these)."""
     hits = []
     plain = re.sub(r"\\(?:u00|x)([0-7][0-9a-f])", lambda match: chr(int(match[1], 16)), unquote(unquote(html.unescape(text))), flags=re.IGNORECASE)
+    plain = unicodedata.normalize("NFKC", plain).replace("\u00ad", "").replace("=40", "@")
     for what, pattern in PATTERNS.items():
         for match in pattern.finditer(plain):
             if not any(re.fullmatch(allowed, match[0], re.IGNORECASE) for allowed in ALLOWED):

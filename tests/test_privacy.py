@@ -33,7 +33,9 @@ def test_no_file_of_the_repository_has_one():
     ("telephone number", "+1012736" + "5000"), ("telephone number", "(012)736-" + "5000"), ("telephone number", "012 736 " + "5000"), ("telephone number", "1-012-736-" + "5000"), ("telephone number", "+49 " + "30 0000 0000"),
     ("telephone number", "+44 " + "20 7946 5000"), ("telephone number", "+44" + "2079465000"), ("e-mail address", "jane.roe%40" + "family.test"), ("e-mail address", "jane&#64;" + "family.test"), ("e-mail address", "jane\\u0040" + "family.test"),
     ("e-mail address", "josé@" + "family.test"), ("e-mail address", "jane_@" + "family.test"), ("telephone number", "+1 012736" + "5000"), ("telephone number", "(012) 736" + "5000"), ("telephone number", "0049 " + "30 0000 0000"), ("e-mail address", "jane%2540" + "family.test"), ("e-mail address", "jane\\x40" + "family.test"),
-    ("e-mail address", 'href="mailto:jane@' + 'family.test"'),
+    ("e-mail address", 'href="mailto:jane@' + 'family.test"'), ("e-mail address", "jane@" + "müller.test"), ("e-mail address", "jane (at) " + "family.test"), ("e-mail address", "jane[at]" + "family[dot]test"), ("e-mail address", "jane @ " + "family.test"),
+    ("e-mail address", '"jane"@' + "family.test"), ("e-mail address", "jane=40" + "family.test"), ("e-mail address", "jane\uff20" + "family.test"), ("e-mail address", "ja\u00adne@" + "family.test"),
+    ("telephone number", "+33 1 00 " + "00 00 00"), ("telephone number", "01 00 00 " + "00 00"), ("telephone number", "030/" + "0000000"), ("URL with a user", "ssh://jane" + "@host.test/x"), ("URL with a user", "//host.test/" + "~jane"),
 ])
 def test_the_search_finds(what, text):
     assert what in [kind for kind, _ in privacy.found(text)]
