@@ -497,6 +497,14 @@ def splits(tex):
     }
 
 
+def in_prose(tex):
+    """Numbers that only the prose has."""
+    optimised = only(r"optimized for (\d+) targets", tex, "the number of targets that settings were chosen for")
+    retained = only(r"We use a (\w+) of the dataset as a retain set", tex, "the size of the retain set")
+    emails, ssn, chance = only(r"scores of \$(\d+)\$ for Emails and \$(\d+)\$ for SSN, where \$(\d+)\$ represents random", tex, "GPT-J's MMLU").groups()
+    return {"optimised_for": int(optimised[1]), "retained": retained[1], "mmlu_gptj": {"Emails": int(emails), "SSN": int(ssn), "chance": int(chance)}}
+
+
 def token_example(tex):
     """The address whose tokens are shown, its ids as printed, and which tokens are chosen."""
     text = only(r"For example, consider the email address.*?common domain", section(tex, "app:token_selection"), "the example of token selection")[0]
@@ -529,6 +537,7 @@ def extract(path):
         "hardware": hardware(tex),
         "finetune_ssn": finetune_ssn(tex),
         "splits": splits(tex),
+        "in_prose": in_prose(tex),
         "token_example": token_example(tex),
     }
 

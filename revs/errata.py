@@ -6,6 +6,7 @@ Printed numbers are rounded: a rule is broken only if no unrounded numbers could
 
 from __future__ import annotations
 
+import re
 from statistics import median
 
 import pandas as pd
@@ -150,3 +151,31 @@ def perturbation_in_words() -> pd.DataFrame:
 def without_an_unedited_row() -> list[str]:
     """Blocks of the result tables that do not say where the model started."""
     return [f"`{label}`, {dataset}" for label in (*CORE.values(), *EXTRACTION.values()) for dataset in paper.table(label)["dataset"].unique() if (dataset, "Unedited") not in lines(label)]
+
+
+def panels_in_words() -> pd.DataFrame:
+    """Captions of figures that say of a panel another data set than the one drawn there; panels are lettered in their order."""
+    found = []
+    for label, figure in paper.tables()["figures"].items():
+        for dataset, letter in re.findall(r"(SSN|Email|URL)s? \((\w)\)", figure["caption"]):
+            place = ord(letter) - ord("a")
+            if place < len(figure["panels"]) and f"_{dataset.lower()}" not in figure["panels"][place]:
+                found.append({"figure": f"`{label}`", "panel": letter, "the caption": dataset, "drawn there": f"`{figure['panels'][place]}`"})
+    return pd.DataFrame(found)
+
+
+def numbers_in_words() -> pd.DataFrame:
+    """How many secrets settings were chosen for, and how many are kept: what one place says, and another."""
+    stated, splits = paper.tables()["in_prose"], paper.tables()["splits"]
+    emails = next(int(cell["value"]) for cell in paper.table("tab:pii-distribution").to_dict("records") if (cell["row"], cell["column"]) == ("Email addresses", "Memorized"))
+    found = []
+    if stated["optimised_for"] != splits["forget_emails"]:
+        found.append({"what": "e-mails that settings were chosen for", "one place": f"{splits['forget_emails']} (Implementation Details)", "another": f"{stated['optimised_for']} (App. GPT-J, Analysis)"})
+    if stated["retained"] == "half" and 2 * splits["forget_emails"] != emails:
+        found.append({"what": "e-mails kept, of Llama-3-8B", "one place": f"{stated['retained']} of the data set (Specificity)", "another": f"{emails - splits['forget_emails']} of {emails}, all that are not unlearned"})
+    return pd.DataFrame(found)
+
+
+def marks_on_the_unedited() -> list[str]:
+    """Blocks of the result tables in which the model that nothing was done to is marked as the best result."""
+    return [f"`{label}`, {dataset}: {column}" for label in (*CORE.values(), *EXTRACTION.values()) for (dataset, row), cells in lines(label).items() if row == "Unedited" for column, cell in cells.items() if cell["mark"] == "bold"]

@@ -326,10 +326,11 @@ def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_s
 
 def test_what_the_model_said_is_asked_once(own, knowing, tmp_path, monkeypatch):
     """Also where another part of it makes the data set, under another name."""
-    curated(own, knowing, tmp_path)
+    whole = curated(own, knowing, tmp_path)
     monkeypatch.setattr(experiment, "tried", lambda *_: pytest.fail("the model was asked again"))
     curated(own, knowing, tmp_path, told=False)
-    curated(own, knowing, tmp_path, name="another", limit=2)
+    part = curated(own, knowing, tmp_path, name="another", limit=2)
+    assert 0 < part["provenance"]["seconds"]["try"] <= whole["provenance"]["seconds"]["try"]  # what it took when it was asked
 
 
 def test_two_data_sets_share_no_file(own, knowing, tmp_path, one_sentence):

@@ -51,6 +51,21 @@ def test_words_and_missing_rows():
     assert errata.without_an_unedited_row() == ["`tab:core_results_llama`, URLs"]
 
 
+def test_captions_and_panels():
+    assert places(errata.panels_in_words(), "figure", "panel") == [("`fig:combined_plots`", "c"), ("`fig:combined_plots`", "f")]
+
+
+def test_numbers_that_the_prose_says_twice(monkeypatch):
+    assert places(errata.numbers_in_words(), "one place", "another") == [("50 (Implementation Details)", "100 (App. GPT-J, Analysis)"), ("half of the data set (Specificity)", "155 of 205, all that are not unlearned")]
+    agreeing = paper.tables() | {"in_prose": {"optimised_for": 50, "retained": "rest"}}
+    monkeypatch.setattr(errata.paper, "tables", lambda: agreeing)
+    assert errata.numbers_in_words().empty
+
+
+def test_what_was_not_edited_is_marked_as_best():
+    assert errata.marks_on_the_unedited() == ["`tab:core_results_llama`, Emails: Specificity"]
+
+
 @pytest.mark.parametrize("printed, half", [("14.3", 0.05), ("43.60", 0.005), ("0", 0.5), ("5.12 ± 3.50", 0.005)])
 def test_half_a_unit_of_the_last_digit(printed, half):
     assert errata.rounding({"printed": printed}) == pytest.approx(half)

@@ -103,7 +103,7 @@ def curated(**settings) -> dict:
         },
     }
     items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "package": candidate.package, "exact": verdict["right"] == 1} for candidate, verdict in kept]
-    seconds = {"detect": detected - start, "try": time.monotonic() - detected}
+    seconds = {"detect": detected - start, "try": sum(verdicts[candidate.record.id]["seconds"] for candidate, _ in found)}  # of earlier runs too
     made = rows.provenance(MODULES, asked, inputs, seconds) | {
         "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
@@ -170,7 +170,10 @@ def attempted(decoder, found: list, notes: Path) -> dict[str, dict]:
     progress = Progress("try", "secrets")
     with notes.open("a", encoding="utf-8") as stream:
         for first in range(0, len(left), TOGETHER):
-            verdicts = tried(decoder, left[first : first + TOGETHER])
+            start, some = time.monotonic(), left[first : first + TOGETHER]
+            verdicts = tried(decoder, some)
+            each = (time.monotonic() - start) / len(some)
+            verdicts = {id: verdict | {"seconds": each} for id, verdict in verdicts.items()}
             done |= verdicts
             stream.write(json.dumps(verdicts) + "\n")
             stream.flush()
