@@ -23,6 +23,11 @@ def title(model: str) -> str:
     return registry().get(model, {}).get("title", model)
 
 
+def short(model: str) -> str:
+    """The same above a small picture."""
+    return registry().get(model, {}).get("short", title(model).split(",")[0])
+
+
 # --- ours ------------------------------------------------------------------------------------------------------------
 
 

@@ -210,7 +210,12 @@ def over_candidates(model: str, data: str) -> dict[str, pd.DataFrame]:
 
 def panel(model: str, data: str) -> str:
     """What stands above a panel."""
-    return f"{methods.PAPER_DATA[data]}, {results.title(model).split(',')[0]}"
+    return f"{methods.PAPER_DATA[data]}, {results.short(model)}"
+
+
+def on(found: dict[tuple[str, str], dict[str, pd.DataFrame]]) -> str:
+    """The models of some panels."""
+    return "; ".join(dict.fromkeys(results.title(model) for model, _ in found))
 
 
 def points(found: dict[tuple[str, str], dict[str, pd.DataFrame]]) -> pd.DataFrame:

@@ -65,6 +65,12 @@ NOT_MEASURED = (  # numbers in prose that no row could hold
 )
 
 
+OF_CAPTIONS = (
+    r"k = 100|@100|at 100 candidates|95 per cent",  # how a measurement is defined
+    r"[Ss]eed [01]|Trials 0 and 1|schema 1",  # what runs, trials and rows are called
+)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_no_number_is_typed_into_the_prose(path):
     """A digit in a notebook's text would be a number without a row; code, formulas, links, citations, exercises, names and what is listed above aside."""
@@ -74,6 +80,26 @@ def test_no_number_is_typed_into_the_prose(path):
         text = re.sub(r"\$\$.*?\$\$|`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)", "", text, flags=re.DOTALL)
         text = re.sub("|".join((NAMES, *NOT_MEASURED)), "", text, flags=re.MULTILINE)
         assert not re.findall(r".{,30}\d.{,30}", text), cell.source
+
+
+def said(code: str) -> list[str]:
+    """What a cell says by itself: the texts that it gives to a caption or a paragraph, without the names of tables and the values in between."""
+    calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("Markdown", "Table", "Data", "Filtered")]
+    texts = [node.value for call in calls for node in ast.walk(call) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [text for text in texts if " " in text]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_number_is_typed_into_a_caption(path):
+    for cell in cells(path):
+        for text in said("\n".join("" if line.startswith(("%", "!")) else line for line in cell.source.splitlines())):
+            text = re.sub(r"\$[^$]*\$|`[^`]*`", "", text)
+            text = re.sub("|".join((NAMES, *NOT_MEASURED, *OF_CAPTIONS)), "", text, flags=re.MULTILINE)
+            assert not re.findall(r".{,30}\d.{,30}", text), cell.source
+
+
+def test_what_a_cell_says_is_found():
+    assert sorted(said('tables.Table(frame(1), f"At {x:.1f} of 3 steps.", "tab-a1") if y else Markdown("none of 4")')) == [" of 3 steps.", "At ", "none of 4"]
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_known():

@@ -31,6 +31,11 @@ def test_a_knob_has_its_runs_and_the_tuned_one_in_order(shelf):  # noqa: F811
     assert list(lines["knob"]) == ["0.006", "0.02", "0.05"] and list(lines["Efficacy"]) == ["10.0", "50.0", "90.0"]
 
 
+def test_a_panel_has_a_short_title_and_a_caption_the_long_one():
+    assert tradeoffs.panel("gptj-small", "ssn") == "SSN, a small GPT-J" and tradeoffs.panel("smollm2-135m", "urls") == "URLs, SmolLM2-135M-Instruct"
+    assert tradeoffs.on({("gptj-small", "ssn"): {}, ("gptj-small", "emails"): {}, ("smollm2-135m", "ssn"): {}}) == f"{results.title('gptj-small')}; {results.title('smollm2-135m')}"
+
+
 def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
     judged = lambda kind, *given: getattr(tradeoffs, kind)("smollm2-135m", "ssn", *given)
     assert judged("dominates", "revs", "ft_l") is judged("above", "revs", "ft_l") is judged("steadier", "revs", "ft_l", 10) is judged("weakest", "none") is None
@@ -45,6 +50,22 @@ def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
     shelf(tag="targets-forget5", efficacy=0.52, specificity=0.9)
     shelf(tag="targets-forget5", method="ft_l", hyperparameters={"norm_constraint": 0.1}, efficacy=0.1, specificity=0.8)
     assert judged("steadier", "revs", "ft_l", 10)[0] is True and judged("steadier", "ft_l", "revs", 100)[0] is False and judged("steadier", "revs", "ft_l", 0.1)[0] is False
+
+
+def test_claims_about_every_point_are_judged_from_rows(shelf):  # noqa: F811
+    judged = lambda kind, *given: getattr(tradeoffs, kind)("smollm2-135m", "ssn", *given)
+    assert judged("leads", "revs", "ft_l") is judged("keeps", "revs", "specificity", 80) is judged("stays", "revs", 95) is None
+    for name, tag, targets, value in (("revs", "base", 20, 0.8), ("revs", "targets-forget5", 5, 0.9), ("ft_l", "strength", 20, 0.7), ("ft_l", "targets-forget5", 5, 0.95), ("ft_l", "targets-forget10", 10, 0.99)):
+        shelf(tag=tag, method=name, efficacy=value, specificity=value)
+        row = rows.find(kind="unlearn")[f"unlearn/ssn/smollm2-135m/{name}-seed0-{tag}"]
+        row["result"]["after"]["forget"] = targets
+        rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert judged("leads", "revs", "ft_l")[:2] == (False, "higher at 1 of 2 numbers") and len(judged("leads", "revs", "ft_l")[2]) == 5
+    shelf(tag="curve-r_h0.05", hyperparameters={"r_h": 0.06}, specificity=0.85)
+    assert judged("keeps", "revs", "specificity", 80)[:2] == (True, "80.0 at least") and judged("keeps", "revs", "specificity", 81)[0] is False
+    shelf(seed=1, ranks=(5000, 5000))
+    shelf(seed=2, ranks=(40, 10))
+    assert judged("stays", "revs", 0.01)[:2] == (True, f"{50 + 50 * 40 / 5000:.1f} at least") and judged("stays", "revs", 95)[0] is False
 
 
 def test_claims_about_many_targets_and_strong_edits_are_judged_from_rows(shelf):  # noqa: F811
