@@ -1,7 +1,8 @@
 """`make again`: puts all that was built aside, builds it again, and says what came back otherwise, kept in rows/again.json.
 
 Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
-took cannot come back the same: benchmarks are left out, and a text is compared without its seconds, minutes and hours. A table that has them without a unit is among those that are different.
+took, or how much memory it had, cannot come back the same: benchmarks are left out, and a text is compared without its seconds,
+minutes and hours, a table without its columns of them and of memory.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from revs import rows
 from revs.again import FILE, sources
 
 DURATION = re.compile(r"\b\d[\d,]*(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
+MEASURED = re.compile(r"second|minute|hour|memory|MB|GiB|, s$")  # in the head of a column
 KINDS = ("row", "text", "picture")
 
 
@@ -38,8 +40,22 @@ def products(build: Path) -> dict[str, str]:
             if "image/png" in data:
                 found[f"picture: {place}"] = rows.digest(matplotlib.image.imread(io.BytesIO(base64.b64decode(data["image/png"]))).tobytes())
             elif text := data.get("text/markdown") or data.get("text/html"):
-                found[f"text: {place}"] = rows.digest(DURATION.sub("…", re.sub(r'href="data:text/csv;base64,[^"]*"', "", text)))
+                found[f"text: {place}"] = rows.digest(timeless(re.sub(r'href="data:text/csv;base64,[^"]*"', "", text)))
     return found
+
+
+def timeless(text: str) -> str:
+    """A text without what tells how long something took, or how much memory it had."""
+    found, left_out = [], None
+    for line in DURATION.sub("…", text).splitlines():
+        if not line.startswith("|"):
+            left_out = None
+        else:
+            cells = line.split("|")
+            left_out = {i for i, cell in enumerate(cells) if MEASURED.search(cell.strip())} if left_out is None else left_out
+            line = "|".join(cell for i, cell in enumerate(cells) if i not in left_out)
+        found.append(line)
+    return "\n".join(found)
 
 
 def compared(before: dict[str, str], after: dict[str, str]) -> dict[str, dict]:

@@ -34,6 +34,13 @@ def test_times_and_a_file_s_bytes_are_not_compared(tmp_path):
     assert found == {kind: {"products": 1, "other": []} for kind in ("row", "text", "picture")}
 
 
+def test_columns_of_time_and_memory_are_not_compared():
+    table = "| method | score | unlearning, s | extra MB |\n| :--- | ---: | ---: | ---: |\n| REVS | {} | {} | 7 |\n\nText | with a bar."
+    assert again.timeless(table.format(3, 60)) == again.timeless(table.format(3, 61)) != again.timeless(table.format(4, 60)) and "Text | with a bar." in again.timeless(table)
+    two = table + "\n\n| seconds | score |\n| ---: | ---: |\n| 5 | {} |"
+    assert again.timeless(two.format(3, 60, 1)) == again.timeless(two.format(3, 61, 1)) != again.timeless(two.format(3, 61, 2))
+
+
 def test_another_value_is_seen_in_row_text_and_picture(tmp_path):
     first = build(tmp_path / "a")
     found = again.compared(first, build(tmp_path / "b", value=4))
