@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import shutil
+from pathlib import Path
 
 import papermill
 
 from flow.paths import BUILD, ROOT, shown
 from flow.profile import read
+from revs.experiments.memorise import prepared
 
 PLACE = BUILD / "nbtest"
 
@@ -25,7 +27,8 @@ def main() -> None:
     PLACE.mkdir(parents=True)
     rows = {"rows": shown(PLACE / "rows")}
     parameters = {name: job.parameters | rows for name, job in profile.samples().items()}
-    parameters["unlearn"] |= {"forget": 2, "generate": False}
+    knowing = prepared("smollm2-135m", "ssn", True)
+    parameters["unlearn"] |= {"model": shown(Path(knowing)), "finetune": False, "data": "build/curated/documents.jsonl", "forget": 2, "generate": False}  # what this build's curation wrote
     parameters["tune"] |= {"trials": 1, "forget": 2}
     parameters["own"] |= {"limit": 8, "minutes": 0, "out": shown(PLACE / "own")}
     for name in [*parameters, *profile.pages]:
