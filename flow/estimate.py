@@ -76,7 +76,7 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
     width = lambda row: bytes_each(job.settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
     trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
-    close = nearest(job, usable)
+    close = nearest(job.settings, usable)
     memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
     return Estimate(median(scale(row) * trials(row) * seconds(row, faster) for row in close), memory, None if own else name(close[0]), predicted)
 
@@ -91,9 +91,9 @@ def on_gpu(row: dict) -> bool:
     return row["provenance"]["hardware"]["gpu"] is not None
 
 
-def nearest(job: Job, found: list[dict]) -> list[dict]:
-    """The rows whose settings are most like the job's."""
-    alike = [[row["provenance"]["settings"].get(setting) == job.settings.get(setting) for setting in ALIKE] for row in found]
+def nearest(settings: dict, found: list[dict]) -> list[dict]:
+    """The rows whose settings are most like these."""
+    alike = [[row["provenance"]["settings"].get(setting) == settings.get(setting) for setting in ALIKE] for row in found]
     most = max(alike)
     return [row for row, each in zip(found, alike) if each == most]
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from statistics import median
 
 import pandas as pd
 
 from revs.paths import ROOT
+from revs.results import is_trial, title
 from revs.rows import RECORDED
 
 sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkout
 from flow import estimate, plan, profile  # noqa: E402
 
+WITHIN = 0.2  # off by so much at most, a time is foreseen
 RECORD = RECORDED / "slurm.json"  # written by make slurm-try
 
 
@@ -37,6 +40,19 @@ def basis() -> str:
         f"The CPUs of our rows did {rate / 1e9:.0f} thousand million operations a second in the fine-tunes, at six for each weight and token; {machine['title']} does {machine['float32'] / 1e9:,.0f} in float32, as its maker says, "
         f"{estimate.gain():,.0f} times as many."
     )
+
+
+def foretold() -> pd.DataFrame:
+    """How well times are foreseen: each unlearning run from all others of its model, as the plan does it."""
+    every = [row for row in estimate.measured() if row["kind"] == "unlearn"]
+    errors: dict[tuple[str, str], list[float]] = {}
+    for row in every:
+        others = [other for other in every if other is not row and estimate.name(other) == estimate.name(row)]
+        if others:
+            foreseen = median(estimate.seconds(other) for other in estimate.nearest(row["provenance"]["settings"], others))
+            kind = "trials of a search" if is_trial(row["name"]) else "others"
+            errors.setdefault((title(estimate.name(row)), kind), []).append(abs(foreseen / estimate.seconds(row) - 1))
+    return pd.DataFrame([{"model": model, "runs": kind, "number": str(len(off)), "foreseen within 20 per cent": f"{100 * sum(each <= WITHIN for each in off) / len(off):.0f} %", "off by, median": f"{100 * median(off):.0f} %"} for (model, kind), off in sorted(errors.items())])
 
 
 def tried() -> tuple[pd.DataFrame, str]:

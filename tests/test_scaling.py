@@ -123,6 +123,17 @@ def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
 # --- GPU slots -------------------------------------------------------------------------------------------------------
 
 
+def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
+    """Three seeds alike, one of them half as long; a trial, and the only run of a model."""
+    def row(name, model, seconds, steps=5):
+        return {"name": name, "kind": "unlearn", "result": {}, "provenance": {"model": {"name": model}, "settings": {"method": "ft_l", "data": "ssn", "steps": steps}, "seconds": {"unlearn": seconds}}}
+
+    every = [row(f"x/ft_l-seed{seed}", "smollm2-135m", seconds) for seed, seconds in enumerate((100.0, 110.0, 50.0))] + [row("x/ft_l-seed0-trial00", "smollm2-135m", 100.0), row("x/ft_l-seed0", "other", 1.0)]
+    monkeypatch.setattr(scaling.estimate, "measured", lambda: every)
+    found = scaling.foretold().set_index("runs")
+    assert found.loc["others", "number"] == "3" and found.loc["others", "foreseen within 20 per cent"] == "67 %" and found.loc["trials of a search", "off by, median"] == "0 %" and len(found) == 2
+
+
 def test_no_gpu_is_given_twice(monkeypatch, tmp_path):
     monkeypatch.setattr(slots, "BUILD", tmp_path)
     monkeypatch.setattr(os, "environ", {})
