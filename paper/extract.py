@@ -33,6 +33,7 @@ TEXT_TABLES = {
     "tab:email-examples": {"original": 1},
     "tab:ssn-examples": {},
 }
+SENTENCES = ("tab:email-examples", "tab:ssn-examples")  # tables of sentences with a bold secret: where it stands is kept
 # A domain that is a private person's surname: only what follows its last dot is kept. Rows count from 0.
 PERSONAL_DOMAINS = {("tab:email-examples", 5)}
 
@@ -190,12 +191,24 @@ def domain_of(raw, label):
     return only(r"\\textbf\{[^{}@]*@([\w.*-]*\w)", raw, f"one bold address in each row of {label}")[1]
 
 
+def places_of(cells, label):
+    """Of each sentence: the number of its secret, which several may share, and how many words stand before and after it."""
+    found, secrets = [], {}
+    for cell in cells:
+        match = only(r"\\textbf\{([^{}]*)\}", cell, f"one bold secret in each row of {label}")
+        words = [len(re.findall(r"\w[\w'.-]*", re.sub(r"\\[a-z]+", "", part))) for part in (cell[: match.start()], cell[match.end() :])]
+        found.append({"secret": secrets.setdefault(match[1], len(secrets) + 1), "before": words[0], "after": words[1]})
+    return found
+
+
 def text_table(body, label):
-    """A table of text: the number of its rows and, where TEXT_TABLES says so, the domains of its addresses."""
+    """A table of text: the number of its rows, where TEXT_TABLES says so the domains of its addresses, and where SENTENCES does the places of its secrets."""
     _, *rows = rows_of(body, label)
     table = {"label": label, "caption": caption(body, label), "rows": len(rows)}
     if TEXT_TABLES[label]:
         table["domains"] = {name: [domain_of(row[i], label) for row in rows] for name, i in TEXT_TABLES[label].items()}
+    if label in SENTENCES:
+        table["sentences"] = places_of([row[1] for row in rows], label)
     for personal, row in PERSONAL_DOMAINS:
         if personal == label:
             table["domains"]["original"][row] = "***." + table["domains"]["original"][row].rpartition(".")[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -57,9 +59,15 @@ def printed_examples() -> pd.DataFrame:
     return pd.DataFrame({"it was": map(hidden, domains["original"]), "the model now writes": map(hidden, domains["unlearned"]), "that is": outcomes})
 
 
-def printed_hosts() -> str:
-    """The hosts of the addresses in the paper's example sentences, as printed."""
-    return ", ".join(f"`{host}`" for host in paper.tables()["tables"]["tab:email-examples"]["domains"]["original"])
+def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """Where the secret stands in the paper's example sentences, and in as many of ours (prompt, secret, suffix): which it is, in words before and after it, and for addresses at which host."""
+    table, words = paper.tables()["tables"][label], lambda text: len(re.findall(r"\w[\w'.-]*", text))
+    numbers: dict[str, int] = {}
+    ours = [{"secret": numbers.setdefault(secret, len(numbers) + 1), "before": words(prompt), "after": words(suffix), "host": secret.rpartition("@")[2]} for prompt, secret, suffix in whole[: table["rows"]]]
+    hosts = table.get("domains", {}).get("original", [""] * table["rows"])
+    theirs = [each | {"host": host} for each, host in zip(table["sentences"], hosts)]
+    lines = [{"whose": whose, "sentence": str(n), "secret": str(each["secret"]), "words before": str(each["before"]), "words after": str(each["after"])} | ({"host": f"`{each['host']}`"} if "domains" in table else {}) for whose, of in (("paper", theirs), ("ours", ours)) for n, each in enumerate(of, 1)]
+    return pd.DataFrame(lines)
 
 
 def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from revs import paper
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path(os.environ.get("REVS_PAPER_TEX", ROOT.parent / "shared" / "paper" / "revs.tex"))
-MADE = "2ecbbba8f70993bf53c17569486d0e705b8c12c998be8de4aee8d07cf5691610"  # of paper/tables.json, by paper/extract.py from the source
+MADE = "61988b0058a5333cc76ed7ae13d2cec91bf6bcb2d4d5bac272c9a502f4e49c63"  # of paper/tables.json, by paper/extract.py from the source
 needs_source = pytest.mark.skipif(not SOURCE.is_file(), reason="the paper's LaTeX source is not at hand")
 
 METHODS = {
@@ -259,10 +259,17 @@ def test_no_address_and_no_number_of_a_person():
 def test_tables_of_text_keep_rows_and_domains_only(label, rows):
     entry = paper.tables()["tables"][label]
     assert entry["rows"] == rows
-    assert set(entry) - {"domains"} == {"label", "caption", "rows"}
+    assert set(entry) - {"domains", "sentences"} == {"label", "caption", "rows"}
     for domains in entry.get("domains", {}).values():
         assert len(domains) == rows
         assert all(re.fullmatch(r"[\w*-]+(\.[\w-]+)+", domain) for domain in domains if domain is not None)
+
+
+def test_sentences_keep_the_places_of_their_secrets_only():
+    data = paper.tables()["tables"]
+    numbers = data["tab:ssn-examples"]["sentences"]
+    assert [each["secret"] for each in numbers] == 5 * [1] + 5 * [2] and numbers[0] == {"secret": 1, "before": 13, "after": 14}
+    assert [each["secret"] for each in data["tab:email-examples"]["sentences"]] == [1, 2, 3, 4, 5, 6] and data["tab:email-examples"]["sentences"][1] == {"secret": 2, "before": 8, "after": 0}
 
 
 def test_domains():

@@ -140,4 +140,6 @@ def test_the_papers_examples_show_hosts_and_no_name():
     shown = qualitative.printed_examples()
     assert len(shown) == 10 and set(shown["that is"]) == {instead.AT_THE_HOST, instead.ELSEWHERE, instead.PLACEHOLDER}
     assert all(re.fullmatch(r"`(\*\*\*@[a-z.]+|\[email protected\])`", cell) for cell in shown[["it was", "the model now writes"]].to_numpy().ravel())
-    assert qualitative.printed_hosts().count("`") == 12
+    table = qualitative.printed_sentences("tab:email-examples", [("Write to ", "ada@example.com", " now.")])
+    assert list(table["whose"]) == 6 * ["paper"] + ["ours"] and list(table.iloc[-1])[1:] == ["1", "1", "2", "1", "`example.com`"]
+    assert "host" not in qualitative.printed_sentences("tab:ssn-examples", [])
