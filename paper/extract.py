@@ -216,7 +216,7 @@ def text_table(body, label):
 
 
 def tables(tex):
-    """All tables of the paper by label, in the source's order."""
+    """All tables of the paper by label, in the source's order, by which LaTeX numbers them."""
     found = {}
     for body in environments(tex, "table"):
         # tab:ablation_neuron_selection has its \label before its \caption (so that LaTeX would number it as the
@@ -224,7 +224,7 @@ def tables(tex):
         label = only(r"\\label\{(tab:[^{}]*)\}", body, "the label of a table")[1]
         if label not in (*NUMBER_TABLES, *TEXT_TABLES):
             raise SourceError(f"The source has a table {label} that this script does not know.")
-        found[label] = text_table(body, label) if label in TEXT_TABLES else number_table(body, label)
+        found[label] = {"number": len(found) + 1} | (text_table(body, label) if label in TEXT_TABLES else number_table(body, label))
     missing = [label for label in (*NUMBER_TABLES, *TEXT_TABLES) if label not in found]
     if missing:
         raise SourceError(f"The source lacks the table {missing[0]}.")
@@ -232,7 +232,7 @@ def tables(tex):
 
 
 def figures(tex):
-    """All figures by label: caption, and the labels of the panels (those that follow an empty \\subcaption)."""
+    """All figures by label: number, caption, and the labels of the panels (those that follow an empty \\subcaption)."""
     found = {}
     for body in environments(tex, "figure"):
         panels = re.findall(r"\\subcaption\{\}\s*\\label\{(fig:[^{}]*)\}", body)
@@ -240,7 +240,7 @@ def figures(tex):
         own = [label for label in labels if label not in panels]
         if len(own) != 1:
             raise SourceError(f"A figure of the source has {len(own)} labels of its own instead of one.")
-        found[own[0]] = {"label": own[0], "caption": caption(body, own[0]), "panels": panels}
+        found[own[0]] = {"number": len(found) + 1, "label": own[0], "caption": caption(body, own[0]), "panels": panels}
     return found
 
 

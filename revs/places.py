@@ -24,11 +24,18 @@ def labels() -> dict[str, str]:
     return found | panels
 
 
+def numbers() -> dict[str, str]:
+    """What every label is called in the paper: Table 1, Figure 4, Figure 4a."""
+    printed = paper.tables()
+    found = {label: f"{kind} {entry['number']}" for kind, entries in (("Table", printed["tables"]), ("Figure", printed["figures"])) for label, entry in entries.items()}
+    return found | {label: f"{found[figure]}{letter}" for figure, entry in printed["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])}
+
+
 def table() -> pd.DataFrame:
-    """One line a label, in the order of the file: what it is, and links to where it stands."""
-    known = labels()
+    """One line a label, in the order of the file: what it is called and what it is, and links to where it stands."""
+    known, called = labels(), numbers()
     return pd.DataFrame([
-        {"label": f"`{label}`", "what it is": known[label], "where": pages if isinstance(pages, str) else ", ".join(map(link, pages))}
+        {"in the paper": called[label], "label": f"`{label}`", "what it is": known[label], "where": pages if isinstance(pages, str) else ", ".join(map(link, pages))}
         for label, pages in terms().items()
     ])
 

@@ -15,7 +15,7 @@ from revs import paper
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = Path(os.environ.get("REVS_PAPER_TEX", ROOT.parent / "shared" / "paper" / "revs.tex"))
-MADE = "61988b0058a5333cc76ed7ae13d2cec91bf6bcb2d4d5bac272c9a502f4e49c63"  # of paper/tables.json, by paper/extract.py from the source
+MADE = "05cfd09edf9c1b693de9e78a4d7ef53fc8d36781310b676201dddc5663cb6a50"  # of paper/tables.json, by paper/extract.py from the source
 needs_source = pytest.mark.skipif(not SOURCE.is_file(), reason="the paper's LaTeX source is not at hand")
 
 METHODS = {
@@ -259,10 +259,16 @@ def test_no_address_and_no_number_of_a_person():
 def test_tables_of_text_keep_rows_and_domains_only(label, rows):
     entry = paper.tables()["tables"][label]
     assert entry["rows"] == rows
-    assert set(entry) - {"domains", "sentences"} == {"label", "caption", "rows"}
+    assert set(entry) - {"domains", "sentences"} == {"number", "label", "caption", "rows"}
     for domains in entry.get("domains", {}).values():
         assert len(domains) == rows
         assert all(re.fullmatch(r"[\w*-]+(\.[\w-]+)+", domain) for domain in domains if domain is not None)
+
+
+def test_tables_and_figures_are_numbered_as_printed():
+    data = paper.tables()
+    assert [entry["number"] for entry in data["tables"].values()] == list(range(1, 13)) and [entry["number"] for entry in data["figures"].values()] == list(range(1, 7))
+    assert data["tables"]["tab:core_results_llama"]["number"] == 1 and data["tables"]["tab:core_results_gptj"]["number"] == 3 and data["figures"]["fig:tradeoff_plots"]["number"] == 4
 
 
 def test_sentences_keep_the_places_of_their_secrets_only():
