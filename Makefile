@@ -58,7 +58,7 @@ calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets agai
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two hours, on a machine that does nothing else)
 	@$(PY) -m flow.build bench
 
-record: tune adopt core ablations  ## all of the embedded model; settings are adopted before they are used
+record: tune adopt core ablations  ## all of the embedded model; settings are adopted before they are used, the rest by make adopt
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
 	@$(PY) -m flow.build paper

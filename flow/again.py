@@ -2,7 +2,7 @@
 
 Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
 took, or how much memory it had, cannot come back the same: benchmarks are left out, and a text is compared without its seconds,
-minutes and hours, a table without its columns of them and of memory.
+minutes and hours, a table without its columns of them and of memory. A table with a line of them is among those that are different.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from revs import rows
 from revs.again import FILE, sources
 
 DURATION = re.compile(r"\b\d[\d,]*(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
-MEASURED = re.compile(r"second|minute|hour|memory|MB|GiB|, s$")  # in the head of a column
+MEASURED = re.compile(r"\b(seconds?|minutes?|hours?)\b(?! time)|memory|MB|GiB|, s$")  # in the head of a column
 KINDS = ("row", "text", "picture")
 
 

@@ -56,10 +56,10 @@ class Job:
         return ROOT / self.rows / f"{self.id}.json"
 
     def needs(self, other: "Job") -> bool:
-        """Does this job start from the model that ``other`` memorises, or read the data set that it curates?"""
+        """Does this job start from the model that ``other`` memorises, or read the data set or the list that it curates?"""
         if other.notebook == "curate":
             name = other.settings["name"]
-            return self.settings.get("data") in [f"build/curated/{part}.jsonl" for part in (name, *(f"{name}-{kind}" for kind in other.settings["kinds"]))]
+            return self.settings.get("secrets") == f"build/curated/{name}.txt" or self.settings.get("data") in [f"build/curated/{part}.jsonl" for part in (name, *(f"{name}-{kind}" for kind in other.settings["kinds"]))]
         if self.notebook == "memorise" or other.notebook != "memorise" or self.settings["finetune"] is False:
             return False
         tuned = self.settings["finetune"] if isinstance(self.settings["finetune"], dict) else {}

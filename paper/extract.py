@@ -512,10 +512,9 @@ def splits(tex):
 
 def in_prose(tex):
     """Numbers that only the prose has."""
-    optimised = only(r"optimized for (\d+) targets", tex, "the number of targets that settings were chosen for")
     retained = only(r"We use a (\w+) of the dataset as a retain set", tex, "the size of the retain set")
     emails, ssn, chance = only(r"scores of \$(\d+)\$ for Emails and \$(\d+)\$ for SSN, where \$(\d+)\$ represents random", tex, "GPT-J's MMLU").groups()
-    return {"optimised_for": int(optimised[1]), "retained": retained[1], "mmlu_gptj": {"Emails": int(emails), "SSN": int(ssn), "chance": int(chance)}}
+    return {"retained": retained[1], "mmlu_gptj": {"Emails": int(emails), "SSN": int(ssn), "chance": int(chance)}}
 
 
 def token_example(tex):

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 from revs import rows
-from revs.paths import PACKAGE
+from revs.paths import PACKAGE, ROOT
 from revs.rows import RECORDED
 
 FILE = RECORDED / "again.json"
@@ -20,9 +20,10 @@ def read() -> dict | None:
 
 
 def sources() -> str:
-    """Hash of all modules, without comments and docstrings: has anything changed since it was tried?"""
+    """Hash of everything that a build is made from: modules without comments and docstrings, the workflow, notebooks, parameters, data and pages."""
     modules = {".".join(("revs", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__") for path in PACKAGE.rglob("*.py")}
-    return rows.digest({module: rows.code_hash(module) for module in modules})
+    others = [path for folder in ("flow", "notebooks", "params", "data", "book") for path in sorted((ROOT / folder).rglob("*")) if path.is_file() and path.suffix != ".pyc"]
+    return rows.digest([{module: rows.code_hash(module) for module in modules}, {str(path.relative_to(ROOT)): rows.digest(path.read_bytes()) for path in others}])
 
 
 def table(record: dict) -> pd.DataFrame:

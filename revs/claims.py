@@ -25,6 +25,7 @@ THE_METHOD = ("REVS", "Rank & Activations (hybrid)", "Rarest")  # what tables of
 CURVES = {"significant": (statistics.significant, "core", "fewer than six seeds are recorded, and no p can be below 0.05"), "public": (organic.public, "organic", "no recorded run of these secrets yet (`make organic`)")}
 CURVES |= {kind: (getattr(tradeoffs, kind), page, "") for page, kinds in {"extraction": ("linked", "weakest"), "tradeoffs": ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays", "steadier")}.items() for kind in kinds}
 ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
+GPTJ = " (`make gptj-tune adopt`, then `make gptj adopt`)"
 NORMAL = 1.96  # standard errors to either side that hold 95 per cent
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
@@ -44,7 +45,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Told:
-    """What a curve of ours says, in words, and the rows behind it."""
+    """What rows of ours say where the paper prints no number, in words, and the rows."""
 
     text: str
     rows: tuple[str, ...]
@@ -175,8 +176,8 @@ def of_column(cells: dict[Place, float], dataset: str, column: str, rows_of: set
 def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     """One line for each printed number and each claim (a claim about several data sets has one for each).
 
-    What the paper found with GPT-J is judged by runs of ``gptj`` alone, and everything else by those of ``model``, where a
-    claim does not name another.
+    The tables of results with GPT-J are judged by runs of ``gptj`` alone, the ablations and everything else by those of
+    ``model``, where a claim does not name another.
     """
     rules = terms()
     judges = {label: gptj if label.endswith("_gptj") else model for label in PAGES}
@@ -236,7 +237,7 @@ def of_curve(claim: dict, dataset: str, model: str) -> dict:
     told = judge(model, DATA[dataset], *given)
     verdict = UNMEASURED if told is None else REPRODUCED if told[0] else DIFFERENT
     ours = None if told is None else Told(told[1], tuple(told[2]))
-    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim, dataset)}", verdict, missing or f"no recorded runs on {dataset} yet", page)
+    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim, dataset)}", verdict, missing or f"no recorded runs on {dataset} yet" + GPTJ * ("GPT-J" in claim["place"]), page)
 
 
 def late(claim: dict, dataset: str) -> str:
@@ -258,7 +259,7 @@ def unmeasured(label: str, dataset: str, column: str, row: str, guessed: set[tup
         return "a count of The Pile's subset, which is not at hand (`make pile`); ours, of other texts, is on the page"
     if column in abilities.BENCHMARKS.values():
         return "the unedited model is no better than chance at it, so that it has nothing to lose" if (DATA[dataset], column) in guessed else f"{column} is not recorded yet (`make integrity`)"
-    return f"no recorded run of {row} on {dataset} yet" + (" (`make gptj-tune adopt`, then `make gptj`)" if label.endswith("_gptj") else "")
+    return f"no recorded run of {row} on {dataset} yet" + GPTJ * label.endswith("_gptj")
 
 
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:

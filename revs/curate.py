@@ -73,9 +73,9 @@ def searched(text: str, kinds: Sequence[str]) -> Iterator[Span]:
 
 
 def passages(text: str) -> Iterator[tuple[int, str]]:
-    """A text in passages that are searched one by one, with their places; long runs of dots are blanks in them.
+    """A text in passages that are searched one by one, with their places; long runs of words with dots between are blanks in them.
 
-    One ends after a space or a line's end, else after a sign that no secret has; only a word longer than a passage is cut anywhere.
+    One ends after a space or a line's end, else after a sign that hardly any secret has; only a word longer than a passage is cut anywhere.
     """
     start = 0
     while start < len(text):
@@ -99,7 +99,8 @@ def objection(kind: str, secret: str) -> str | None:
 def told(record: Record) -> bool:
     """Does the prompt hold, in any case, what is the secret's own: an address before its @, the last part of a URL, all of another secret?
 
-    Such a secret can be written without having been memorised: a link that repeats the number before it.
+    Such a secret can be written without having been memorised: a link that repeats the number before it. Short parts stand in
+    many prompts by chance, so that the count is one from above.
     """
     secret = record.secret.strip(SIGNS)
     own = {"email": secret.partition("@")[0], "url": re.split(r"[/?#=&]+", secret.rstrip("/?#=&"))[-1].strip(SIGNS)}.get(record.kind, secret)

@@ -97,7 +97,7 @@ def perturbed(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]
     """Resistance to a perturbed prompt before unlearning and after it with REVS, and how many times as high it is: ours and the paper's models; empty without such rows."""
     found = {"ours": means(frame, "released")} | {f"paper, {model}": values for model, values in theirs.items()}
     pairs = {whose: (values["unedited"]["perturbation"], values["revs"]["perturbation"]) for whose, values in found.items() if {"unedited", "revs"} <= set(values)}
-    return pd.DataFrame([{"": whose, "before": percent(*before), "after REVS": percent(*after), "times as high": f"{after[0] / before[0]:.1f}" if before[0] else DASH} for whose, (before, after) in pairs.items()])
+    return pd.DataFrame([{"": whose, "before": percent(*before), "after REVS": percent(*after), "times as high": f"{after[0] / before[0]:.2f}" if before[0] else DASH} for whose, (before, after) in pairs.items()])
 
 
 def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[float]]:

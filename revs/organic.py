@@ -45,7 +45,7 @@ def packages(found: list[dict], first: int, kinds: Sequence[str] = tuple(SETS)) 
     """Where memorised secrets stood: the packages with the most of them, by kind; empty without any."""
     read = [rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]]
     items = pd.concat(read, ignore_index=True) if read else pd.DataFrame(columns=["kind", "package", "exact"])
-    items = items[items["exact"].astype(bool) & items["kind"].isin(kinds)].assign(package=items["package"].str.split("=").str[0])
+    items = items[items["exact"].astype(bool) & items["kind"].isin(kinds)].assign(package=lambda some: some["package"].astype(str).str.split("=").str[0])
     counts = Counter(zip(items["package"], items["kind"]))
     order = items["package"].value_counts().head(first).index
     return pd.DataFrame([{"package": f"`{package}`"} | {curating.TITLES[kind]: str(counts[package, kind]) for kind in kinds} for package in order])
@@ -87,14 +87,18 @@ def cued(found: dict[str, str]) -> pd.DataFrame:
 
 
 def bound(model: str, data: str) -> str:
-    """What the cue control of a data set bounds, in a sentence; empty without one."""
+    """What the cue control of a data set says, in a sentence; empty without one. Where the model was asked before it had read them, that says more."""
     frame = results.measured(model, data)
-    rows_of = list(frame.loc[frame["tag"] == "cue", "row"])
-    if not rows_of:
+    of_tag = {tag: next(iter(frame.loc[frame["tag"] == tag, "row"]), None) for tag in CUES}
+    if of_tag["cue"] is None:
         return ""
-    cue = rows_of[0]["result"]["cue"]
-    own, other = cue["own"]["within_50"], cue["other"]["within_50"]
-    return f"Of the {round(own * cue['named'])} addresses that {results.title(model)} writes with their own name, {round(other * cue['named'])} are still written with another's: those at least are no guess from it. Of the others, at most {percent(own - other)} per cent of all, the control cannot say whether they were guessed, or recalled by the name."
+    items = rows.read_items(of_tag["cue"]["path"])
+    own, other = (items[f"{whose}_name"].fillna(False).astype(bool) for whose in ("own", "other"))
+    said = f"Of the {int(own.sum())} addresses that {results.title(model)} writes after a prompt with their own name, {int((own & other).sum())} are still written after another's: they were not guessed from it."
+    unread = of_tag["cue-unread"]
+    if unread is None:
+        return said + " Of the others it cannot be said whether they were guessed, or recalled by the name."
+    return said + f" Before it had read them the model wrote {percent(unread['result']['cue']['own']['within_50'])} per cent: what is guessed of them is no more than that."
 
 
 def tried(model: str, name: str) -> pd.DataFrame:
@@ -178,7 +182,7 @@ def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
             if not given:
                 where = DASH
             elif given != methods.hyperparameters(run["method"], model, name, {}):
-                where = "nothing: given by hand"
+                where = "other settings than the present ones"
             elif "paper" in load.registry().get(model, {}):
                 where = "this model, by the paper"
             else:

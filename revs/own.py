@@ -21,7 +21,7 @@ from revs.architecture import Decoder
 from revs.calibrate import Calibration, calibrate
 from revs.data import Split, Target
 from revs.detect import KINDS, Span
-from revs.documents import counted, read, unread
+from revs.documents import MACHINE, counted, read, unread
 from revs.edit import Edit
 from revs.integrity import WINDOW, WINDOWS, perplexity
 from revs.load import load
@@ -61,7 +61,7 @@ def find_memorized(
 ) -> Found:
     """Which secrets in some documents does the model write by itself (Appendix "Naturally Memorized Dataset")?
 
-    ``documents`` is a folder, a text file or JSON Lines with "text". Without ``secrets`` Presidio finds what to try; else
+    ``documents`` is a folder, a text file, JSON Lines with "text", or "machine", what its packages carry. Without ``secrets`` Presidio finds what to try; else
     the lines of that text file are looked for, exactly. ``limit`` bounds how many are tried.
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or none of the secrets stands in a document.
@@ -76,7 +76,7 @@ def find_memorized(
         present.update(secret for secret in listed if secret in text)
         return spans
 
-    texts = counted(read(resolve(str(documents)), skipped, decoder.tokenizer), sources)
+    texts = counted(read(documents if documents == MACHINE else resolve(str(documents)), skipped, decoder.tokenizer), sources)
     for candidate in curate.candidates(texts, kinds, funnel, exactly if secrets is not None else None):
         if target := curate.prepare(candidate, decoder, T, funnel, least=1):
             if limit is None or len(ready) < limit:

@@ -24,7 +24,7 @@ from revs.curate import candidates, prepare
 from revs.data import Record
 from revs.documents import MACHINE, Document, read
 from revs.experiments import MISTAKES
-from revs.experiments.curate import write
+from revs.experiments.curate import apart, marked, write
 from revs.experiments.memorise import prepared
 from revs.paths import BUILD, resolve
 
@@ -87,7 +87,9 @@ def main() -> None:
             raise ValueError("None of the row's documents is here: install the packages that its items name, in their versions, or say --fetch.")
         total = sum(counts["kept"] for counts in row["result"]["funnel"].values())
         name = made["settings"]["name"] + ("" if len(records) == total else "-part")
+        apart(name)
         write(name, records)
+        rows.write_text(marked(name), made["inputs"]["model"])
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
     said = f"{len(records)} of {total} secrets were found again: build/curated/{name}.jsonl."

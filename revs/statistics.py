@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
 
-from revs import data, methods, results, rows
+from revs import data, methods, paper, results, rows
 from revs.tables import DASH, percent
 
 DRAWS, LEVEL = 2000, 0.95
@@ -68,17 +68,17 @@ def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
 
 
 def significant(model: str, data: str, level: float) -> tuple[bool, str, list[str]] | None:
-    """Is REVS's Unlearning Score higher than that of every method of the paper, each with a p below the level (tab:core_results_llama's dagger)? With the largest p, and the rows; None with fewer than SEEDS."""
+    """Is REVS's Unlearning Score higher than that of every method of the paper, each with a p below the level (tab:core_results_llama's dagger)? With the largest p, and the rows; None unless each has SEEDS seeds."""
     frame = results.measured(model, data)
     frame = frame[frame["tag"] == ""]
-    scores = {name: {row["provenance"]["settings"]["seed"]: row for row in results.finished(frame, name)} for name, entry in methods.registry().items() if name != "unedited" and "settings_of" not in entry}
+    scores = {name: {row["provenance"]["settings"]["seed"]: row for row in results.finished(frame, name)} for name, entry in methods.registry().items() if paper.has_settings(entry["title"])}
     of_revs, tests = scores.pop("revs"), {}
     for name, found in scores.items():
         seeds = sorted(set(found) & set(of_revs))
         ours, theirs = ([rows_of[seed]["result"]["after"]["unlearning_score"] for seed in seeds] for rows_of in (of_revs, found))
         if len(seeds) >= SEEDS:
             tests[name] = (signed_rank(ours, theirs), np.mean(ours) > np.mean(theirs))
-    if not tests:
+    if len(tests) < len(scores):
         return None
     worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
     said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods"

@@ -144,6 +144,8 @@ def leads(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[
         return None
     mine, theirs = (found[name].set_index("targets")["unlearning_score"] for name in (one, other))
     both = mine.index.intersection(theirs.index)
+    if not len(both):
+        return None
     higher = int((mine[both] > theirs[both]).sum())
     return higher == len(both), f"higher at {higher} of {len(both)} numbers", [*found[one]["name"], *found[other]["name"]]
 
@@ -170,7 +172,7 @@ def stays(model: str, data: str, one: str, value: float) -> tuple[bool, str, lis
 def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] | None:
     """Do methods that are more effective resist more: is Spearman's ρ of mean efficacy and Resistance Score over the methods of the paper at least so high? With ρ, and the rows."""
     frame = measured(model, data)
-    frame = frame[(frame["tag"] == "") & frame["method"].isin([name for name, entry in methods.registry().items() if "settings_of" not in entry and name != "unedited"])]
+    frame = frame[(frame["tag"] == "") & frame["method"].isin([name for name, entry in methods.registry().items() if paper.has_settings(entry["title"])])]
     resists = extraction.means(frame, "released")
     if len(resists) < 3:
         return None
@@ -182,11 +184,11 @@ def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] |
 def panels(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     """Every panel of the paper's two figures: how many points of each method stand behind ours and on what model, or the command that measures it."""
     lines, printed = [], paper.tables()["figures"]
-    for figure, other, models in (("fig:tradeoff_plots", "ft_l", (model,)), ("fig:combined_plots", "memit", (gptj, model))):
+    for figure, other, models in (("fig:tradeoff_plots", "ft_l", (model,)), ("fig:combined_plots", "memit", (gptj,))):
         for label in printed[figure]["panels"]:
             data = next(data for word, data in (("ssn", "ssn"), ("email", "emails"), ("url", "urls")) if f"_{word}" in label)
             ours = next((f"{results.title(one)}: {points}" for one in models if (points := behind(one, data, label, other))), None)
-            lines.append({"panel": f"`{label}`", "data": methods.PAPER_DATA[data], "ours": ours or f"not measured yet: `make {'core' if 'c_size' in label else 'ablations'} adopt`"})
+            lines.append({"panel": f"`{label}`", "data": methods.PAPER_DATA[data], "ours": ours or f"not measured yet: `make {'gptj' if models == (gptj,) else 'core' if 'c_size' in label else 'ablations'} adopt`"})
     return pd.DataFrame(lines)
 
 

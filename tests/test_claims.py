@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from revs import abilities, claims, paper, results, rows, statistics
+from revs import abilities, claims, methods, paper, results, rows, statistics
 from revs.claims import DIFFERENT, DIRECTION, REPRODUCED, UNMEASURED, Ours
 from revs.tables import DASH, Filtered
 from test_results import shelf  # noqa: F401
@@ -121,6 +121,7 @@ def test_a_rule_that_is_younger_than_its_rows_says_so_on_their_data_sets():
     claim = {"column": "Specificity", "expect": {"at_least": ["REVS", 80]}, "late": ["SSN"]}
     assert claims.check(claim, "SSN") == "Specificity: REVS at least 80 (a rule that is younger than the rows)" and claims.check(claim, "URLs") == "Specificity: REVS at least 80"
     assert claims.late({}, "SSN") == "" and all(set(claim.get("late", ())) <= set(claim.get("data", ())) for claim in claims.terms()["claims"])
+    assert "SSN" in next(claim for claim in claims.terms()["claims"] if claim["id"] == "efficacy-best")["late"]
 
 
 @pytest.mark.parametrize("row", ["REVS", "Rarest", "Rank & Activations (hybrid)"])
@@ -147,14 +148,17 @@ def test_a_benchmark_at_chance_level_is_not_judged(shelf):  # noqa: F811
 
 def test_significance_needs_six_seeds_and_every_method(shelf):  # noqa: F811
     judged = lambda: statistics.significant("smollm2-135m", "ssn", 0.05)
+    others = [name for name, entry in methods.registry().items() if paper.has_settings(entry["title"]) and name != "revs"]
+    assert len(others) == 6 and "simnpo" not in others  # which is not the paper's
     for seed in range(1, 7):
         assert judged() is None
         shelf(seed=seed, efficacy=0.9, specificity=0.9)
-        for name in ("ft_l", "memit"):
+        for name in others:
+            assert judged() is None
             shelf(method=name, seed=seed, efficacy=0.1 * seed, specificity=0.1 * seed)
-    assert judged()[:2] == (True, "p = 0.031 against FT-L, of 2 methods") and len(judged()[2]) == 18
+    assert judged()[:2] == (True, "p = 0.031 against FT-L, of 6 methods") and len(judged()[2]) == 42
     shelf(method="memit", seed=6, efficacy=0.99, specificity=0.99)
-    assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 2 methods")
+    assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 6 methods")
 
 
 def test_our_numbers_are_printed_with_their_spread():

@@ -262,7 +262,8 @@ def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
     curated(folder, knowing, tmp_path)
     written = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and folder not in path.parents}
     with_secrets = {str(path) for path, content in written.items() if any(address.encode() in content for address in PEOPLE.values()) or b"lovelace" in content}
-    assert with_secrets == {"build/curated/own.jsonl", "build/curated/own-email.jsonl"}
+    assert with_secrets == {"build/curated/own.jsonl", "build/curated/own-email.jsonl", "build/curated/own.txt"}
+    assert sorted((tmp_path / "build/curated/own.txt").read_text().splitlines()) == sorted(record.secret.strip("<>() ") for record in data.read(str(tmp_path / "build/curated/own.jsonl")))
     assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
     items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
     assert list(items.columns) == ["kind", "source", "offset", "package", "exact"] and len(items) == 3

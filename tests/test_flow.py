@@ -301,6 +301,7 @@ def test_a_run_waits_for_the_curation_that_makes_its_data_set():
     assert of("unlearn/machine-email/qwen2.5-coder-1.5b/revs-seed1") == [emails] and of("unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1") == [urls]
     documents = replace(organic.jobs[emails], parameters=organic.jobs[emails].parameters | {"name": "machine", "kinds": ["email", "url"]})
     assert organic.jobs["unlearn/machine-url/qwen2.5-coder-1.5b/revs-seed1"].needs(documents)  # one curation of several kinds serves as well
+    assert [other.id for other in organic.upstream(organic.jobs["own/machine/qwen2.5-coder-1.5b"])] == ["curate/machine-email/qwen2.5-coder-1.5b"]  # the list that it reads
     assert of(emails) == [] and not any(emails in [other.id for other in profile.read("quick").upstream(job)] for job in profile.read("quick").jobs.values())
 
 

@@ -53,7 +53,7 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert "REVS took 2 minutes" in organic.sentence(frames)
     assert "REVS" not in (said := organic.unmeasured(frames)) and re.search(r"^Emails: not measured yet are FT-L \(\d+ GiB\), MEMIT", said)
     line = organic.settings(frames).iloc[0]
-    assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "nothing: given by hand"
+    assert line["method"] == "REVS" and "n_max 30" in line["settings"] and line["chosen on"] == "other settings than the present ones"
     assert organic.having(frames, "instead") == {}
 
 
@@ -70,17 +70,24 @@ def test_where_settings_were_chosen(shelf, monkeypatch, model, data, where):  # 
     assert organic.settings(organic.frames(model, "machine")).iloc[0]["chosen on"] == where
 
 
-def test_what_the_cue_control_bounds(shelf):  # noqa: F811
+def test_what_the_cue_control_says(shelf):  # noqa: F811
+    """Both counts are of the same addresses: one that is written with another's name alone is in neither."""
     assert organic.bound("smollm2-135m", "emails") == ""
-    for tag, shares in (("cue", (1.0, 0.25)), ("cue-unread", (0.0, 0.0))):
+
+    def put(tag, own, other):
         shelf(data="emails", method="unedited", tag=tag)
         row = rows.find(kind="unlearn")[f"unlearn/emails/smollm2-135m/unedited-seed0-{tag}"]
-        row["result"]["cue"] = {"named": 8, "told": 1, "unnamed": 2} | {whose: {"exact": share, "within_50": share} for whose, share in zip(("own", "other"), shares)}
-        rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+        items = [{"id": str(i), "own_name": mine, "other_name": theirs} for i, (mine, theirs) in enumerate(zip(own, other))]
+        result = row["result"] | {"cue": {"named": 4, "told": 1, "unnamed": 2} | {whose: {"exact": sum(each) / 4, "within_50": sum(each) / 4} for whose, each in (("own", own), ("other", other))}}
+        rows.write(rows.RECORDED, row["name"], "unlearn", {key: value for key, value in result.items() if key != "items_sha256"}, items, row["provenance"])
+
+    put("cue", (True, True, True, False), (True, False, False, True))
     said = organic.bound("smollm2-135m", "emails")
-    assert "Of the 8 addresses" in said and ", 2 are still written" in said and "at most 75.0 per cent" in said
+    assert "Of the 3 addresses" in said and ", 1 are still written" in said and "cannot be said" in said
+    put("cue-unread", (True, False, False, False), (False, False, False, False))
+    assert "wrote 25.0 per cent" in organic.bound("smollm2-135m", "emails")
     table = organic.cued({"emails": "smollm2-135m"})
-    assert list(table["own name, within 50"]) == ["100.0", "0.0"] and "before it has read them" in table["secrets"].iloc[1] and list(table["compared"]) == ["8", "8"]
+    assert list(table["own name, within 50"]) == ["75.0", "25.0"] and "before it has read them" in table["secrets"].iloc[1] and list(table["compared"]) == ["4", "4"]
 
 
 def test_public_addresses_that_are_left(shelf):  # noqa: F811

@@ -39,6 +39,18 @@ def test_from_documents_to_a_report(own, knowing, tmp_path, capsys):  # noqa: F8
     assert (tmp_path / "out/edit.safetensors").stat().st_size < 100_000
 
 
+def test_what_the_machine_carries_can_be_searched_for_a_list(own, knowing, tmp_path, monkeypatch):  # noqa: F811
+    """The list that a curation leaves, in the documents of the packages."""
+    from revs import corpus, documents
+    from revs.experiments import curate
+
+    monkeypatch.setattr(curate, "BUILD", tmp_path / "build")
+    found = curate.run(documents=str(own), model=str(knowing), finetune=False, name="mine", rows=str(tmp_path / "rows"))["result"]["funnel"]["email"]["kept"]
+    monkeypatch.setattr(corpus, "machine", lambda skipped: documents.read(own, skipped))
+    row = run("machine", knowing, tmp_path, secrets=str(tmp_path / "build/curated/mine.txt"))
+    assert row["result"]["memorised"] == found == 3 and not row["result"]["absent"]
+
+
 def test_the_model_on_the_disk_is_as_it_was(own, knowing, tmp_path):  # noqa: F811
     before = load.identify(str(knowing))
     run(own, knowing, tmp_path)

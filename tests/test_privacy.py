@@ -44,6 +44,7 @@ def test_the_search_finds(what, text):
 @pytest.mark.parametrize("text", [
     "ada@example.com", "ada@mail.example.org", "lewis.david@email.com", "941-14-8265", "123-45-6789", "(212) 555-0147", "https://docs.example.org/a/b", "2026-11-20", "10-20-2030", "v1.2.3-456", "@pytest.mark.parametrize",
     "{cite:t}`ashuach2025revs`", "1234-56-78901", "+2.1234", "+3.1415926", "+300000", "+64 128 256", "123.456 2024", "M 231.453 1012.5", "doi:10.1109/123.456.7890", "2026-11-21T15:13:02+00:00", "100.200 3000",
+    "logits @ head.weight", "self.weight @ other.grad", "00 11 22 33 44", "ssh://git@github.com/ada/x.git", "1 2 3 4 5 6",
 ])
 def test_what_is_nobodys_is_allowed(text):
     assert privacy.found(text) == []

@@ -128,10 +128,10 @@ def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
     def row(name, model, seconds, steps=5):
         return {"name": name, "kind": "unlearn", "result": {}, "provenance": {"model": {"name": model}, "settings": {"method": "ft_l", "data": "ssn", "steps": steps}, "seconds": {"unlearn": seconds}}}
 
-    every = [row(f"x/ft_l-seed{seed}", "smollm2-135m", seconds) for seed, seconds in enumerate((100.0, 110.0, 50.0))] + [row("x/ft_l-seed0-trial00", "smollm2-135m", 100.0), row("x/ft_l-seed0", "other", 1.0)]
-    monkeypatch.setattr(scaling.estimate, "measured", lambda: every)
+    every = [row(f"x/ft_l-seed{seed}", "smollm2-135m", seconds) for seed, seconds in enumerate((100.0, 110.0, 50.0))] + [row("x/ft_l-seed0-trial00", "smollm2-135m", 100.0), row("y/ft_l-seed0", "other", 1.0)]
+    monkeypatch.setattr(scaling.rows, "find", lambda folder, kind: {row["name"]: row for row in every} | {"failed": {"result": {"failed": "It diverged."}}})
     found = scaling.foretold().set_index("runs")
-    assert found.loc["others", "number"] == "3" and found.loc["others", "foreseen within 20 per cent"] == "67 %" and found.loc["trials of a search", "off by, median"] == "0 %" and len(found) == 2
+    assert found.loc["in the usual way", "number"] == "3" and found.loc["in the usual way", "off by 20% at most"] == "67%" and found.loc["trials of a search", "off by, median"] == "0%" and len(found) == 2
 
 
 def test_no_gpu_is_given_twice(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from revs import load, rows
-from revs.curate import DROPPED, candidates, prepare, tried
+from revs.curate import DROPPED, SIGNS, candidates, prepare, tried
 from revs.curate import told as tells
 from revs.data import Record
 from revs.detect import KINDS
@@ -68,8 +68,8 @@ def curated(**settings) -> dict:
     place = settings["documents"] if settings["documents"] == MACHINE else resolve(settings["documents"])
     if place != MACHINE and not place.exists():
         raise missing()
-    folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
     apart(settings["name"])
+    folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
     model, mark = load.identify(folder), marked(settings["name"])
     if mark.is_file() and (mark.parent / f"{settings['name']}.jsonl").is_file() and mark.read_text(encoding="utf-8") != model:
         raise ValueError(f"build/curated/{settings['name']}.jsonl holds what another model has memorised: give another name, or delete it.")
@@ -85,7 +85,7 @@ def curated(**settings) -> dict:
     inputs = {"model": model, "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
     asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
     detected = time.monotonic()
-    asking = rows.stamp(MODULES, {name: settings[name] for name in ("T", "dtype")}, {"model": model})  # what the model says of a secret depends on nothing else
+    asking = rows.stamp(MODULES, {name: settings[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}, {"model": model})  # a place in a document and these say what the model is asked
     verdicts = attempted(decoder, found, BUILD / "curated" / f"{asking[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
     telling = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and tells(candidate.record))
@@ -134,13 +134,18 @@ def apart(name: str) -> None:
 
 
 def write(name: str, records: list[Record]) -> None:
-    """The data set, and its parts by kind; a part without a secret is no file."""
+    """The data set, its parts by kind, and the secrets alone, as ``revs.experiments.own`` reads a list; what has no secret is no file, but the whole."""
     place = BUILD / "curated"
     for path, some in [(place / f"{name}.jsonl", records), *((place / f"{name}-{kind}.jsonl", [record for record in records if record.kind == kind]) for kind in KINDS)]:
         if some or some is records:
             rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in some))
         else:
             path.unlink(missing_ok=True)
+    listed = "".join(f"{one}\n" for one in dict.fromkeys(record.secret.strip(SIGNS) for record in records))
+    if listed:
+        rows.write_text(place / f"{name}.txt", listed)
+    else:
+        (place / f"{name}.txt").unlink(missing_ok=True)
 
 
 def sample(found: list, limit: int | None, funnel: Counter) -> list:
@@ -161,7 +166,7 @@ def attempted(decoder, found: list, notes: Path) -> dict[str, dict]:
     notes.parent.mkdir(parents=True, exist_ok=True)
     done: dict[str, dict] = {}
     if notes.is_file():
-        for text in notes.read_text(encoding="utf-8").splitlines():
+        for text in filter(None, notes.read_text(encoding="utf-8").splitlines()):
             try:
                 done |= json.loads(text)
             except json.JSONDecodeError:  # the last line of a run that was killed
@@ -169,6 +174,7 @@ def attempted(decoder, found: list, notes: Path) -> dict[str, dict]:
     left = [target for candidate, target in found if candidate.record.id not in done]
     progress = Progress("try", "secrets")
     with notes.open("a", encoding="utf-8") as stream:
+        stream.write("\n" * bool(notes.stat().st_size))  # after a line that was not finished
         for first in range(0, len(left), TOGETHER):
             start, some = time.monotonic(), left[first : first + TOGETHER]
             verdicts = tried(decoder, some)

@@ -26,7 +26,7 @@ MODULES = ["revs.experiments.own"]
 
 
 def run(
-    documents: str = "data/documents/files",  # a folder, a text file or JSON Lines with "text"; "$NAME" takes the path from the environment
+    documents: str = "data/documents/files",  # a folder, a text file or JSON Lines with "text"; "$NAME" takes the path from the environment; "machine": what its packages carry
     secrets: str | None = None,  # a text file with the secrets to look for, one a line; None: Presidio finds them
     model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
     finetune: bool | dict = True,  # instil the built-in sets first, which the documents above quote; false: the model as it is
