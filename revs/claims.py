@@ -108,7 +108,7 @@ def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, 
             run = frame.loc[tag]
             sure = statistics.intervals([run["row"]])
             for metric, column in results.PAPER_COLUMNS.items():
-                found[dataset, row, column] = Ours(run[metric], math.nan, (run["name"],), sure.get(metric))
+                found[dataset, row, column] = Ours(float(run[metric]), math.nan, (run["name"],), sure.get(metric))
             if "attacks" in run["row"]["result"]:
                 found[dataset, row, "Resistance Score"] = Ours(100 * run["row"]["result"]["attacks"]["resistance_score"]["released"], math.nan, (run["name"],))
     return found
