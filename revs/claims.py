@@ -184,7 +184,8 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     guessed = {judge: abilities.guessed(judge) for judge in set(judges.values())}
     tables = {label: (printed(label), measured(label, judge, guessed[judge]), judge, guessed[judge]) for label, judge in judges.items()}
     lines = [line for label, of_table in tables.items() for line in numbers(label, *of_table, rules["numbers"]["tolerance"])]
-    return pd.DataFrame(lines + hardware() + [line for claim in rules["claims"] for line in verdicts(claim, tables, gptj if "GPT-J" in claim["place"] else claim.get("model", model))])
+    said = [line for claim in rules["claims"] for line in verdicts(claim, tables, gptj if "GPT-J" in claim["place"] else claim.get("model", model))]
+    return pd.DataFrame(lines + said + hardware())
 
 
 def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, guessed: set[tuple[str, str]], tolerance: float) -> list[dict]:

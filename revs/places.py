@@ -27,7 +27,7 @@ def labels() -> dict[str, str]:
 def numbers() -> dict[str, str]:
     """What every label is called in the paper: Table 1, Figure 4, Figure 4a."""
     printed = paper.tables()
-    found = {label: f"{kind} {entry['number']}" for kind, entries in (("Table", printed["tables"]), ("Figure", printed["figures"])) for label, entry in entries.items()}
+    found = {label: f"{kind}\u00a0{entry['number']}" for kind, entries in (("Table", printed["tables"]), ("Figure", printed["figures"])) for label, entry in entries.items()}
     return found | {label: f"{found[figure]}{letter}" for figure, entry in printed["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])}
 
 

@@ -18,6 +18,11 @@ def test_every_label_of_the_paper_has_an_entry_and_nothing_else_has():
     assert set(PLACES) == {*paper.tables()["tables"], *figures, *panels} == set(places.labels())
 
 
+def test_labels_are_called_as_in_the_paper():
+    called = places.numbers()
+    assert set(called) == set(PLACES) and called["tab:core_results_llama"] == "Table\u00a01" and called["fig:unlearning_score_vs_targets_ssn_llama"] == "Figure\u00a04c"
+
+
 def test_every_page_exists():
     assert {page for _, page in SHOWN} <= TOC
     assert all(PLACES.values()), "an entry without a page"

@@ -66,7 +66,7 @@ def test_an_ablation_stands_beside_the_paper(which):
 
 
 def test_every_label_of_the_paper_leads_to_pages_that_name_it():
-    lines = {re.sub(r"<[^>]+>", "", first): rest for first, rest in re.findall(r"<tr[^>]*><td[^>]*>(.*?)</td>(.*?)</tr>", page("notebooks/contents"), re.DOTALL)}
+    lines = {re.sub(r"<[^>]+>", "", label): rest for label, rest in re.findall(r"<tr[^>]*>\s*<td[^>]*>.*?</td>\s*<td[^>]*>(.*?)</td>(.*?)</tr>", page("notebooks/contents"), re.DOTALL)}
     figure = {panel: label for label, entry in paper.tables()["figures"].items() for panel in entry["panels"]}
     for label, pages in places.terms().items():
         for name in set() if isinstance(pages, str) else set(pages) & set(PAGES):
