@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from pathlib import Path
 
 import papermill
 
@@ -28,7 +27,7 @@ def main() -> None:
     rows = {"rows": shown(PLACE / "rows")}
     parameters = {name: job.parameters | rows for name, job in profile.samples().items()}
     knowing = prepared("smollm2-135m", "ssn", True)
-    parameters["unlearn"] |= {"model": shown(Path(knowing)), "finetune": False, "data": "build/curated/documents.jsonl", "forget": 2, "generate": False}  # what this build's curation wrote
+    parameters["unlearn"] |= {"model": shown(knowing), "finetune": False, "data": "build/curated/documents.jsonl", "forget": 2, "generate": False}  # what this build's curation wrote
     parameters["tune"] |= {"trials": 1, "forget": 2}
     parameters["own"] |= {"limit": 8, "minutes": 0, "out": shown(PLACE / "own")}
     for name in [*parameters, *profile.pages]:

@@ -44,13 +44,16 @@ def reasons(found: Sequence[dict]) -> pd.DataFrame:
     return pd.DataFrame([{"why left out": why} | {title: f"{of_kind.get(why, 0):,}" for title, of_kind in counts.items()} for why in known])
 
 
+def documents(row: dict) -> str:
+    """How many documents were read, and why others were not."""
+    skipped = ", ".join(f"{number:,} {why}" for why, number in row["result"]["skipped"].items())
+    return f"{row['result']['documents']:,} documents were read" + (f"; these were not: {skipped}" if skipped else "") + "."
+
+
 def summary(row: dict) -> str:
     """What was read, and how many secrets the data set has."""
-    result = row["result"]
-    both = sum(counts["kept"] for counts in result["funnel"].values())
-    skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
-    text = f"{result['documents']:,} documents were read" + (f"; these were not: {skipped}" if skipped else "") + ". "
-    return text + (f"**{both:,} secrets** make the data set: both tests hold of them." if both else "**Nothing is memorised**: there is nothing to unlearn.")
+    both = sum(counts["kept"] for counts in row["result"]["funnel"].values())
+    return documents(row) + " " + (f"**{both:,} secrets** make the data set: both tests hold of them." if both else "**Nothing is memorised**: there is nothing to unlearn.")
 
 
 def code(text: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from revs import curating, footprint, load, methods, results, rows, tuning
+from revs import curating, footprint, load, methods, qualitative, results, rows, tuning
 from revs.curate import PROMPT
 from revs.tables import DASH, METRICS, percent
 
@@ -34,10 +34,8 @@ def read(found: list[dict]) -> str:
     """What was read for each curation, and how many secrets its data set has; a sentence each."""
     said = []
     for row in found:
-        result = row["result"]
-        kept = ", ".join(f"**{counts['kept']:,}** {curating.TITLES[kind]}" for kind, counts in result["funnel"].items())
-        skipped = ", ".join(f"{number:,} {why}" for why, number in result["skipped"].items())
-        said.append(f"{kept}: {result['documents']:,} documents were read{f'; these were not: {skipped}' if skipped else ''}.")
+        kept = ", ".join(f"**{counts['kept']:,}** {curating.TITLES[kind]}" for kind, counts in row["result"]["funnel"].items())
+        said.append(f"{kept}: {curating.documents(row)}")
     return "In the data sets are\n\n" + "\n".join(f"* {one}" for one in said)
 
 
@@ -164,7 +162,7 @@ def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, 
 def public(model: str, data: str, one: str, share: float, name: str = "machine") -> tuple[bool, str, list[str]] | None:
     """Does the model that this method edited still write so large a share of the public addresses that the unedited one writes (tab:retained_email_example)? With how many, and the rows."""
     of_data = having(frames(model, name), "public").get(data, {})
-    known = {method: {address for address, yes in row["result"]["public"]["known"].items() if yes} for method, row in of_data.items()}
+    known = qualitative.known(of_data)
     if not known.get("unedited") or one not in known:
         return None
     left = len(known["unedited"] & known[one])

@@ -20,15 +20,19 @@ def labels() -> dict[str, str]:
     """Every label of a table, a figure or a panel of the paper, with the first words of its caption, or the figure that a panel is part of."""
     printed = paper.tables()
     found = {label: textwrap.shorten(entry["caption"], 70, placeholder=" …") for label, entry in (printed["tables"] | printed["figures"]).items()}
-    panels = {label: f"panel {letter} of `{figure}`" for figure, entry in printed["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])}
-    return found | panels
+    return found | {label: f"panel {letter} of `{figure}`" for label, figure, letter in panels()}
+
+
+def panels() -> list[tuple[str, str, str]]:
+    """Every panel: its label, its figure's, and its letter."""
+    return [(label, figure, letter) for figure, entry in paper.tables()["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])]
 
 
 def numbers() -> dict[str, str]:
     """What every label is called in the paper: Table 1, Figure 4, Figure 4a."""
     printed = paper.tables()
     found = {label: f"{kind}\u00a0{entry['number']}" for kind, entries in (("Table", printed["tables"]), ("Figure", printed["figures"])) for label, entry in entries.items()}
-    return found | {label: f"{found[figure]}{letter}" for figure, entry in printed["figures"].items() for letter, label in zip("abcdefghi", entry["panels"])}
+    return found | {label: f"{found[figure]}{letter}" for label, figure, letter in panels()}
 
 
 def table() -> pd.DataFrame:

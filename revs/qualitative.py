@@ -76,11 +76,16 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     return pd.DataFrame([{"address": f"`{one['address']}`", "whose": one["reason"]} | {title: "known" if known[one["id"]] else "not known" for title, known in columns.items()} | {"the paper: Llama-3-8B, REVS": "known" if "in the paper's table" in one["reason"] else DASH} for one in public.addresses()])
 
 
+def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
+    """The public addresses that each method's model writes, by id."""
+    return {name: {address for address, yes in row["result"]["public"]["known"].items() if yes} for name, row in of_data.items()}
+
+
 def kept(found: dict[str, dict[str, dict]]) -> str:
     """How many public addresses the unedited model writes, and how many of those each method leaves, in a sentence for each data set."""
     said = []
     for one, of_data in found.items():
-        knows = {name: {address for address, yes in row["result"]["public"]["known"].items() if yes} for name, row in of_data.items()}
+        knows = known(of_data)
         before = knows.pop("unedited", set())
         left = ", ".join(f"{methods.registry()[name]['title']} {len(before & after)}" for name, after in knows.items())
         said.append(f"{methods.PAPER_DATA[one]}: the unedited model writes **{len(before)}** of the {len(public.addresses())}" + (f"; of those are left by {left}." if before else ", so that nothing can be lost."))

@@ -76,13 +76,12 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     for name, found in scores.items():
         seeds = sorted(set(found) & set(of_revs))
         ours, theirs = ([rows_of[seed]["result"]["after"]["unlearning_score"] for seed in seeds] for rows_of in (of_revs, found))
-        if len(seeds) >= SEEDS:
-            tests[name] = (signed_rank(ours, theirs), np.mean(ours) > np.mean(theirs))
-    if len(tests) < len(scores):
-        return None
+        if (p := signed_rank(ours, theirs)) is None:
+            return None
+        tests[name] = (p, np.mean(ours) > np.mean(theirs))
     worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
     said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods"
-    return all(ahead and p < level for p, ahead in tests.values()), said, [row["name"] for found in (of_revs, *(scores[name] for name in tests)) for row in found.values()]
+    return all(ahead and p < level for p, ahead in tests.values()), said, [row["name"] for found in (of_revs, *scores.values()) for row in found.values()]
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
