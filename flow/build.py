@@ -90,6 +90,7 @@ class Overview:
         self.waiting = {name: estimate.left(name, profile.jobs.get(name)) for name in names}
         self.total, self.start, self.begun = len(names), time.monotonic(), {}
         self.took: dict[str, float] = {}
+        self.ended: dict[str, float] = {}
 
     def __call__(self, line: str) -> str:
         """The line for the terminal; a job's first and last lines are what is counted."""
@@ -98,10 +99,15 @@ class Overview:
         if name in self.waiting:
             self.begun.setdefault(name, now)
             if finished := re.search(r": finished in (\d+) s", line):
-                self.took[name] = float(finished[1])
+                self.took[name], self.ended[name] = float(finished[1]), now
                 del self.waiting[name]
         running = sum(max(0, seconds - (now - self.begun.get(name, now))) for name, seconds in self.waiting.items())
         return f"[{self.total - len(self.waiting)}/{self.total} done, {duration(now - self.start)}, about {duration(running)} left] {line}"
+
+    def seconds(self, pages: list[str]) -> dict[str, float]:
+        """Of every finished job; of all pages together, which run side by side, if all were made."""
+        together = {estimate.PAGES: round(max(self.ended[page] for page in pages) - min(self.begun[page] for page in pages))} if pages and set(pages) <= set(self.ended) else {}
+        return self.took | together
 
 
 def duration(seconds: float) -> str:
@@ -116,7 +122,7 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
     with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
         for line in process.stdout:
             print(overview(line.rstrip()), flush=True)
-    write_text(estimate.LAST, json.dumps(estimate.last() | overview.took, indent=1))
+    write_text(estimate.LAST, json.dumps(estimate.last() | overview.seconds(profile.pages), indent=1))
     if process.returncode < 0:
         raise RuntimeError("Snakemake was killed: the next call continues from here.")
     if process.returncode:

@@ -24,6 +24,7 @@ from revs.experiments.bench import PROMPT
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
 SECONDS = {"page": 15, "book": 60}  # before the first build on this machine
 LAST = LOGS / "seconds.json"  # of the last build's jobs, on this machine
+PAGES = "pages"  # there: of all pages together
 ALIKE = ("method", "what", "data", "generate", "sentences", "forget", "measures")  # settings that decide how long a run takes, the weightiest first
 
 

@@ -25,9 +25,10 @@ BLOCK = re.compile(r"(<!-- timing:.*?-->\n).*?(<!-- /timing -->)", re.DOTALL)
 def measured() -> dict:
     """The seconds of the last installation and of the jobs of the last build, and the disk used."""
     jobs = estimate.last()
-    stages = {"memorise": 0.0, "curate": 0.0, "unlearn": 0.0, "tune": 0.0, "calibrate": 0.0, "own": 0.0, "bench": 0.0, "pages": 0.0, "book": 0.0}
+    stages = dict.fromkeys(("memorise", "curate", "unlearn", "tune", "calibrate", "own", "bench", estimate.PAGES, "book"), 0.0)
     for name, seconds in jobs.items():
-        stages[name.split("/")[0] if "/" in name else "book" if name == "book" else "pages"] += seconds
+        if (stage := name.split("/")[0]) in stages:  # a page by itself is counted with all of them
+            stages[stage] += seconds
     disk = {"environment": size(ROOT / ".venv"), "models": size(CACHE / "models"), "build": size(BUILD)}
     install = float((ROOT / ".venv" / "install-seconds").read_text())
     return {"when": time.strftime("%Y-%m-%d", time.gmtime()), "hardware": rows.machine()["hardware"], "seconds": {"install": install} | stages, "disk_mb": disk}

@@ -311,6 +311,8 @@ def test_progress_counts_finished_jobs():
     assert overview("a: finished in 12 s").startswith("[1/2 done")
     assert overview("b: finished in 3 s").startswith("[2/2 done, 0 s, about 0 s left]")
     assert overview.took == {"a": 12, "b": 3}
+    together = overview.seconds(["a", "b"])
+    assert together == {"a": 12, "b": 3, "pages": 0} and overview.seconds(["a", "c"]) == overview.seconds([]) == {"a": 12, "b": 3}  # side by side; only all pages count
 
 
 @pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj-tune", "gptj", "integrity", "bench", "paper", "pile"])
