@@ -1,7 +1,7 @@
 """An edit of REVS as a small file: which neurons moved, for which token, how far, and on which model (§3.2, step 4).
 
-n* = n + c·d_t, and d_t is the model's own: the file holds the moves (layer, neuron, token, c) in their order and no column, so that it
-takes kilobytes. Applied to the model that it was made on, it gives the same bits as the run did.
+n* = n + c·d_t: the file holds the moves (layer, neuron, token, c) in their order, one direction d_t for each token, and no column, so
+that it takes kilobytes. Applied to the model that it was made on, it gives the same bits as the run did, on another machine too.
 
 The file is confidential. It holds no text, but its tokens are the rarest of the secrets, in the secrets' order, and the tokenizer
 turns them into text; it also holds the items' ids and their ranks. Only its owner may read it.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -28,19 +28,21 @@ from revs.vocabulary import Vocabulary
 
 KIND = "an edit"
 PARTS = {"layers": torch.int32, "neurons": torch.int32, "tokens": torch.int32, "c": torch.float64}  # a double holds every c exactly
+EVERY = -1  # instead of a layer: a token has one direction in all of them, but for layers with a norm after FF₂
 
 
 @dataclass(frozen=True)
 class Artefact:
     """The moves of an edit and what they belong to. ``original`` and ``edited`` are sha256 of the moved columns, before and after."""
 
-    moves: list[tuple[int, int, int, float]]
+    moves: list[tuple[int, int, int, float]] = field(repr=False)
+    directions: dict[tuple[int, int], torch.Tensor] = field(repr=False, compare=False)  # (layer or EVERY, token) → d_t, (d,)
     model: str  # what pins the base model: a hub commit, or sha256 of its weight files
     tokenizer: str  # its sha256
     dtype: str
     hyperparameters: list[dict]  # REVS's settings, of each edit that was combined
-    before: dict[str, list[int]]  # ranks of every item's tokens
-    after: dict[str, list[int]]
+    before: dict[str, list[int]] = field(repr=False)  # ranks of every item's tokens
+    after: dict[str, list[int]] = field(repr=False)
     original: str | None  # None: edits were combined, and nobody has seen the columns yet
     edited: str | None
     shared: int  # columns that several of the combined edits move
@@ -59,6 +61,13 @@ class Artefact:
         places = sorted({(l, n) for l, n, *_ in self.moves})
         return {layer: [n for _, n in group] for layer, group in groupby(places, lambda place: place[0])}
 
+    def direction(self, l: int, t: int) -> torch.Tensor:
+        """Along what neurons of a layer moved for a token. Raises ValueError if the file lacks it."""
+        for place in ((l, t), (EVERY, t)):
+            if place in self.directions:
+                return self.directions[place]
+        raise ValueError("The edit lacks the direction of one of its tokens: the file is damaged, take another copy.")
+
 
 def of(edit: Edit, hp: Hyperparameters, before: dict[str, list[int]], after: dict[str, list[int]]) -> Artefact:
     """The artefact of an edit that ``revs.method.unlearn`` made, with the ranks that ``revs.evaluate.secret_ranks`` found.
@@ -73,21 +82,27 @@ def of(edit: Edit, hp: Hyperparameters, before: dict[str, list[int]], after: dic
     if decoder.revision == "unknown":
         raise ValueError(f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it from there before it is edited.")
     originals = (torch.stack([kept[n] for n in sorted(kept)]) for _, kept in sorted(edit.originals.items()))
-    pinned = Artefact(edit.moves.copy(), decoder.revision, tokenizer_hash(decoder.tokenizer), precision(decoder), [asdict(hp)], before, after, hashed(originals), None, 0, **now())
+    vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
+    any_layer = next((l for l, after in enumerate(vocabulary.after) if after is None), EVERY)
+    places = dict.fromkeys((EVERY if vocabulary.after[l] is None else l, t) for l, _, t, _ in edit.moves)
+    directions = {(l, t): vocabulary.step(any_layer if l == EVERY else l, t).cpu() for l, t in places}
+    pinned = Artefact(edit.moves.copy(), directions, decoder.revision, tokenizer_hash(decoder.tokenizer), precision(decoder), [asdict(hp)], before, after, hashed(originals), None, 0, **now())
     return replace(pinned, edited=hashed(present(decoder, pinned.columns)))
 
 
 def write(path: str | Path, artefact: Artefact) -> Path:
     """Writes the file, whole or not at all."""
-    about = {name: value for name, value in vars(artefact).items() if name != "moves"}
-    return pack(path, KIND, {name: torch.tensor(values, dtype=dtype) for (name, dtype), values in zip(PARTS.items(), zip(*artefact.moves))}, about)
+    about = {name: value for name, value in vars(artefact).items() if name not in ("moves", "directions")}
+    moves = {name: torch.tensor(values, dtype=dtype) for (name, dtype), values in zip(PARTS.items(), zip(*artefact.moves))}
+    return pack(path, KIND, moves | {"of": torch.tensor(list(artefact.directions), dtype=torch.int32), "directions": torch.stack(list(artefact.directions.values()))}, about)
 
 
 def read(path: str | Path) -> Artefact:
     """The artefact in a file. Raises ValueError for a file that is cut short, of another kind, or of another format."""
     tensors, about = unpack(path, KIND)
     try:
-        return Artefact(list(zip(*(tensors[name].tolist() for name in PARTS), strict=True)), **about)
+        directions = {(l, t): d_t for (l, t), d_t in zip(tensors["of"].tolist(), tensors["directions"], strict=True)}
+        return Artefact(list(zip(*(tensors[name].tolist() for name in PARTS), strict=True)), directions, **about)
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} lacks a part of {KIND}: take another copy.") from None
 
@@ -101,10 +116,10 @@ def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
     check(decoder, artefact)
     if exact and artefact.original not in (None, hashed(present(decoder, artefact.columns))):
         raise ValueError(f"Columns that the edit moves are not as they were: {decoder.name} has been edited since it was loaded; load it afresh, or combine the edits.")
-    vocabulary = Vocabulary(decoder, raw=artefact.pins["projection"] == "raw")
     with Edit(decoder) as edit:
         for l, t, moved in runs(artefact.moves):
-            edit.move(l, torch.tensor(list(moved)), torch.tensor(list(moved.values()), dtype=vocabulary.dtype), t, vocabulary.step(l, t))
+            d_t = artefact.direction(l, t)
+            edit.move(l, torch.tensor(list(moved)), torch.tensor(list(moved.values()), dtype=d_t.dtype), t, d_t)
         if exact and artefact.edited not in (None, hashed(present(decoder, artefact.columns))):
             raise ValueError("The columns came out with other bits than in the run: this machine rounds otherwise, or the file is damaged; exact=False takes them as they are.")
     return edit
@@ -118,6 +133,8 @@ def check(decoder: Decoder, artefact: Artefact) -> None:
     sizes = (len(decoder.layers), decoder.neurons(0).shape[1], decoder.head.weight.shape[0])
     if not all(0 <= place < size for move in artefact.moves for place, size in zip(move, sizes)):
         raise ValueError(f"The edit names a layer, a neuron or a token that {decoder.name} does not have: the file is damaged, take another copy.")
+    if any(d_t.shape != decoder.neurons(0).shape[:1] for d_t in artefact.directions.values()):
+        raise ValueError(f"The edit's directions are of another width than {decoder.name}: the file is damaged, take another copy.")
 
 
 def combine(artefacts: Sequence[Artefact]) -> Artefact:
@@ -133,7 +150,7 @@ def combine(artefacts: Sequence[Artefact]) -> Artefact:
                 raise ValueError(f"Edit {number} was made with another {what} than the first: only edits of the same model can be combined.")
     moved = Counter(place for one in artefacts for place in {(l, n) for l, n, *_ in one.moves})
     return replace(
-        first, moves=[move for one in artefacts for move in one.moves], hyperparameters=[hp for one in artefacts for hp in one.hyperparameters],
+        first, moves=[move for one in artefacts for move in one.moves], directions={place: d_t for one in artefacts for place, d_t in one.directions.items()}, hyperparameters=[hp for one in artefacts for hp in one.hyperparameters],
         before={item: ranks for one in artefacts for item, ranks in one.before.items()}, after={}, original=None, edited=None, shared=sum(count > 1 for count in moved.values()), **now(),
     )  # fmt: skip
 

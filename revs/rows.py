@@ -93,15 +93,15 @@ def stamp(modules: list[str], settings: dict, inputs: dict) -> str:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write_text(path: Path, text: str | bytes) -> None:
-    """Writes a file whole or not at all."""
+def write_text(path: Path, text: str | bytes, mode: int = 0o644) -> None:
+    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it at any moment."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, scratch = tempfile.mkstemp(dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as stream:
                 stream.write(text.encode() if isinstance(text, str) else text)
-            os.chmod(scratch, 0o644)
+            os.chmod(scratch, mode)
             os.replace(scratch, path)
         except BaseException:
             os.unlink(scratch)

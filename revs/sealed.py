@@ -15,7 +15,7 @@ from torch import Tensor
 from revs import rows
 from revs.architecture import Decoder
 
-FORMAT = 1
+FORMAT = 2
 
 
 def present(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
@@ -33,8 +33,7 @@ def hashed(columns: Iterable[Tensor]) -> str:
 
 def pack(path: str | Path, kind: str, tensors: dict[str, Tensor], about: dict) -> Path:
     """Writes a safetensors file that says what it is, whole or not at all: the same bytes for the same content, for its owner alone."""
-    rows.write_text(path := Path(path), safetensors.torch.save(tensors, {"revs": json.dumps({"kind": kind, "format": FORMAT, "about": about})}))
-    path.chmod(0o600)
+    rows.write_text(path := Path(path), safetensors.torch.save(tensors, {"revs": json.dumps({"kind": kind, "format": FORMAT, "about": about})}), mode=0o600)
     return path
 
 

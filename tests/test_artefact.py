@@ -59,6 +59,7 @@ def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(base, tm
     edit, made_of = made(decoder, hp=replace(HP, projection=projection))
     found = artefact.read(artefact.write(tmp_path / "edit.safetensors", made_of))
     assert found == made_of and any(c < 0 for *_, c in found.moves)
+    assert found.directions.keys() == made_of.directions.keys() and all(torch.equal(d_t, made_of.directions[place]) for place, d_t in found.directions.items())
     again = artefact.apply(fresh, found)
     assert same_bits(fresh, weights(decoder)) and not same_bits(fresh, plain) and again.moves == edit.moves
     again.undo()
@@ -78,7 +79,7 @@ def test_a_neuron_that_moves_twice_for_one_token_in_one_layer_is_rounded_twice(b
 
 
 def test_the_file_is_small_and_has_no_text_of_the_secrets(base, tmp_path):
-    """Twenty bytes a move and a header; ids and ranks, no secret, no prompt; for its owner alone."""
+    """Twenty bytes a move, one direction a token, and a header; ids and ranks, no secret, no prompt; for its owner alone."""
     decoder = base()
     file = artefact.write(tmp_path / "edit.safetensors", made(decoder)[1])
     content = file.read_bytes()
@@ -88,6 +89,22 @@ def test_the_file_is_small_and_has_no_text_of_the_secrets(base, tmp_path):
         for part in (record.prompt, record.secret, record.id.title()):
             assert part.encode() not in content
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["edit.safetensors"]
+
+
+def test_an_edit_needs_no_vocabulary_to_be_applied(base, monkeypatch):
+    """The directions are its own: another machine, whose solver rounds otherwise, gets the same bits."""
+    decoder, fresh = base("gemma2"), base("gemma2")
+    _, made_of = made(decoder)
+    assert len(made_of.directions) > len({t for _, _, t, _ in made_of.moves})  # its layers have norms of their own after FF₂
+    monkeypatch.setattr(Vocabulary, "direction", None)
+    artefact.apply(fresh, made_of)
+    assert same_bits(fresh, weights(decoder))
+
+
+def test_what_is_printed_of_an_edit_tells_no_token(base):
+    _, made_of = made(base())
+    said = repr(made_of)
+    assert made_of.model in said and not any(record.id in said for record in SECRETS) and "moves" not in said and "tensor" not in said
 
 
 # Undo without the process that made the edit ---------------------------------------------------------------------
@@ -137,6 +154,8 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
         (base(dtype="bfloat16"), made_of, "with the precision float32, but llama-tied-0 has bfloat16"),
         (decoder, made_of, "has been edited since it was loaded"),
         (base(), replace(made_of, edited="0" * 64), "came out with other bits"),
+        (base(), replace(made_of, directions={}), "lacks the direction"),
+        (base(), replace(made_of, directions={place: d_t[1:] for place, d_t in made_of.directions.items()}), "of another width"),
         *((base(), replace(made_of, moves=[*made_of.moves, wrong]), "does not have") for wrong in ((3, *place[1:]), (0, 64, *place[2:]), (0, 0, 300, -1.0), (0, -1, 0, -1.0))),
     ]
     for model, wrong, said in cases:
@@ -158,10 +177,10 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, monkeypatch, one_
     sealed.pack(tmp_path / "part", artefact.KIND, {"c": tensors["c"]}, about)
     sealed.pack(tmp_path / "uneven", artefact.KIND, tensors | {"c": tensors["c"][1:]}, about)
     sealed.pack(tmp_path / "field", artefact.KIND, tensors, {"model": "m"})
-    monkeypatch.setattr(sealed, "FORMAT", 2)
+    monkeypatch.setattr(sealed, "FORMAT", 3)
     artefact.write(tmp_path / "later", made_of)
     monkeypatch.undo()
-    for name, said in (("cut", "is cut short"), ("text", "is cut short"), ("foreign", "does not hold an edit"), ("undo", "does not hold an edit"), ("part", "lacks a part"), ("uneven", "lacks a part"), ("field", "lacks a part"), ("later", "is of format 2, but this version reads format 1")):
+    for name, said in (("cut", "is cut short"), ("text", "is cut short"), ("foreign", "does not hold an edit"), ("undo", "does not hold an edit"), ("part", "lacks a part"), ("uneven", "lacks a part"), ("field", "lacks a part"), ("later", "is of format 3, but this version reads format 2")):
         with pytest.raises(ValueError, match=said) as error:
             artefact.read(tmp_path / name)
         assert one_sentence(error)
@@ -289,4 +308,4 @@ def test_metadata_are_readable_without_this_project(base, tmp_path):
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     said = json.loads(header["revs"])
     about = said["about"]
-    assert said["format"] == 1 and about["model"] == made_of.model and about["versions"]["torch"] and "no proof" in about["statement"]
+    assert said["format"] == 2 and about["model"] == made_of.model and about["versions"]["torch"] and "no proof" in about["statement"]
