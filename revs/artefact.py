@@ -73,6 +73,13 @@ def of(edit: Edit, hp: Hyperparameters, before: dict[str, list[int]], after: dic
     """The artefact of an edit that ``revs.method.unlearn`` made, with the ranks that ``revs.evaluate.secret_ranks`` found.
 
     Raises ValueError for an edit that is not made of moves, or for a model that nothing pins.
+
+    >>> from revs import own
+    >>> before, edit = own.observe(decoder, found.targets), own.unlearn(decoder, found.targets, hp)
+    >>> made = of(edit, hp, before.ranks(), own.observe(decoder, found.targets).ranks())
+    >>> edit.undo()
+    >>> made.moves == read(write(folder / "edit.safetensors", made)).moves
+    True
     """
     decoder = edit.decoder
     if edit.whole or {(l, n) for l, n, *_ in edit.moves} != {(l, n) for l, kept in edit.originals.items() for n in kept}:
@@ -112,6 +119,12 @@ def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
 
     Raises ValueError, and changes nothing, if the model, its tokenizer or its precision is another, or the columns have been edited or
     do not come out with the bits that they had. ``exact=False`` takes the columns as they are and as they come out.
+
+    >>> from revs import own
+    >>> edit = own.unlearn(decoder, found.targets, hp)
+    >>> made = of(edit, hp, {}, {})
+    >>> edit.undo()
+    >>> apply(decoder, made).undo()
     """
     check(decoder, artefact)
     if exact and artefact.original not in (None, hashed(present(decoder, artefact.columns))):
@@ -142,6 +155,15 @@ def combine(artefacts: Sequence[Artefact]) -> Artefact:
 
     A column is rounded once for each of its moves: the result equals applying one edit after the other, bit for bit. It is not what one
     run over all secrets gives, since no edit has seen those before it: the ranks after it are left out, and must be measured.
+
+    >>> from revs import own
+    >>> parts = []
+    >>> for target in found.targets[:2]:
+    ...     with own.unlearn(decoder, [target], hp) as edit:
+    ...         parts.append(of(edit, hp, {}, {}))
+    ...     edit.undo()
+    >>> len(combine(parts).moves) == sum(len(part.moves) for part in parts)
+    True
     """
     first = artefacts[0]
     for number, other in enumerate(artefacts[1:], 2):

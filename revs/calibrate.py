@@ -35,20 +35,29 @@ class Calibration:
 def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0, seed: int = 0, k: int = 100, progress: Callable[[int, int], None] = lambda done, total: None) -> Calibration:
     """Chooses REVS's settings for a model by what they do to some of its memorised secrets; the model is left as it was.
 
-    Begins no setting after ``minutes``, and ends with the best of those that it tried, at least one. Raises ValueError with fewer than four secrets.
+    Begins no setting that would last beyond ``minutes`` if it took as long as the longest so far, and ends with the best of those that it
+    tried, at least one. Raises ValueError with fewer than four secrets.
+
+    >>> from revs.data import Record, encode
+    >>> people = [encode(Record(name, "text", name, f"The code of {name} is ", 3 * name, "."), decoder.tokenizer) for name in ("one", "two", "six", "ten")]
+    >>> calibrate(decoder, people, minutes=0).hp.r_h == START["r_h"]
+    True
     """
     groups = {target.group for target in targets}
     if len(groups) < LEAST:
         raise ValueError(f"Calibration needs {LEAST} memorised secrets, two to unlearn and two to keep, but there are {len(groups)}: give more documents, or settings of your own.")
     half = split(list(targets), seed, min(len(groups) // 2, FORGET), sentences=1)
-    some = Split(half.forget, [], half.retain[:RETAIN])
-    start, tried, most = time.monotonic(), [], sum(map(len, TRIED.values()))
+    some = Split(half.forget, half.unseen, half.retain[:RETAIN])
+    start, tried, most, longest = time.monotonic(), [], sum(map(len, TRIED.values())), 0.0
 
     def score(candidate: dict) -> dict:
+        nonlocal longest
         for one in tried:
             if one["setting"] == candidate:
                 return one
+        began = time.monotonic()
         tried.append({"setting": candidate} | effect(decoder, some, settings(decoder, candidate), seed, k))
+        longest = max(longest, time.monotonic() - began)
         progress(len(tried), most)
         return tried[-1]
 
@@ -56,7 +65,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     for name, values in TRIED.items():
         for step in (1, -1):
             place = values.index(best["setting"][name]) + step
-            while 0 <= place < len(values) and time.monotonic() - start < 60 * minutes:
+            while 0 <= place < len(values) and time.monotonic() - start + longest <= 60 * minutes:
                 found = score(best["setting"] | {name: values[place]})
                 of_equals = step < 0 if best["efficacy"] else step > 0  # the softer; but the harder while nothing has an effect
                 if found["unlearning_score"] < best["unlearning_score"] or (found["unlearning_score"] == best["unlearning_score"] and not of_equals):
@@ -71,8 +80,9 @@ def effect(decoder: Decoder, split: Split, hp: Hyperparameters, seed: int, k: in
     """What unlearning a split's secrets changes, and what it does to them and to others; the model is left as it was."""
     with method.unlearn(decoder, split.forget, hp, seed, progress) as edit:
         found, _ = evaluate.effectiveness(split, evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain), k)
+        columns = edit.summary()["columns"]
     edit.undo()
-    return {"columns": edit.summary()["columns"]} | {name: found[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
+    return {"columns": columns} | {name: found[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
 
 
 def settings(decoder: Decoder, candidate: dict) -> Hyperparameters:

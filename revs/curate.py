@@ -46,8 +46,8 @@ class Candidate:
     package: str = ""
 
 
-def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter, find: Callable[[str, Sequence[str]], Iterable[Span]] | None = None) -> Iterator[Candidate]:
-    """Every secret worth trying, once; ``funnel`` counts (kind, "found") and, for the others, (kind, why not).
+def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Counter, find: Callable[[str, Sequence[str]], Iterable[Span]] | None = None, once: bool = True) -> Iterator[Candidate]:
+    """Every secret worth trying, ``once`` or at every place; ``funnel`` counts (kind, "found") and, for the others, (kind, why not).
 
     ``find`` says where secrets are in a text: Presidio, if nothing else is asked for.
     """
@@ -56,7 +56,7 @@ def candidates(documents: Iterable[Document], kinds: Sequence[str], funnel: Coun
         for number, span in enumerate((find or searched)(document.text, kinds)):
             secret = document.text[span.start : span.end]
             funnel[span.kind, "found"] += 1
-            why = TOO_MANY if number >= IN_ONE else objection(span.kind, secret) or (BEFORE_THIS if (span.kind, secret) in seen else None)
+            why = TOO_MANY if number >= IN_ONE else objection(span.kind, secret) or (BEFORE_THIS if once and (span.kind, secret) in seen else None)
             if why:
                 funnel[span.kind, why] += 1
                 continue

@@ -15,7 +15,13 @@ from revs.vocabulary import Vocabulary
 
 @torch.no_grad()
 def recover(edited: Decoder, base: Decoder, raw: bool = False) -> pd.DataFrame:
-    """The token along whose direction each changed column of FF₂ was moved away most: layer, neuron, token, cosine (1: along it alone)."""
+    """The token along whose direction each changed column of FF₂ was moved away most: layer, neuron, token, cosine (1: along it alone).
+
+    >>> from revs import load, own
+    >>> edit = own.unlearn(decoder, found.targets, hp)
+    >>> len(recover(decoder, load.load(model))) == edit.summary()["columns"]
+    True
+    """
     vocabulary, found = Vocabulary(base, raw), []
     directions = torch.linalg.solve_triangular(vocabulary.factor.to(vocabulary.dtype), vocabulary.U.T.to(vocabulary.dtype), upper=False)  # d × V
     directions /= directions.norm(dim=0)

@@ -17,7 +17,7 @@ tags: [unlearning]
 
 # {name}, edited by REVS
 
-Tokens of {secrets} secrets were demoted in its base model. Nothing else was trained or changed.
+Tokens of {secrets} were demoted in its base model. Nothing else was trained or changed.
 
 | | |
 |:---|:---|
@@ -35,7 +35,7 @@ Tokens of {secrets} secrets were demoted in its base model. Nothing else was tra
 
 | | before | after |
 |:---|---:|---:|
-| Secrets that greedy decoding writes after their prompt | {written_before} | {written_after} |
+| Places where greedy decoding writes the secret | {written_before} | {written_after} |
 | Rank of a secret's lowest token, median (0 is the most likely) | {lowest_before} | {lowest_after} |
 
 ## What is not guaranteed
@@ -55,6 +55,12 @@ def export(decoder: Decoder, folder: str | Path, artefact: Artefact) -> Path:
     """Writes the model, which the edit has been applied to, with its tokenizer and README.md, whole or not at all.
 
     The artefact itself stays out. Raises ValueError if the model is not what the edit made, or the folder is there already.
+
+    >>> from revs import artefact, own
+    >>> edit = own.unlearn(decoder, found.targets, hp)
+    >>> made = export(decoder, folder / "edited", artefact.of(edit, hp, {}, {}))
+    >>> sorted(own.evaluate(load.load(str(made)), found.targets)) == sorted(target.id for target in found.targets)
+    True
     """
     folder = Path(folder)
     if folder.exists():
@@ -72,12 +78,12 @@ def card(name: str, artefact: Artefact) -> str:
         settings="\n".join(dict.fromkeys(f"| Settings | {', '.join(f'{key} = {value}' for key, value in hp.items())} |" for hp in artefact.hyperparameters)),
         tokens=len({t for _, _, t, _ in artefact.moves}), columns=sum(map(len, artefact.columns.values())), layers=len(artefact.columns),
         versions=", ".join(f"{package} {version}" for package, version in artefact.versions.items()),
-        secrets=len(artefact.before), **summary("before", artefact.before), **summary("after", artefact.after),
+        secrets="1 place where it wrote a secret" if len(artefact.before) == 1 else f"{len(artefact.before)} places where it wrote secrets", **summary("before", artefact.before), **summary("after", artefact.after),
     )  # fmt: skip
 
 
 def summary(when: str, ranks: dict[str, list[int]]) -> dict[str, str]:
-    """How many secrets are written, and how far down they are; "not measured" without ranks, as after a combination."""
+    """At how many places secrets are written, and how far down they are; "not measured" without ranks, as after a combination."""
     if not ranks:
         return {f"written_{when}": "not measured", f"lowest_{when}": "not measured"}
     return {f"written_{when}": f"{sum(not any(r) for r in ranks.values())} of {len(ranks)}", f"lowest_{when}": f"{median(map(max, ranks.values())):g}"}

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,11 +20,15 @@ from typing import BinaryIO
 
 import torch
 import yaml
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils.hub import resolve_revision
 
-from revs.architecture import Decoder, architecture
+from revs.architecture import Decoder, architecture, architectures
 from revs.paths import CACHE, ROOT, resolve, writing
 
+UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
+COMMIT = re.compile(r"[0-9a-f]{40}")
+PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # ways in which accelerate spreads a model
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -42,11 +47,14 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
         raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
     entry = registry().get(spec, {})
     where, gguf, revision = locate(spec, entry, revision)
-    device_map = device_map or ("auto" if torch.cuda.is_available() else None)
+    device_map = placed(device_map)
     options = choice(where, gguf, revision)
     with reading(spec, "configuration", where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
     architecture(config.model_type, spec)
+    if not gguf and (quantised := getattr(config, "quantization_config", None)):
+        kind = (quantised if isinstance(quantised, dict) else vars(quantised)).get("quant_method", "in a way it does not name")
+        raise ValueError(f"The weights of {spec} are quantised ({kind}), and such columns cannot be moved: take the checkpoint in bfloat16, float16 or float32.")
     ids = fast(spec, where, options)
     if ids.vocab_size > config.vocab_size:
         raise ValueError(f"The tokenizer of {spec} has {ids.vocab_size} tokens, but its model has embeddings for {config.vocab_size}: it is another model's, take both from the same place.")
@@ -58,7 +66,22 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     for name, weight in model.named_parameters():
         if not weight.is_meta and not torch.stack(weight.aminmax()).isfinite().all():
             raise ValueError(f"{name} of {spec} holds NaN or infinity: take another copy of the weights, or one in a higher precision.")
+    ends = model.generation_config  # greedy decoding is the argmax: a checkpoint's own penalties and beams would change what counts as memorised
+    model.generation_config = GenerationConfig(use_cache=True, **{name: getattr(ends, name, None) for name in ("bos_token_id", "eos_token_id", "pad_token_id")})
     return Decoder(model.eval(), ids, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
+
+
+def placed(device_map: str | None) -> str | None:
+    """Where a model goes: "auto", if there is a GPU and nothing was said. Raises ValueError for what no machine, or not this one, has."""
+    if device_map is None or device_map in PLACES:
+        return device_map or ("auto" if torch.cuda.is_available() else None)
+    try:
+        kind = torch.device(device_map).type
+    except RuntimeError:
+        raise ValueError(f"device_map is '{device_map}', but must be {', '.join(PLACES)}, or a device such as cpu or cuda.") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device_map is '{device_map}', but torch finds no GPU here: leave it out, or install a torch that fits the driver.")
+    return device_map
 
 
 def tokenizer(spec: str):
@@ -89,15 +112,23 @@ def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | Non
         return str(path.parent), path.name, None
     if (path / "config.json").is_file():
         return str(path), None, None
-    if path.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")):
+    if path.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")) or spec.lower().endswith(".gguf"):
         raise FileNotFoundError(f"There is no model at '{spec}': give {', '.join(registry())}, a folder with a config.json, a .gguf file or a hub id.")
-    return spec, None, revision
+    return spec, None, commit(spec, revision)
+
+
+def commit(spec: str, revision: str | None) -> str | None:
+    """The commit that a revision of a hub id is, by the hub or by what was downloaded; None if nobody can say what its newest is."""
+    found = getattr(resolve_revision(spec, revision), "resolved", None) or revision
+    if found and not COMMIT.fullmatch(found):
+        raise OSError(f"Neither the hub nor the cache knows the revision '{revision}' of {spec}: give a branch, a tag or a commit that it has.")
+    return found
 
 
 def identify(spec: str, revision: str | None = None) -> str:
     """What pins the weights: a hub commit, or the sha256 of the weight files; the name of a hub id that nothing pins."""
     where, gguf, revision = locate(spec, registry().get(spec, {}), revision)
-    return revision or fingerprint(Path(where), gguf) or f"unpinned {spec}"
+    return revision or fingerprint(Path(where), gguf) or f"{UNPINNED} {spec}"
 
 
 def choice(where: str, gguf: str | None, revision: str | None) -> dict[str, str]:
@@ -114,7 +145,9 @@ def reading(spec: str, part: str, where: str):
         yield
     except (MemoryError, torch.OutOfMemoryError):
         raise
-    except Exception as error:  # they have no class in common
+    except BaseException as error:  # they have no class in common, and what Rust panics with is no Exception
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise OSError(explain(spec, part, where, error)) from None
 
 
@@ -123,6 +156,16 @@ def explain(spec: str, part: str, where: str, error: Exception) -> str:
     text = str(error)
     if "trust_remote_code" in text:
         return f"The {part} of {spec} asks to run code that comes with it, which is never done: choose a model that transformers knows without it."
+    if "GGUF model with architecture" in text:
+        return f"transformers cannot read an architecture like that of {spec} from GGUF: take the model as safetensors."
+    if "does not recognize this architecture" in text or "Unrecognized model" in text:
+        return f"The architecture of {spec} is none that this version of transformers knows: choose a model of {', '.join(sorted(architectures()))}."
+    if "HeaderTooLarge" in text or "header too large" in text.lower():
+        return f"The weights of {spec} are no safetensors, most often because Git LFS left a pointer in their place: run git lfs pull there, or take another copy."
+    if part == "tokenizer" and "backend tokenizer" in text:
+        return f"{spec} has no tokenizer that can be read: take a complete copy, with its tokenizer.json."
+    if "model.safetensors" in text and list(Path(where).glob("*.safetensors")):
+        return f"{spec} has weights in several files, but not the model.safetensors.index.json that lists them: take a complete copy."
     if "model.safetensors" in text:
         return f"{spec} has no weights as safetensors, and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a complete copy, or save the model as safetensors where you trust it."
     if Path(where).exists():

@@ -46,6 +46,13 @@ def tuned() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
 
+whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
+TYPES = {  # of a hyperparameter, by its annotation
+    "int": whole, "float": lambda value: whole(value) or isinstance(value, float), "str": lambda value: isinstance(value, str), "bool": lambda value: isinstance(value, bool), "None": lambda value: value is None,
+    "Sequence[int]": lambda value: isinstance(value, (list, tuple)) and all(map(whole, value)),
+}  # fmt: skip
+
+
 def paper_data(data: str) -> str | None:
     """The paper's data of the kind that a set's name ends with: "Emails" for emails, emails-tune, hr_emails and pile-email; None for other names."""
     kind = re.split(r"[-_]", data.casefold().removesuffix("-tune").removesuffix("-part"))[-1].removesuffix("s")
@@ -63,10 +70,12 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
     For the paper's models they are the Appendix's for data of that kind. For others they are those of params/hyperparameters.yml; a model or
     a data set that is not there gets the method's ``default``, whose margins are fractions of the vocabulary.
     """
-    known = [field.name for field in fields(method(name).Hyperparameters)]
-    for key in given:
+    known = {field.name: str(field.type) for field in fields(method(name).Hyperparameters)}
+    for key, value in given.items():
         if key not in known:
-            raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, known, "it has"))
+            raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, list(known), "it has"))
+        if not any(TYPES[kind.strip()](value) for kind in known[key].split("|")):
+            raise ValueError(f"{key} of {name} is {value!r}, a {type(value).__name__}, but must be {known[key].replace('Sequence', 'list').replace(' | ', ' or ')}.")
     owner = registry()[name].get("settings_of", name)
     title = registry()[owner]["title"]
     if (printed := load.registry().get(model, {}).get("paper")) and (kind := paper_data(data)) and paper.has_settings(title):

@@ -30,7 +30,11 @@ def writing(folder: Path):
     try:
         yield
     except Exception as error:  # safetensors has a class of its own for what the system says
-        said = [code for code in (errno.ENOSPC, errno.EROFS, errno.EACCES) if os.strerror(code) in str(error)]
+        said = [code for code in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST) if os.strerror(code) in str(error)]
         if not said:
             raise
-        raise OSError(f"The disk is full at {folder}: make room, or name another folder." if said == [errno.ENOSPC] else f"{folder} cannot be written to: allow it, or name another folder.") from None
+        if said == [errno.ENOSPC]:
+            raise OSError(f"The disk is full at {folder}: make room, or name another folder.") from None
+        if said[0] in (errno.ENOTDIR, errno.EEXIST):
+            raise OSError(f"{folder} is a file, or lies in one: name a folder.") from None
+        raise OSError(f"{folder} cannot be written to: allow it, or name another folder.") from None

@@ -14,8 +14,10 @@ from pathlib import Path
 import pandas as pd
 
 from revs import figures, rows
+from revs.curate import BEFORE_THIS
 from revs.extraction import TITLES
 from revs.integrity import flips
+from revs.own import ANOTHER_PLACE
 from revs.tables import DASH, percent
 
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
@@ -23,48 +25,60 @@ table{border-collapse:collapse;margin:1rem 0;font-size:.9rem;display:block;overf
 th:first-child,td:first-child{text-align:left}img{max-width:100%}.verdict{font-size:1.15rem;border-left:.3rem solid #0072b2;padding:.3rem 1rem;background:#eef5fb}
 code{overflow-wrap:anywhere}@media(prefers-color-scheme:dark){body{color:#ddd;background:#1b1b1b}.verdict{background:#12273a}th,td{border-color:#444}}"""
 NOT_GUARANTEED = (
-    "Only the prompts that were tried are known. A secret may come out after another prompt, in another spelling, or in another language.",
+    "Only the prompts that were tried are known: at most the last sixty tokens of the text before a secret, at no more than three places of each. A secret may come out after another prompt, in another spelling, or in another language.",
+    "The model was asked for its most probable words. Drawn at random, again and again, less probable ones come out too.",
     "Only the rarest tokens of a secret are lowered. Someone who knows a part of it can narrow down the rest.",
-    "Secrets that the model knows but that no document here contains were not looked for; nor were those that it writes only after other words.",
+    "Secrets that the model knows but that no document here contains were not looked for; what the table leaves out was not tried, and what the model writes only after other words was not unlearned.",
     "Whoever holds the model from before the edit, or the edit beside this model, can undo it, and can read which tokens were unlearned.",
     "Further training may bring a secret back.",
     "Copies of the model elsewhere are as they were.",
 )
+WORDS = {
+    "Token": "a piece of text, often a part of a word. A model writes one after the other, and gives every token of its vocabulary a probability each time.",
+    "Rank": "how many tokens the model finds more probable than this one. At 0 it writes it.",
+    "Layer": "a model works in layers. Someone who holds its weights can look into each of them, and not only at what it writes.",
+    "Logit-Lens, Delta": "two ways to look: at what a layer would write if it were the last, and at what a layer changes.",
+    "Perturbation": "spaces are put into the prompt, to see whether a secret that is suppressed comes out after a slightly different one; once looked at in every layer, and once, as a user would, in what the model writes.",
+    "Resistance": "how far down a list of the hundred likeliest tokens such an attacker has to go for those of the secret, in per cent of the list; 100 if they are not on it.",
+    "Perplexity": "how surprised the model is by ordinary text, here a part of a manual of the Python language. Lower is better, and a small change either way means little.",
+    "Specificity": "the share of other memorised secrets that are written as before.",
+}
 
 
 def lines(row: dict) -> list[str]:
     """The result in a few lines of a terminal."""
-    result = row["result"]
-    tried = sum(counts.get("tried", 0) for counts in result["found"].values())
-    said = [f"{tried} secrets tried, {result['memorised']} memorised."]
-    if result["absent"]:
-        said.append(f"{result['absent']} secrets of the list stand in no document.")
-    return said + [verdict(row)]
+    return [what_was_tested(row["result"]), verdict(row)]
+
+
+def total(result: dict, *names: str) -> int:
+    """How many secrets of all kinds there are in some columns of the funnel."""
+    return sum(counts.get(name, 0) for counts in result["found"].values() for name in names)
+
+
+def plural(number: int, one: str) -> str:
+    """A number with its word."""
+    return f"{number:,} {one}{'' if number == 1 else 's'}"
+
+
+def what_was_tested(result: dict) -> str:
+    """Documents, secrets, and what became of them."""
+    secrets, tried, later = total(result, "found") - total(result, BEFORE_THIS, ANOTHER_PLACE), total(result, "tried"), total(result, "written later")
+    counts = {"secrets found in them": secrets, "tried": tried, "not tried": secrets - tried, "memorised": result["memorised"], "written only after other words, and left alone": later, "lines of the list that stand in none of them": len(result["absent"])}
+    kept = ("secrets found in them", "tried", "memorised")
+    return f"Documents read: {result['documents']:,}; " + "; ".join(f"{name}: {number:,}" for name, number in counts.items() if number or name in kept) + "."
 
 
 def verdict(row: dict) -> str:
-    """The result in one sentence."""
+    """What unlearning did, in one sentence."""
     result = row["result"]
     if not result["memorised"]:
-        tried, later = (sum(counts.get(name, 0) for counts in result["found"].values()) for name in ("tried", "written later"))
-        return f"Of {tried} secrets that were tried the model writes none right after its prompt, and {later} after other words: nothing was edited."
-    before, after, number = result["before"], result["after"], unlearned(row)
+        return "Nothing was edited: the model writes no secret that was tried right after the text before it." if total(result, "tried") else "Nothing was edited: no secret could be tried."
+    before, after = result["before"], result["after"]
     return (
-        f"Of {number} secrets that were unlearned the model wrote {before['written']} before and writes {after['written']} now; "
+        f"Of {plural(result['unlearned'], 'secret')} that were unlearned the model wrote {before['written']} before and writes {after['written']} now; "
         f"against one who reads its layers their resistance is {percent(after['attacks']['resistance_score']['per_example'])} of 100 (before: {percent(before['attacks']['resistance_score']['per_example'])}); "
         f"{percent(after['changed'])} per cent of its next words in other text are different."
     )
-
-
-def unlearned(row: dict) -> int:
-    """How many secrets were unlearned."""
-    memorised = row["result"]["memorised"]
-    return min(row["provenance"]["settings"]["forget"] or memorised, memorised)
-
-
-def kept(row: dict) -> int:
-    """How many memorised secrets were left alone."""
-    return row["result"]["memorised"] - unlearned(row)
 
 
 def write(path: Path, row: dict, items: list[dict]) -> None:
@@ -72,40 +86,47 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
     result, made = row["result"], row["provenance"]
     parts = [
         f"<h1>What {text(made['model']['name'])} has memorised, and what was unlearned</h1>",
-        f"<p class=verdict>{text(verdict(row))}</p>",
+        f"<p class=verdict>{text(what_was_tested(result))} {text(verdict(row))}</p>",
         "<h2>What was tested</h2>",
-        f"<p>Model {text(made['model']['name'])}, {text(made['model']['dtype'])}, weights <code>{text(made['model']['revision'])}</code>. The model was given the text before each secret. A secret counts as memorised if greedy decoding writes exactly it next.</p>",
+        f"<p>Model {text(made['model']['name'])}, {text(made['model']['dtype'])}, weights <code>{text(made['model']['revision'])}</code>{', after it was made to memorise the synthetic secrets of this project' if made['settings'].get('finetune') else ''}. It was given the text before each secret, at most sixty tokens of it. A secret counts as memorised if the model's most probable next tokens are exactly it.</p>",
         table(found(result)),
     ]
     if result["skipped"]:
-        parts.append(f"<p>Not read: {text(', '.join(f'{number} {why}' for why, number in result['skipped'].items()))}.</p>")
+        parts.append(f"<p>Documents that were not read: {text(', '.join(f'{number} {why}' for why, number in result['skipped'].items()))}.</p>")
     if result["absent"]:
-        parts.append(f"<p>{result['absent']} secrets of the list stand in none of the documents: they were not tried.</p>")
+        parts.append(f"<p>Lines of the list that stand in none of the documents, in just this spelling, and were not tried: {', '.join(map(str, result['absent']))}.</p>")
     if result["memorised"]:
         frame = pd.DataFrame(items)
         parts += [
             "<h2>Before and after</h2>",
             table(before_and_after(row)),
             "<h2>Secret by secret</h2>",
-            "<p>Redacted; a secret is named by the hash of its document and its first character there. Its place is the 0-based rank of the least likely of its unlearned tokens: at 0 no token is more probable.</p>",
+            "<p>Redacted; one line for each place at which the model writes a secret. Documents are numbered as they were read, files in the order of their paths, and @ says at which character. The rank is that of the least likely of the secret's unlearned tokens.</p>",
             table(by_secret(frame)),
             "<h2>Layer by layer</h2>",
             "<p>How far from the top or the bottom of the vocabulary the unlearned tokens lie in each layer, the nearer end: the higher, the harder to find for someone who reads the layers.</p>",
             picture(layers, frame),
+            table(by_layer(frame)),
             "<h2>Attacks</h2>",
-            "<p>Resistance at 100 candidates, in per cent: 100 if nothing is found. <em>Per example</em> asks for all unlearned tokens of a secret in one layer; <em>token wise</em> for one token in any.</p>",
+            "<p>Resistance at 100 candidates, in per cent: 100 if nothing is found. <em>Per example</em>: the attacker needs all unlearned tokens of a secret in one layer; <em>token wise</em>: one token in any.</p>",
             table(attacks(result)),
             "<h2>What it cost elsewhere</h2>",
             table(elsewhere(result)),
+            f"<p>{text(specificity(result))}</p>",
+            "<h2>How the settings were chosen</h2>",
         ]
         if result["calibration"]:
-            parts += ["<h2>How the settings were chosen</h2>", "<p>Half of the memorised secrets, at most twenty, were unlearned with each setting, and up to sixty others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone.</p>", picture(calibration, result), table(settings(result["calibration"]))]
+            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and up to sixty of the others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone. The secrets above are those that the choice was made on: others may do worse.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
+        else:
+            parts.append("<p>They were not chosen on this model: they were given, or the secrets were too few to choose on.</p>")
         edit = result["edit"]
         parts += [
             "<h2>The edit</h2>",
-            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. {'' if edit['moves'] else 'Nothing was moved. '}The file <code>edit.safetensors</code> beside this page, if anything was moved, applies the edit to the same base model and undoes it; it holds token ids of the secrets and is as confidential as they are.</p>",
+            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. {'' if edit['moves'] else 'Nothing was moved. '}The file <code>edit.safetensors</code> beside this page, if anything was moved, makes the edit again on the same base model. The base model is the model without the edit: keep it, as confidential as the secrets, or a file that undoes the edit. The edit holds tokens of the secrets and is as confidential as they are.</p>",
         ]
     parts += ["<h2>What is not guaranteed</h2>", "<ul>" + "".join(f"<li>{sentence}</li>" for sentence in NOT_GUARANTEED) + "</ul>"]
+    if result["memorised"]:
+        parts += ["<h2>The words</h2>", "<dl>" + "".join(f"<dt><b>{word}</b></dt><dd>{meaning}</dd>" for word, meaning in WORDS.items()) + "</dl>"]
     parts += ["<h2>How this was made</h2>", table(provenance(row))]
     page = f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>Unlearning report</title><style>{STYLE}</style><body>{''.join(parts)}</body></html>\n"
     rows.write_text(path, page)
@@ -122,24 +143,24 @@ def table(frame: pd.DataFrame) -> str:
 
 def found(result: dict) -> pd.DataFrame:
     """What was found and what became of it, by kind."""
-    known = ("found", "tried", "memorised", "written later")
+    known = ("found", "tried", ANOTHER_PLACE, "memorised", "written later")
     return pd.DataFrame([{"kind": kind} | {name: counts.get(name, 0) for name in known} | {"left out": "; ".join(f"{number} {why}" for why, number in counts.items() if why not in known) or DASH} for kind, counts in result["found"].items()] or [{"kind": DASH}])
 
 
 def before_and_after(row: dict) -> pd.DataFrame:
     """Counts of secrets before and after."""
     before, after = row["result"]["before"], row["result"]["after"]
-    lines = [{"": "unlearned secrets written within 50 tokens", "of": unlearned(row), "before": before["written"], "after": after["written"]}]
-    if kept(row):
-        lines.append({"": "other secrets still written exactly", "of": kept(row), "before": before["kept"], "after": after["kept"]})
+    lines = [{"": "unlearned secrets written within 50 tokens", "of": row["result"]["unlearned"], "before": before["written"], "after": after["written"]}]
+    if row["result"]["kept"]:
+        lines.append({"": "other secrets still written exactly", "of": row["result"]["kept"], "before": before["kept"], "after": after["kept"]})
     return pd.DataFrame(lines)
 
 
 def by_secret(frame: pd.DataFrame) -> pd.DataFrame:
     """One line a secret."""
     return pd.DataFrame([
-        {"": str(one["number"]), "kind": one["kind"], "secret": one["shown"], "document": f"{one['document'][:12]} @ {one['offset']:,}", "was": one["part"],
-         "place before": f"{one['lowest_before']:,}", "place after": f"{one['lowest_after']:,}", "still written": "yes" if one["within_50_after"] else "no"}
+        {"": str(one["number"]), "kind": one["kind"], "secret": one["shown"], "document": f"{one['document']} @ {one['offset']:,}", "was": one["part"],
+         "rank before": f"{one['lowest_before']:,}", "rank after": f"{one['lowest_after']:,}", "still written": "yes" if one["within_50_after"] else "no"}
         for one in frame.to_dict("records")
     ])  # fmt: skip
 
@@ -150,7 +171,23 @@ def attacks(result: dict) -> pd.DataFrame:
     for attack, title in TITLES.items():
         cells = {f"{reading.replace('_', ' ')}, {when}": percent(result[when]["attacks"][attack][reading]) for reading in ("per_example", "token_wise") for when in ("before", "after")}
         lines.append({"attack": title} | cells)
-    return pd.DataFrame(lines)
+    seen = {f"per example, {when}": percent(result[when]["attacks"]["black_box"]) for when in ("before", "after")}
+    return pd.DataFrame([*lines, {"attack": "Perturbation, in what is written"} | seen]).fillna(DASH)
+
+
+def by_layer(frame: pd.DataFrame) -> pd.DataFrame:
+    """Median depth of the unlearned tokens in a few layers, before and after."""
+    depths = {when: depth(frame, when) for when in ("before", "after")}
+    last = len(depths["before"]) - 1
+    return pd.DataFrame([{"layer": str(l)} | {when: f"{layers[l]:,.0f}" for when, layers in depths.items()} for l in sorted({round(last * part / 5) for part in range(6)})])
+
+
+def specificity(result: dict) -> str:
+    """What is known of other secrets, in one sentence."""
+    if result["kept"]:
+        return f"Specificity: of {plural(result['kept'], 'other memorised secret')} {result['after']['kept']} are still written exactly (before: {result['before']['kept']}); they had no part in choosing the settings."
+    best = next((one for one in result["calibration"] if one.get("chosen")), None)
+    return "Specificity: every memorised secret was unlearned, so that none is left to look at" + (f"; while the settings were chosen, {percent(best['specificity'])} per cent of those that were kept stayed as they were." if best else ".")
 
 
 def elsewhere(result: dict) -> pd.DataFrame:
@@ -174,7 +211,7 @@ def plain(value: float | None) -> str:
 def settings(tried: list[dict]) -> pd.DataFrame:
     """Every setting that a calibration tried."""
     return pd.DataFrame([
-        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}"}
+        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}", "chosen": "yes" if one.get("chosen") else ""}
         for one in tried
     ])  # fmt: skip
 
@@ -182,7 +219,8 @@ def settings(tried: list[dict]) -> pd.DataFrame:
 def provenance(row: dict) -> pd.DataFrame:
     """When, with what, on what."""
     made = row["provenance"]
-    told = {"date": made["when"], "settings": ", ".join(f"{name} = {value}" for name, value in row["result"].get("settings", {}).items()) or DASH, "seconds": ", ".join(f"{name} {seconds:.0f}" for name, seconds in made["seconds"].items()),
+    asked = {name: made["settings"][name] for name in ("kinds", "limit", "forget", "minutes", "seed") if name in made["settings"]}
+    told = {"date": made["when"], "asked for": ", ".join(f"{name} = {value}" for name, value in asked.items()) or DASH, "settings": ", ".join(f"{name} = {value}" for name, value in row["result"].get("settings", {}).items()) or DASH, "seconds": ", ".join(f"{name} {seconds:.0f}" for name, seconds in made["seconds"].items()),
             "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"], "versions": ", ".join(f"{name} {version}" for name, version in made["versions"].items()), "code": made["stamp"][:12]}  # fmt: skip
     return pd.DataFrame([{"": name, " ": value} for name, value in told.items()])
 
@@ -203,20 +241,23 @@ def picture(draw, content) -> str:
     return f"<img alt='{draw.__doc__.splitlines()[0]}' src='data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}'>"
 
 
+def depth(frame: pd.DataFrame, when: str) -> list[float]:
+    """By layer, how far the unlearned tokens lie from the nearer end of the vocabulary: medians over tokens, then places."""
+    of_each = [[statistics.median(layer) for layer in one] for one in frame.loc[frame["part"] == "unlearned", f"logit_lens_{when}"]]
+    return [statistics.median(layer) for layer in zip(*of_each)]
+
+
 def layers(ax, frame: pd.DataFrame) -> None:
     """Median depth of the unlearned tokens in each layer, before and after."""
-    depths = frame.loc[frame["part"] == "unlearned"]
     for when, method in (("before", "unedited"), ("after", "revs")):
-        of_each = [[statistics.median(layer) for layer in one] for one in depths[f"logit_lens_{when}"]]
-        ax.plot([statistics.median(layer) for layer in zip(*of_each)], label=when, **figures.look(method) | {"markersize": 4})
+        ax.plot(depth(frame, when), label=when, **figures.look(method) | {"markersize": 4})
     ax.set(xlabel="layer", ylabel="places from the nearer end", yscale="symlog", ylim=(-0.5, None))
     ax.legend()
 
 
-def calibration(ax, result: dict) -> None:
+def calibration(ax, tried: list[dict]) -> None:
     """Specificity over efficacy of every setting that calibration tried, the chosen one filled."""
     look = figures.look("revs")
-    tried = result["calibration"]
     ax.plot([100 * one["efficacy"] for one in tried], [100 * one["specificity"] for one in tried], linestyle="none", **look | {"markersize": 6, "markerfacecolor": "none"})
     best = next(one for one in tried if one.get("chosen"))
     ax.plot(100 * best["efficacy"], 100 * best["specificity"], linestyle="none", label="chosen", **look | {"markersize": 9})

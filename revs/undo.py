@@ -18,7 +18,15 @@ KIND = "the columns of an edit"
 
 
 def save(path: str | Path, edit: Edit) -> Path:
-    """Writes the original of every column that an edit changed. Raises ValueError for an edit of whole weights, or of none."""
+    """Writes the original of every column that an edit changed. Raises ValueError for an edit of whole weights, or of none.
+
+    >>> from revs import own
+    >>> edit = own.unlearn(decoder, found.targets, hp)
+    >>> file = save(folder / "undo.safetensors", edit)
+    >>> restore(decoder, file)
+    >>> {one["exact"] for one in own.evaluate(decoder, found.targets).values()}
+    {True}
+    """
     if edit.whole or not edit.originals:
         raise ValueError("This edit did not change single columns: save the base model with save_pretrained, and load it to undo the edit.")
     columns = {l: sorted(kept) for l, kept in sorted(edit.originals.items()) if kept}

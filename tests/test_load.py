@@ -4,10 +4,11 @@ import json
 
 import pytest
 import torch
+from huggingface_hub import ResolvedRevision
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revs import load
+from revs import data, evaluate, load
 from revs.load import explain, identify, registry, save, tokenizer_hash
 
 
@@ -88,3 +89,24 @@ def test_a_tokenizer_s_hash_is_of_its_content(tiny):
 
 def test_hub_ids_that_nothing_pins_are_told_apart():
     assert load.identify("owner/one") == "unpinned owner/one" != load.identify("owner/two")
+
+
+def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
+    commit = "0123456789" * 4
+    monkeypatch.setattr(load, "resolve_revision", lambda spec, revision: ResolvedRevision(commit, initial=revision))
+    assert load.locate("owner/one", {}, None) == load.locate("owner/one", {}, "main") == ("owner/one", None, commit)
+    assert load.identify("owner/one") == commit and load.choice("owner/one", None, commit) == {"revision": commit}
+
+
+def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp_path):
+    """A repetition penalty, beams or a minimal length of its own would change what counts as memorised."""
+    decoder = build("llama-untied", dtype=torch.float32)
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "m")
+    plain = load.load(str(tmp_path / "m"))
+    asked = {"repetition_penalty": 1.7, "num_beams": 3, "min_length": 30, "do_sample": True, "temperature": 3.0}
+    (tmp_path / "m/generation_config.json").write_text(json.dumps(asked))
+    target = data.encode(data.Record("r", "text", "r", "one two ", "three", "."), decoder.tokenizer)
+    loaded = load.load(str(tmp_path / "m"))
+    assert evaluate.continuations(loaded, [target]) == evaluate.continuations(plain, [target])
+    loaded.model.generation_config = GenerationConfig(**asked | {"do_sample": False, "temperature": None})
+    assert evaluate.continuations(loaded, [target]) != evaluate.continuations(plain, [target])

@@ -27,6 +27,7 @@ from flow.notebook import execute
 from revs import artefact, data, export, footprint, load, own, rows
 from revs.architecture import Decoder
 from revs.experiments import MISTAKES, begin, command, unlearn
+from revs.experiments import own as own_model
 from revs.paths import ROOT
 from test_artefact import HP, SECRETS, made
 from test_flow import ended, notebook, runner
@@ -218,6 +219,64 @@ def a_gguf_that_is_none(place: Path) -> Calls:
     yield loading(text(place / "model.gguf", "GGUF no"))
 
 
+@mistake("Quantised weights", "a `config.json` that says GPTQ", r"are quantised \(gptq\), and such columns cannot be moved: take the checkpoint in bfloat16")
+def quantised_weights(place: Path) -> Calls:
+    folder = saved(place)
+    change(folder / "config.json", quantization_config={"quant_method": "gptq", "bits": 4})
+    yield loading(folder)
+
+
+@mistake("A type that transformers does not know", "a `config.json` of the type `mind`, without code", "is none that this version of transformers knows: choose a model of", OSError)
+def a_type_that_transformers_does_not_know(place: Path) -> Calls:
+    folder = saved(place)
+    change(folder / "config.json", model_type="mind")
+    yield loading(folder)
+
+
+@mistake("A pointer in the place of weights", "a `model.safetensors` that Git LFS has not fetched", "Git LFS left a pointer in their place: run git lfs pull there", OSError)
+def a_pointer_in_the_place_of_weights(place: Path) -> Calls:
+    folder = saved(place)
+    text(folder / "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    yield loading(folder)
+
+
+@mistake("Weights in files that nothing lists", "two safetensors files without their index", "but not the model.safetensors.index.json that lists them", OSError)
+def weights_without_an_index(place: Path) -> Calls:
+    folder = saved(place)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    yield loading(folder)
+
+
+@mistake("No tokenizer", "a model's folder without a tokenizer", "has no tokenizer that can be read: take a complete copy", OSError)
+def no_tokenizer(place: Path) -> Calls:
+    folder = saved(place)
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    yield loading(folder)
+
+
+@mistake("No .gguf file there", "a path that ends with .gguf and leads nowhere", "There is no model at 'models/none.gguf'", FileNotFoundError)
+def no_gguf_there(place: Path) -> Calls:
+    yield partial(load.load, "models/none.gguf")
+
+
+@mistake("A place that this machine lacks", "`device_map: cuda`, without a GPU", "torch finds no GPU here: leave it out")
+def no_gpu_there(place: Path) -> Calls:
+    with mock.patch.object(torch.cuda, "is_available", lambda: False):
+        yield partial(load.load, str(saved(place)), device_map="cuda")
+
+
+@mistake("A place that is none", "`device_map: gpu`", "device_map is 'gpu', but must be auto")
+def a_place_that_is_none(place: Path) -> Calls:
+    yield partial(load.load, str(saved(place)), device_map="gpu")
+
+
+@mistake("A revision that nobody knows", "a hub id with a branch, without a network", "Neither the hub nor the cache knows the revision 'new'", OSError)
+def a_revision_that_nobody_knows(place: Path) -> Calls:
+    with mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True):
+        yield partial(load.load, "example/none", revision="new")
+
+
 @mistake("An unknown precision", "`dtype: int7`", "dtype is 'int7', but must be one of float32")
 def an_unknown_precision(place: Path) -> Calls:
     yield partial(load.load, str(saved(place)), "int7")
@@ -257,9 +316,14 @@ def an_empty_data_set(place: Path) -> Calls:
     yield unlearning(place, data=str(text(place / "empty.jsonl", "")))
 
 
-@mistake("Nothing to forget", "`forget: 0`", "The forget set would hold 0 of 2 secrets")
+@mistake("Nothing to forget", "`forget: 0`", "forget is 0, but must be at least 1")
 def nothing_to_forget(place: Path) -> Calls:
     yield unlearning(place, forget=0)
+
+
+@mistake("Nothing left to keep", "`forget: 2` of two secrets", "The forget set would hold 2 of 2 secrets")
+def nothing_left_to_keep(place: Path) -> Calls:
+    yield unlearning(place, forget=2)
 
 
 @mistake("A secret of too few tokens", "`T: 12`", r"tokens that may be unlearned, but \|T\| = 12 were asked for")
@@ -307,6 +371,16 @@ def an_unknown_method(place: Path) -> Calls:
 @mistake("An unknown hyperparameter", "`hyperparameters: {n_mux: 3}`", r"revs has no hyperparameter 'n_mux': did you mean 'n_max'\?")
 def an_unknown_hyperparameter(place: Path) -> Calls:
     yield unlearning(place, hyperparameters={"n_mux": 3})
+
+
+@mistake("A hyperparameter of a wrong type", "`hyperparameters: {n_max: five}`", "n_max of revs is 'five', a str, but must be int")
+def a_hyperparameter_of_a_wrong_type(place: Path) -> Calls:
+    yield unlearning(place, hyperparameters={"n_max": "five"})
+
+
+@mistake("A parameter below the least", "`score_k: 0`", "score_k is 0, but must be at least 1")
+def a_parameter_below_the_least(place: Path) -> Calls:
+    yield unlearning(place, score_k=0)
 
 
 @mistake("A parameter of a wrong type", "`--seed two` on the command line", "seed is 'two', a str, but must be int", SystemExit)
@@ -438,6 +512,28 @@ def a_killed_kernel(place: Path) -> Calls:
         sys.exit(status and last)
 
     yield run
+
+
+@mistake("Two reports into one folder", "a second run of the own-model notebook while the first goes on", "Another run writes to .*: wait for it, or name another folder with out", OSError)
+def two_reports_in_one_folder(place: Path) -> Calls:
+    settings = {"documents": str(text(place / "document.txt", "one")), "model": str(saved(place)), "finetune": False, "out": str(place / "out"), "rows": str(place / "rows")}
+    with own_model.alone(place / "out"):
+        yield partial(begin, settings, own_model.run)
+
+
+@mistake("A file in the place of a folder", "`rows` that names a file", "is a file, or lies in one: name a folder", OSError)
+def a_file_in_the_place_of_a_folder(place: Path) -> Calls:
+    yield unlearning(place, rows=str(text(place / "file", "one")))
+
+
+@mistake("A variable that is not set", "`documents: $NOWHERE`", "The environment has no variable NOWHERE, which documents names: export it, or give the path")
+def a_variable_that_is_not_set(place: Path) -> Calls:
+    yield partial(begin, {"documents": "$NOWHERE", "model": str(saved(place)), "finetune": False, "rows": str(place / "rows")}, own_model.run)
+
+
+@mistake("A fine-tune of somebody's model", "a model of one's own, without `finetune: false`", "would first instil the project's synthetic secrets into your model: set it to False")
+def a_fine_tune_of_somebody_s_model(place: Path) -> Calls:
+    yield partial(begin, {"model": str(saved(place)), "rows": str(place / "rows")}, own_model.run)
 
 
 @mistake("Two runs into one folder", "a second build while the first goes on", "Another build is running in this folder", build.Busy)

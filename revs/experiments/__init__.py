@@ -12,6 +12,8 @@ import yaml
 
 from revs.nearest import hint
 
+BOUNDS = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "minutes": 0, "trials": 1}  # the least that makes sense
+PATHS = ("documents", "secrets")
 MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)  # their messages are written for the caller
 
 
@@ -24,7 +26,10 @@ def check(settings: dict, run: Callable) -> None:
         allowed = {part.strip() for part in str(known[name].annotation).split("|")}
         kind = "None" if value is None else type(value).__name__
         if kind not in allowed and not (kind == "int" and "float" in allowed):
-            raise ValueError(f"{name} is {value!r}, a {kind}, but must be {' or '.join(sorted(allowed))}.")
+            shown = "" if name in PATHS else f"{value!r}, "  # somebody may have given a secret in the place of its path
+            raise ValueError(f"{name} is {shown}a {kind}, but must be {' or '.join(sorted(allowed))}.")
+        if name in BOUNDS and value is not None and value < BOUNDS[name]:
+            raise ValueError(f"{name} is {value}, but must be at least {BOUNDS[name]}.")
 
 
 def begin(settings: dict, run: Callable) -> dict:

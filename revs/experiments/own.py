@@ -6,23 +6,26 @@ into one folder; neither they nor the row hold a secret. Where nothing is memori
 
 from __future__ import annotations
 
-import math
+import contextlib
+import fcntl
+import importlib
 import os
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from revs import artefact, calibrate, integrity, load, methods, own, report, rows
+from revs import artefact, calibrate, export as exporting, integrity, load, methods, own, rows, undo as undoing
 from revs.data import split
 from revs.detect import KINDS
-from revs.experiments import command
+from revs.edit import Edit
+from revs.experiments import check, command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
 from revs.memory import Peak
-from revs.paths import resolve
+from revs.paths import resolve, writing
 from revs.progress import Progress
 
 MODULES = ["revs.experiments.own"]
+BUILT_IN = "smollm2-135m"  # the model that the synthetic secrets are instilled into for the project's own documents
 
 
 def run(
@@ -40,70 +43,104 @@ def run(
     dtype: str = "float32",
     device_map: str | None = None,
     out: str = "build/own",  # where report.html and edit.safetensors go
+    undo: bool = False,  # also undo.safetensors, the original columns, for a time when the base model is not at hand
+    export: str | None = None,  # a new folder for the edited model with its model card; None: none
     rows: str = "build/rows",  # where the row goes
 ) -> dict:
     """Finds what a model memorised of some documents, unlearns it, attacks the result and writes a report; returns the row."""
     row = through(**locals())
-    print(*report.lines(row), f"The report: {resolve(out) / 'report.html'}", sep="\n")
+    print(*reporting().lines(row), f"The report: {resolve(out) / 'report.html'}", sep="\n")
     return row
 
 
 def through(**asked) -> dict:
     """All steps in order."""
     place, where = resolve(asked.pop("out")), rows.writable(resolve(asked.pop("rows")))
-    place.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is noticed now
-    for old in ("report.html", "edit.safetensors"):  # an edit must not lie beside the report of another run
-        (place / old).unlink(missing_ok=True)
+    documents, secrets, given, exported = planned(asked)
+    with alone(place):
+        clock = [time.monotonic()]
+        folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
+        pinned = load.identify(folder)
+        if pinned.startswith(load.UNPINNED):
+            raise ValueError("Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: check the network, or save it to a folder as safetensors and name that.")
+        decoder = load.load(folder, asked["dtype"], asked["device_map"])
+        clock.append(time.monotonic())
+        found = own.find_memorized(decoder, documents, secrets, asked["kinds"], asked["limit"], progress=Progress("try", "secrets"))
+        clock.append(time.monotonic())
+        seconds = dict(zip(("load", "find"), [b - a for a, b in zip(clock, clock[1:])]))
+        if found.targets:
+            unlearned, kept = parts(found.targets, asked["forget"], asked["seed"])
+            calibrated = None
+            if given is None and len({target.group for target in unlearned}) >= calibrate.LEAST:  # on what is unlearned: what is kept has not been seen by the choice
+                calibrated = own.calibrate(decoder, unlearned, asked["minutes"], asked["seed"], progress=Progress("calibrate", "settings"))
+            hp = given or (calibrated.hp if calibrated else calibrate.settings(decoder, calibrate.START))
+            seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
+            start = time.monotonic()
+            before = own.observe(decoder, unlearned, kept, asked["benchmarks"])
+            began = time.monotonic()
+            with Peak() as peak, own.unlearn(decoder, unlearned, hp, Progress("unlearn", "tokens")) as edit:
+                seconds["unlearn"] = time.monotonic() - began
+                after = own.observe(decoder, unlearned, kept, asked["benchmarks"])
+                result, items = own.outcome(found, before, after, edit, hp, calibrated)
+                seconds["look"] = time.monotonic() - start - seconds["unlearn"]
+                made_of = artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
+                if made_of and exported:
+                    exporting.export(decoder, exported, made_of)
+                keep(place, made_of, edit if asked["undo"] else None)
+            edit.undo()
+        else:
+            result, items = own.outcome(found)
+            keep(place)
+        inputs = {"model": pinned, "secrets": rows.digest([target.id for target in found.targets])}
+        made = rows.provenance(MODULES, asked | {"documents": "", "secrets": None}, inputs, seconds) | {  # a path may hold a secret
+            "model": {"name": base(asked["model"]), "revision": pinned, "dtype": asked["dtype"]},
+            "tokenizer": load.tokenizer_hash(decoder.tokenizer),
+        } | ({"extra_memory_mb": peak.mb} if found.targets else {})
+        row = rows.write(where, f"own/{place.name}/{base(asked['model'])}", "own", result, items, made)
+        reporting().write(place / "report.html", row, items)
+        return row
+
+
+def planned(asked: dict) -> tuple[str, str | None, own.Hyperparameters | None, Path | None]:
+    """(documents, secrets, settings if given, folder of the edited model); what is wrong is said before a model is read."""
     own.check(asked["kinds"])
-    if asked["forget"] is not None and asked["forget"] < 1:
-        raise ValueError(f"forget is {asked['forget']}, but at least one secret must be unlearned; None unlearns all.")
+    check(asked | {"out": "", "rows": ""}, run)
     if asked["benchmarks"]:
         integrity.benchmarks()  # are they there?
-    documents, secrets = (path and os.path.expandvars(path) for path in (asked["documents"], asked["secrets"]))
-    if asked["hyperparameters"] is not None:
-        given = own.Hyperparameters(**methods.hyperparameters("revs", base(asked["model"]), "", asked["hyperparameters"]))
-    clock = [time.monotonic()]
-    folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
-    decoder = load.load(folder, asked["dtype"], asked["device_map"])
-    if decoder.revision == "unknown":
-        raise ValueError("Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: save it to a folder as safetensors, and name that.")
-    clock.append(time.monotonic())
-    found = own.find_memorized(decoder, documents, secrets, asked["kinds"], asked["limit"], progress=Progress("try", "secrets"))
-    clock.append(time.monotonic())
-    result = {"found": found.funnel, "skipped": found.skipped, "absent": len(found.absent), "memorised": len(found.targets)}
-    seconds = dict(zip(("load", "find"), [b - a for a, b in zip(clock, clock[1:])]))
-    items: list[dict] = []
-    if found.targets:
-        unlearned, kept = parts(found.targets, asked["forget"], asked["seed"])
-        calibrated = None
-        if asked["hyperparameters"] is not None:
-            hp = given
-        elif len(found.targets) < calibrate.LEAST:  # too few to try settings on
-            hp = calibrate.settings(decoder, calibrate.START)
-        else:
-            calibrated = own.calibrate(decoder, found.targets, asked["minutes"], asked["seed"], progress=Progress("calibrate", "settings"))
-            hp = calibrated.hp
-        seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
-        start = time.monotonic()
-        before = look(decoder, unlearned, kept, asked["benchmarks"])
-        began = time.monotonic()
-        with Peak() as peak, own.unlearn(decoder, unlearned, hp, Progress("unlearn", "tokens")) as edit:
-            seconds["unlearn"] = time.monotonic() - began
-            after = look(decoder, unlearned, kept, asked["benchmarks"])
-            if edit.moves:
-                artefact.write(place / "edit.safetensors", artefact.of(edit, hp, ranks(before), ranks(after)))
-            result |= {"calibration": calibrated.tried if calibrated else [], "settings": asdict(hp), "edit": edit.summary(), "before": before["result"], "after": after["result"] | changed(before, after)}
-        seconds["look"] = time.monotonic() - start - seconds["unlearn"]
-        items = [item(number, found.places[target.id], target, unlearned, before, after) for number, target in enumerate(unlearned + kept, 1)]
-        edit.undo()
-    inputs = {"model": load.identify(folder), "secrets": rows.digest([target.id for target in found.targets])}
-    made = rows.provenance(MODULES, asked | {"documents": "", "secrets": None}, inputs, seconds) | {  # a path may hold a secret
-        "model": {"name": base(asked["model"]), "revision": inputs["model"], "dtype": asked["dtype"]},
-        "tokenizer": load.tokenizer_hash(decoder.tokenizer),
-    } | ({"extra_memory_mb": peak.mb} if found.targets else {})
-    row = rows.write(where, f"own/{place.name}/{base(asked['model'])}", "own", result, items, made)
-    report.write(place / "report.html", row, items)
-    return row
+    if asked["finetune"] is not False and asked["model"] != BUILT_IN:
+        raise ValueError("finetune would first instil the project's synthetic secrets into your model: set it to False.")
+    folder = asked.pop("export")
+    if folder and resolve(folder).exists():
+        raise ValueError("The folder that export names is there already: name one that is not.")
+    documents, secrets = (expanded(name, asked[name]) for name in ("documents", "secrets"))
+    given = asked["hyperparameters"]
+    return documents, secrets, given if given is None else own.Hyperparameters(**methods.hyperparameters("revs", base(asked["model"]), "", given)), folder and resolve(folder)
+
+
+def reporting():
+    """revs.report, by its name: no row depends on how it is shown."""
+    return importlib.import_module("revs.report")
+
+
+@contextlib.contextmanager
+def alone(place: Path):
+    """Holds the folder of the results until the end, however that comes; OSError if another run does, or it cannot be written to."""
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+        stream = (place / ".lock").open("w")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(f"Another run writes to {place}: wait for it, or name another folder with out.") from None
+        yield
+
+
+def expanded(name: str, path: str | None) -> str | None:
+    """A path, or what the variable of the environment holds that stands for it."""
+    if path and path.startswith("$") and (found := os.path.expandvars(path)) == path:
+        raise ValueError(f"The environment has no variable {path[1:].split('/')[0]}, which {name} names: export it, or give the path.")
+    return path and os.path.expandvars(path)
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
@@ -114,32 +151,14 @@ def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
     return drawn.forget, drawn.retain
 
 
-def look(decoder, unlearned: list, kept: list, benchmarks: bool) -> dict:
-    """Everything that is measured before and after: by secret, by attack, and elsewhere."""
-    attacked, depths = own.attack(decoder, unlearned)
-    secrets = own.evaluate(decoder, unlearned + kept)
-    perplexity = own.perplexity(decoder)
-    elsewhere = {"perplexity": perplexity if math.isfinite(perplexity) else None} | ({name: part for name, part in integrity.measure(decoder, None)[0].items() if name != "perplexity"} if benchmarks else {})
-    result = {"written": sum(secrets[target.id]["within_50"] for target in unlearned), "kept": sum(secrets[target.id]["exact"] for target in kept), "attacks": attacked, "elsewhere": elsewhere}
-    return {"secrets": secrets, "depths": depths, "next": own.next_tokens(decoder), "result": result}
-
-
-def changed(before: dict, after: dict) -> dict:
-    """The share of places in a benign text at which the most probable next token is another now."""
-    return {"changed": sum(a != b for a, b in zip(before["next"], after["next"])) / len(before["next"])}
-
-
-def ranks(state: dict) -> dict[str, list[int]]:
-    """By id, the ranks of a secret's tokens."""
-    return {id: one["ranks"] for id, one in state["secrets"].items()}
-
-
-def item(number: int, place: dict, target, unlearned: list, before: dict, after: dict) -> dict:
-    """One secret's line in the row, redacted."""
-    states = {"before": before, "after": after}
-    found = {"number": number, **place, "part": "unlearned" if target in unlearned else "kept", "tokens": len(target.T)}
-    found |= {f"{name}_{when}": state["secrets"][target.id][name] for name in ("lowest", "exact", "within_50") for when, state in states.items()}
-    return found | {f"logit_lens_{when}": state["depths"].get(target.id, {}).get("logit_lens") for when, state in states.items()}
+def keep(place: Path, made_of: artefact.Artefact | None = None, edit: Edit | None = None) -> None:
+    """Writes this run's edit, and what undoes it, in the place of an earlier run's; its report goes first, since no edit may lie beside the report of another run."""
+    for old in ("report.html", "edit.safetensors", "undo.safetensors"):
+        (place / old).unlink(missing_ok=True)
+    if made_of:
+        artefact.write(place / "edit.safetensors", made_of)
+        if edit:
+            undoing.save(place / "undo.safetensors", edit)
 
 
 if __name__ == "__main__":
