@@ -19,7 +19,7 @@ SUITE = ROOT / "tests" / "test_families.py"
 
 def stamp() -> str:
     """Hash of what the table depends on: the modules under test, every method, the table of architectures, the suite."""
-    texts = [path.read_text(encoding="utf-8") for path in (SUITE, SUITE.parent / "conftest.py", ROOT / "params" / "architectures.yml")]
+    texts = [path.read_text(encoding="utf-8") for path in (SUITE, *(SUITE.parent / name for name in ("conftest.py", "oracle.py", "test_method.py")), ROOT / "params" / "architectures.yml")]
     return rows.digest([rows.closure(*rows.imports(texts[0]), *(entry["module"] for entry in methods.registry().values())), *texts])
 
 

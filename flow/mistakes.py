@@ -16,13 +16,14 @@ from revs.mistakes import FILE
 
 SUITE = ROOT / "tests" / "test_mistakes.py"
 SOURCES = (SUITE, *(ROOT / name for name in ("tests/conftest.py", "flow/build.py", "flow/notebook.py", "flow/profile.py")))
+TABLES = [ROOT / "params" / f"{name}.yml" for name in ("architectures", "models", "methods")]  # whose names stand in messages
 
 
 def stamp() -> str:
     """Hash of what the list depends on: the suite, the modules that it calls, and those that turn errors into sentences."""
     texts = [path.read_text(encoding="utf-8") for path in SOURCES]
     modules = rows.closure(*rows.imports(texts[0])) | {name: rows.code_hash(name) for name in rows.BOOKKEEPING}
-    return rows.digest([modules, *(ast.dump(ast.parse(text)) for text in texts)])
+    return rows.digest([modules, *(ast.dump(ast.parse(text)) for text in texts), *(path.read_text(encoding="utf-8") for path in TABLES)])
 
 
 def cases(report: ElementTree) -> list[dict]:

@@ -23,6 +23,7 @@ import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils.hub import resolve_revision
 
+from revs import fit
 from revs.architecture import Decoder, architecture, architectures
 from revs.paths import CACHE, ROOT, resolve, writing
 
@@ -68,7 +69,9 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
             raise ValueError(f"{name} of {spec} holds NaN or infinity: take another copy of the weights, or one in a higher precision.")
     ends = model.generation_config  # greedy decoding is the argmax: a checkpoint's own penalties and beams would change what counts as memorised
     model.generation_config = GenerationConfig(use_cache=True, **{name: getattr(ends, name, None) for name in ("bos_token_id", "eos_token_id", "pad_token_id")})
-    return Decoder(model.eval(), ids, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
+    decoder = Decoder(model.eval(), ids, name=Path(spec).stem if Path(spec).exists() else spec, revision=revision or fingerprint(Path(where), gguf) or "unknown")
+    fit.check(decoder)
+    return decoder
 
 
 def placed(device_map: str | None) -> str | None:

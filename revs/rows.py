@@ -30,7 +30,7 @@ from revs.paths import BUILD, PACKAGE, ROOT, writing
 
 SCHEMA = 1
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
-BOOKKEEPING = {"revs", "revs.experiments", "revs.load", "revs.memory", "revs.methods", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
+BOOKKEEPING = {"revs", "revs.experiments", "revs.fit", "revs.load", "revs.memory", "revs.methods", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS_LIMIT = 500_000  # bytes

@@ -9,8 +9,9 @@ import math
 import pytest
 import torch
 
-from conftest import FAMILIES, V, build
-from revs import attacks, methods
+import revs.architecture
+from conftest import FAMILIES, GROUPED, V, build
+from revs import attacks, fit, methods
 from revs.architecture import Decoder, architectures
 from revs.attribution import attributions
 from revs.data import Split, Target
@@ -71,6 +72,37 @@ def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
     assert not torch.allclose(family.model.base_model(input_ids=ids).last_hidden_state, plain)
     family.neurons(1).sub_(step)
     torch.testing.assert_close(family.model.state_dict(), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
+    """As it is loaded, in every precision; nothing is changed by it, and no hook is left."""
+    family.model.to(dtype)
+    before = weights(family)
+    fit.check(family)
+    assert same_bits(family, before) and not any(module._forward_hooks for module in family.model.modules())
+
+
+@pytest.mark.parametrize("multiplier, said", [({"residual_multiplier": 0.22}, "does not add what its second MLP layer writes"), ({"logits_scaling": 8.0}, "The logits of granite are not what its head makes")])
+def test_a_family_that_multiplies_is_refused(monkeypatch, one_sentence, multiplier, said):
+    """Granite, with the row that its parts suggest: as long as the multipliers are 1 it fits, with those of its checkpoints it does not."""
+    monkeypatch.setattr(revs.architecture, "architectures", lambda table=architectures(): table | {"granite": table["llama"]})
+    monkeypatch.setitem(FAMILIES, "granite", ("granite", GROUPED))
+    fit.check(build("granite", dtype=torch.float32))
+    with pytest.raises(ValueError, match=said) as error:
+        fit.check(build("granite", dtype=torch.float32, **multiplier))
+    assert one_sentence(error)
+
+
+def test_variants_that_do_not_fit_are_refused(one_sentence):
+    """A projection between stream and head; weights that overflow."""
+    narrow = build("opt", dtype=torch.float32, word_embed_proj_dim=8)
+    large = build("llama-untied", dtype=torch.float16)
+    large.head.weight.data *= 60000 / large.head.weight.abs().max()
+    for decoder, said in ((narrow, "The head of opt reads 8 numbers, but its stream has 16"), (large, "answers with NaN or infinity in float16")):
+        with pytest.raises(ValueError, match=said) as error:
+            fit.check(decoder)
+        assert one_sentence(error)
 
 
 def test_the_closed_form_is_algorithm_1(family):
