@@ -112,7 +112,8 @@ def read(name: str) -> Profile:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise ValueError(f"{shown(path)} is not YAML: {' '.join(str(error).split())}.") from None
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"{shown(path)} is not YAML{f' at line {mark.line + 1}' if mark else ''} ({getattr(error, 'problem', 'unreadable')}): mend it there.") from None
     try:
         return build(name, content)
     except ValueError as error:
