@@ -130,11 +130,7 @@ class Vocabulary:
 
     def _gram_factor(self) -> Tensor:
         """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
-        gram = torch.zeros(self.U.shape[1], self.U.shape[1], dtype=torch.float64, device=self.U.device)
-        for block in self.blocks():
-            rows = block.double()  # one block at a time: on a GPU it is larger than all the rest
-            gram += rows.T @ rows
-            del rows
+        gram = sum(rows.T @ rows for rows in (block.double() for block in self.blocks()))
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
