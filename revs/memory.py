@@ -7,11 +7,14 @@ import threading
 import psutil
 import torch
 
-EVERY = 0.05  # seconds between two looks at the process
+EVERY = 0.05
 
 
 class Peak:
     """``with Peak() as peak: …`` then ``peak.mb``: MiB above the start, of the process or of the GPUs where there are any."""
+
+    def __init__(self, every: float = EVERY):
+        self.every = every  # seconds between two looks at the process
 
     def __enter__(self) -> Peak:
         self.gpus = range(torch.cuda.device_count())
@@ -31,7 +34,7 @@ class Peak:
         return info.rss - getattr(info, "shared", 0)  # only Linux tells them apart
 
     def watch(self) -> None:
-        while not self.done.wait(EVERY):
+        while not self.done.wait(self.every):
             self.highest = max(self.highest, self.now())
 
     def __exit__(self, *_) -> None:

@@ -6,6 +6,8 @@ row of this experiment is a measurement, not a result that could be drawn again 
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import random
 import time
 from collections.abc import Callable
@@ -15,14 +17,17 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import yaml
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from revs import attacks, data, evaluate, load, method, methods, released, released_attacks, rows
+from revs import attacks, data, evaluate, load, method, methods, released, released_attacks, rows, select
 from revs.architecture import Decoder
+from revs.baselines import moments
 from revs.data import Split, Target
 from revs.edit import Edit
 from revs.experiments import command
@@ -34,25 +39,35 @@ from revs.paths import ROOT, resolve
 from revs.progress import Progress
 from revs.select import highest
 from revs.stopwatch import Stopwatch, clock
-from revs.vocabulary import Vocabulary, rank
+from revs.vocabulary import Vocabulary, product, rank
 
-MODULES = ["revs.experiments.bench"]  # it imports all that it measures
+MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
+OFTEN = 0.005  # seconds between two looks at the memory
+LOWER = "as low"  # ours with a margin that brings the token as far down as the released procedure brought it
 RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
 NUMBERS = (10, 20, 50, 100, 200)  # of targets
 PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
     (Vocabulary, "hidden", "gate"),
+    (method, "closed", "gate"),
     (method, "gate", "gate"),
     (Vocabulary, "neurons", "candidates"),
+    (method, "highest", "candidates"),
     (method, "select_neurons", "selection"),
     (method, "edit_until_low", "edit"),
     (Edit, "move", "edit"),
 ]
 
 
+ATTACK_PARTS = {  # of evaluation and attacks; the rest is ranks, tokenizing and Python
+    "released": [(released_attacks, "vectors", "passes"), (released_attacks, "logits", "projections"), (evaluate, "continuations", "greedy tokens")],
+    "ours": [(evaluate, "secret_ranks", "ranks"), (attacks, "depths", "attacks"), (evaluate, "continuations", "greedy tokens")],
+}
+
+
 def run(
-    what: str = "floor",  # token, floor, selection, attacks, memory, targets, shapes or schedules
+    what: str = "floor",  # token, floor, selection, gradient, attacks, memory, targets, shapes or schedules
     model: str = "smollm2-135m",  # as for unlearn; with random data a name of params/shapes.yml
     data: str = "ssn",  # a built-in set, a JSON Lines file, or "random": random weights and secrets
     finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
@@ -78,8 +93,10 @@ def once(**settings) -> dict:
         raise ValueError(f"There is nothing called '{what}' to measure" + hint(what, WHAT))
     if settings["repeats"] < 1:
         raise ValueError(f"repeats is {settings['repeats']}, but must be at least 1.")
-    if what == "attacks" and settings["data"] == RANDOM:
-        raise ValueError("The attacks change a prompt's characters, and random prompts have none: give a data set.")
+    if what in ("attacks", "gradient") and settings["data"] == RANDOM:
+        raise ValueError(f"'{what}' reads prompts and secrets as text, and random ones have none: give a data set.")
+    if settings["device_map"] in load.PLACES and settings["data"] == RANDOM:
+        raise ValueError(f"A model with random weights is made on one device, and device_map '{settings['device_map']}' names none: give cpu, cuda or cuda:1.")
     short = Path(settings["data"]).stem
     name = f"bench/{short}/{base(settings['model'])}/{what}" + (f"-{tag}" if tag else "")
     given = methods.hyperparameters("revs", base(settings["model"]), short, settings["hyperparameters"] or {})
@@ -91,16 +108,26 @@ def once(**settings) -> dict:
         folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
         inputs = {"data": data.fingerprint(records), "model": load.identify(folder)}
     kept = where / f"{name}.json"
-    if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(MODULES, settings, inputs):
+    if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(measured(what), settings, inputs):
         return row
     stage = Stage(folder, records, settings, hp, name)
     result, items = WHAT[what](stage)
-    made = rows.provenance(MODULES, settings, inputs, {"measure": time.monotonic() - start}) | {
+    made = rows.provenance(measured(what), settings, inputs, {"measure": time.monotonic() - start}) | {
         "model": {"name": base(settings["model"]), "revision": inputs.get("model", "random weights"), "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if records else "not read",
     }
     common = {"what": what, "repeats": settings["repeats"], "medians": {way: median(each) for way, each in result["timings"].items()}, "shape": stage.shape()}
     return rows.write(where, name, "bench", common | result, items, made)
+
+
+def measured(what: str) -> list[str]:
+    """The modules that a measurement stands on."""
+    return MODULES + ([entry["module"] for name, entry in compared().items() if name != "revs"] if what == "gradient" else [])
+
+
+def compared() -> dict[str, dict]:
+    """REVS and the methods that follow gradients, with their entries in params/methods.yml."""
+    return {name: entry for name, entry in methods.registry().items() if name == "revs" or entry.get("module", "").startswith("revs.baselines.")}
 
 
 @dataclass(frozen=True)
@@ -197,12 +224,12 @@ def timed(do: Callable) -> tuple[float, object]:
     return clock() - start, made
 
 
-def ours(stage: Stage, vocabulary: Vocabulary, ids: list[int], t: int, watching=nullcontext()) -> tuple[float, Edit]:
+def ours(stage: Stage, vocabulary: Vocabulary, ids: list[int], t: int, watching=nullcontext(), hp: method.Hyperparameters | None = None) -> tuple[float, Edit]:
     """The closed form for one token, with a vocabulary that was made before but has no direction of t yet."""
     vocabulary.direction((t + 1) % vocabulary.V)  # it keeps the newest only
     edit = Edit(stage.decoder)
     with watching:
-        seconds, _ = timed(lambda: method.unlearn_token(stage.decoder, vocabulary, ids, t, stage.hp, edit))
+        seconds, _ = timed(lambda: method.unlearn_token(stage.decoder, vocabulary, ids, t, hp or stage.hp, edit))
     return seconds, edit
 
 
@@ -223,23 +250,30 @@ def summed(items: list[dict]) -> dict[str, list[float]]:
 
 
 def token(stage: Stage) -> tuple[dict, list[dict]]:
-    """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it."""
+    """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it.
+
+    Where ours leaves the token higher than the released procedure did, it is timed once more with that rank for a margin ("as low").
+    """
     decoder, hp, items, counts = stage.decoder, stage.hp, [], released.Counts()
     seconds, project = timed(lambda: released.Projection(decoder))
     ours_once, vocabulary = timed(lambda: Vocabulary(decoder))
     for turn in stage.rounds():
         for number, (ids, t) in enumerate(stage.pairs):
-            before = output_rank(decoder, ids, t)
-            for way in ("released", "ours"):
+            before, reached = output_rank(decoder, ids, t), {}
+            for way in ("released", "ours", LOWER):
                 if way == "ours":
                     took, edit = ours(stage, vocabulary, ids, t)
+                elif way == LOWER:
+                    short = reached["ours"] < reached["released"]
+                    took, edit = ours(stage, vocabulary, ids, t, hp=replace(hp, r_h=max(hp.r_h, reached["released"]), eps_r_h=0) if short else hp)
                 else:
                     edit = Edit(decoder)
                     took, made = timed(lambda: released.unlearn_token(decoder, project, ids, t, hp, edit))
                     counts = released.Counts(*(a + b for a, b in zip(astuple(counts), astuple(made)))) if turn == 0 else counts
-                items.append({"round": turn, "token": number, "way": way, "seconds": took, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": output_rank(decoder, ids, t)})
+                reached[way] = output_rank(decoder, ids, t)
+                items.append({"round": turn, "token": number, "way": way, "seconds": took, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": reached[way]})
                 edit.undo()
-    ranks = {way: [item["rank"] for item in items if item["way"] == way and item["round"] == 0] for way in ("released", "ours")}
+    ranks = {way: [item["rank"] for item in items if item["way"] == way and item["round"] == 0] for way in ("released", "ours", LOWER)}
     return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"released": seconds, "ours": ours_once}, "counts": asdict(counts), "ranks": ranks, "margin": hp.r_h - hp.eps_r_h}, items
 
 
@@ -257,7 +291,7 @@ def floor(stage: Stage) -> tuple[dict, list[dict]]:
             edit.undo()
             ours(stage, vocabulary, ids, t, stopwatch.watching("forward", PARTS))[1].undo()
             alone, _ = timed(lambda: passed(decoder, texts))
-            least, _ = timed(lambda: (passed(decoder, texts), [vocabulary.unembed(some) for _ in range(layers)]))
+            least, _ = timed(lambda: (passed(decoder, texts), [vocabulary.unembed(some) is None for _ in range(layers)]))  # no product is kept for longer than ours is
             items += [{"round": turn, "token": number, "way": way, "seconds": took, "layers": layers} for way, took in (("ours", seconds), ("floor", least), ("forward", alone))]
     return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"ours": median(once)}} | parts(stage, stopwatch, moves), items
 
@@ -277,8 +311,12 @@ def passed(decoder: Decoder, ids: Tensor) -> None:
 
 def selection(stage: Stage) -> tuple[dict, list[dict]]:
     """SelectNeuron and the lines of what it found, in every layer of the unedited model: with all k candidates ranked, and counted piece by piece (``revs.select``)."""
-    decoder, hp, items, same = stage.decoder, stage.hp, [], []
+    decoder, hp, items, same, products = stage.decoder, stage.hp, [], [], [0, 0]
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
+
+    def counting(U: Tensor, y: Tensor) -> Tensor:
+        products[0] += len(U) * len(y)
+        return product(U, y)
 
     def ranked(l: int, n: Tensor, t: int) -> Tensor:
         line = vocabulary.neurons(l, n, t)
@@ -298,7 +336,11 @@ def selection(stage: Stage) -> tuple[dict, list[dict]]:
                 (first, one), (second, other) = timed(lambda: ranked(l, n, t)), timed(lambda: counted(l, n, t))
                 items += [{"round": turn, "token": number, "layer": l, "way": way, "seconds": took} for way, took in (("ranked", first), ("counted", second))]
                 same.append(torch.allclose(one, other, rtol=1e-4, atol=1e-4))
-    return {"tokens": len(stage.pairs), "timings": summed(items), "agreement": sum(same) / len(same)}, items
+                if turn == 0:
+                    with mock.patch.object(select, "product", counting):
+                        highest(vocabulary, l, n, t, hp.n_max)
+                    products[1] += vocabulary.V * len(n)
+    return {"tokens": len(stage.pairs), "timings": summed(items), "agreement": sum(same) / len(same), "share": products[0] / products[1]}, items
 
 
 # --- many tokens -----------------------------------------------------------------------------------------------------------
@@ -312,15 +354,38 @@ def unlearned(stage: Stage, hp: method.Hyperparameters) -> Edit:
 def memory(stage: Stage) -> tuple[dict, list[dict]]:
     """What unlearning takes beyond the loaded model, in MiB, and how much of that are the originals that undo needs."""
     decoder, items = stage.decoder, []
-    evaluate.secret_ranks(decoder, stage.split.forget)  # what a first pass makes resident is not the method's
+    resident(decoder)
     for turn in stage.rounds():
-        with Peak() as peak:
-            seconds, edit = timed(lambda: unlearned(stage, stage.asked))
-        undo = sum(column.nbytes for kept in edit.originals.values() for column in kept.values()) / 2**20
+        returned()
+        with Peak(OFTEN) as once:
+            seconds, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
+        returned()
+        with Peak(OFTEN) as peak, Edit(decoder) as edit:
+            for ids, t in stage.pairs:
+                seconds += timed(lambda: method.unlearn_token(decoder, vocabulary, ids, t, stage.hp, edit))[0]
+        kept = vocabulary.factor.nbytes / 2**20  # it lasts from the first to the second
+        undo = sum(column.nbytes for kept_columns in edit.originals.values() for column in kept_columns.values()) / 2**20
         edit.undo()
-        items.append({"round": turn, "way": "ours", "seconds": seconds, "peak_mb": peak.mb, "undo_mb": undo})
+        del vocabulary
+        items.append({"round": turn, "way": "ours", "seconds": seconds, "once_mb": once.mb, "peak_mb": round(peak.mb + kept), "undo_mb": undo})
     own = sum(parameter.nbytes for parameter in decoder.model.parameters()) / 2**20
-    return {"tokens": len(stage.pairs), "timings": summed(items), "memory": {"model_mb": own, "peak_mb": [item["peak_mb"] for item in items], "undo_mb": median(item["undo_mb"] for item in items)}}, items
+    used = {"model_mb": own, "undo_mb": median(item["undo_mb"] for item in items)} | {name: [item[name] for item in items] for name in ("once_mb", "peak_mb")}
+    return {"tokens": len(stage.pairs), "timings": summed(items), "memory": used}, items
+
+
+@torch.no_grad()
+def resident(decoder: Decoder) -> None:
+    """Makes what is only mapped from a file the process's own: written to for the first time, all of a weight would count as new."""
+    for l in range(len(decoder.layers)):
+        decoder.neurons(l).copy_(decoder.neurons(l).clone())
+    passed(decoder, torch.tensor([[0] * PROMPT], device=decoder.device))  # what a first pass makes resident is not the method's either
+
+
+def returned() -> None:
+    """Gives memory that was freed back to the system, where the C library can (glibc): kept by the process, it would hide what is asked for next."""
+    gc.collect()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def targets(stage: Stage) -> tuple[dict, list[dict]]:
@@ -347,6 +412,29 @@ def targets(stage: Stage) -> tuple[dict, list[dict]]:
     return {"tokens": sum(len(target.T) for target in chosen), "timings": timings}, items
 
 
+def gradient(stage: Stage) -> tuple[dict, list[dict]]:
+    """REVS and every method that follows gradients, each with its tuned settings, on one split: time, and what the model does after it."""
+    decoder, items, effects, short = stage.decoder, [], {}, Path(stage.settings["data"]).stem
+    ways = {}
+    for name in compared():
+        module = methods.method(name)
+        hp = stage.asked if name == "revs" else module.Hyperparameters(**methods.hyperparameters(name, base(stage.settings["model"]), short, {}))
+        if hasattr(hp, "mom2_update_weight"):
+            moments.moments(decoder, hp.layers)  # once for a model, kept by content: not timed
+        ways[name] = (module, hp)
+    for turn in stage.rounds():
+        for name, (module, hp) in ways.items():
+            try:
+                seconds, edit = timed(lambda: module.unlearn(decoder, stage.split.forget, hp, stage.settings["seed"]))
+            except FloatingPointError:  # it diverged, and says so; a time would mean nothing
+                continue
+            items.append({"round": turn, "way": name, "seconds": seconds})
+            if turn == 0:
+                effects[name], _ = evaluate.effectiveness(stage.split, evaluate.secret_ranks(decoder, stage.split.forget + stage.split.unseen + stage.split.retain))
+            edit.undo()
+    return {"tokens": len(stage.pairs), "timings": summed(items), "effects": effects}, items
+
+
 def schedules(stage: Stage) -> tuple[dict, list[dict]]:
     """Both schedules of Alg. 2 on one split: time, size of the edit, and what the model does after it."""
     items, edits, effects, ranks = [], {}, {}, {}
@@ -365,15 +453,25 @@ def schedules(stage: Stage) -> tuple[dict, list[dict]]:
 
 def attacked(stage: Stage) -> tuple[dict, list[dict]]:
     """Evaluation and all attacks of an unlearned model: as the released code makes them, and in batches. What both find must be the same."""
-    decoder, split, items, found = stage.decoder, stage.split, [], {}
-    unlearned(stage, stage.asked)
-    for turn in stage.rounds():
-        for way, do in (("released", lambda: released_attacks.measure(decoder, split)), ("ours", lambda: batched(decoder, split))):
-            seconds, found[way] = timed(do)
-            items.append({"round": turn, "way": way, "seconds": seconds})
+    decoder, split, items, found, watches = stage.decoder, stage.split, [], {}, {"released": Stopwatch(), "ours": Stopwatch()}
+    ways = {"released": lambda: released_attacks.measure(decoder, split), "ours": lambda: batched(decoder, split)}
+    with unlearned(stage, stage.asked) as edit:
+        for turn in stage.rounds():
+            for way, do in ways.items():
+                seconds, found[way] = timed(do)
+                items.append({"round": turn, "way": way, "seconds": seconds})
+        for way, do in ways.items():
+            with watches[way].watching("the rest", ATTACK_PARTS[way]):
+                do()
+    edit.undo()
     singly, together = found["released"][1], found["ours"][1]
     same = [a == b for target in split.forget for attack in attacks.ATTACKS for one, other in zip(singly[attack][target.id], together[target.id][attack]) for a, b in zip(one, other)]
-    return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": sum(same) / len(same)}, items
+    V = decoder.head.weight.shape[0]
+    nearer = lambda ranks: [min(r, V - 1 - r) for r in ranks]
+    same += [a == b for target in split.unseen for a, b in zip(found["released"][0][target.id], nearer([found["ours"][0][target.id][position] for position in target.T]))]
+    parts = {f"{way}: {part}": seconds for way, watch in watches.items() for part, seconds in watch.seconds.items()}
+    calls = {name: watches["released"].calls[part, name] for part, name in (("passes", "vectors"), ("projections", "logits"))}
+    return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": sum(same) / len(same), "parts": parts, "calls": calls}, items
 
 
 def batched(decoder: Decoder, split: Split) -> tuple[dict, dict, dict]:
@@ -392,7 +490,27 @@ def shapes(stage: Stage) -> tuple[dict, list[dict]]:
             edit = unlearned(stage, stage.asked)
         moves += len(edit.moves)
         edit.undo()
-    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder)}, items
+    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder), "calls": {"operations": asked(stage)}}, items
+
+
+class Counted(TorchDispatchMode):
+    """Counts what torch is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        self.calls += 1
+        return function(*arguments, **(named or {}))
+
+
+def asked(stage: Stage) -> int:
+    """Operations that torch is asked for in a whole run that edits the neurons of a layer all at once, as on a GPU."""
+    with mock.patch.object(method, "AT_ONCE", stage.hp.n_max), Counted() as counter:
+        edit = unlearned(stage, stage.asked)
+    edit.undo()
+    return counter.calls
 
 
 def rates(decoder: Decoder) -> dict[str, float]:
@@ -412,7 +530,7 @@ def rates(decoder: Decoder) -> dict[str, float]:
     return found | {"bandwidth": rate(2.0 * some.nbytes, lambda: into.copy_(some))}
 
 
-WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "selection": selection, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
+WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "selection": selection, "gradient": gradient, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
 
 
 if __name__ == "__main__":
