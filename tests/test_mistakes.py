@@ -343,7 +343,7 @@ def no_documents_there(place: Path) -> Calls:
     yield partial(own.find_memorized, load.load(str(saved(place))), place / "nowhere")
 
 
-@mistake("Documents that cannot be read", "a folder with a binary and an empty file", r"No document could be read \(1 binary, 1 empty\): give text files in UTF-8")
+@mistake("Documents that cannot be read", "a folder with a binary and an empty file", "No document could be read: 1 binary, 1 empty")
 def documents_that_cannot_be_read(place: Path) -> Calls:
     text(place / "documents/a.bin", b"\0\1"), text(place / "documents/b.txt", "")
     yield partial(own.find_memorized, load.load(str(saved(place))), place / "documents")

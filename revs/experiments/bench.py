@@ -50,7 +50,6 @@ PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
     (Vocabulary, "hidden", "gate"),
-    (method, "closed", "gate"),
     (method, "gate", "gate"),
     (Vocabulary, "neurons", "candidates"),
     (method, "highest", "candidates"),
