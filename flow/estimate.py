@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -25,6 +26,12 @@ MEMORY_MB = 8000  # asked of a cluster when nothing is known
 SECONDS = {"page": 15, "book": 60}  # before the first build on this machine
 LAST = LOGS / "seconds.json"  # of the last build's jobs, on this machine
 PAGES = "pages"  # there: of all pages together
+STAGES = {  # of a run of unlearning, and the settings that decide how long each takes, the weightiest first
+    "load": ("dtype",),
+    "unlearn": ("method", "data", "dtype", "forget", "T", "hyperparameters"),
+    "evaluate_after": ("data", "generate", "sentences", "forget", "method"),
+    "measures": ("measures", "data", "method"),
+}
 ALIKE = ("method", "what", "data", "generate", "sentences", "forget", "measures")  # settings that decide how long a run takes, the weightiest first
 
 
@@ -79,7 +86,30 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
     close = nearest(job.settings, usable)
     memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
-    return Estimate(median(scale(row) * trials(row) * seconds(row, faster) for row in close), memory, None if own else name(close[0]), predicted)
+    if job.notebook == "unlearn":
+        took = by_stage(job.settings, usable, lambda row, stage: scale(row) / (1.0 if stage == "load" else faster))
+    else:
+        took = median(scale(row) * trials(row) * seconds(row, faster) for row in close)
+    return Estimate(took, memory, None if own else name(close[0]), predicted)
+
+
+def by_stage(settings: dict, found: list[dict], scale: Callable[[dict, str], float] = lambda row, stage: 1.0) -> float:
+    """Seconds of a run of unlearning: each stage as in the rows that are most like it in what decides that stage; unlearning in proportion to its targets."""
+    total = 0.0
+    for stage, alike in STAGES.items():
+        timed = [row for row in found if row["provenance"]["seconds"].get(stage) is not None]
+        if not timed or (stage == "measures" and not settings.get("measures")):
+            continue
+        share = lambda row: targets(settings, found) / targets(row["provenance"]["settings"], [row]) if stage == "unlearn" else 1.0
+        total += median(share(row) * scale(row, stage) * row["provenance"]["seconds"][stage] for row in nearest(settings, timed, alike))
+    return total
+
+
+def targets(settings: dict, found: list[dict]) -> float:
+    """Tokens that a run unlearns: half of the secrets, where it does not say how many, are as many as in rows of the same data."""
+    alike = nearest(settings, found, ("data", "forget"))
+    secrets = settings.get("forget") or median(row["result"].get("after", {"forget": 1})["forget"] for row in alike)
+    return secrets * settings.get("T", 2)
 
 
 def name(row: dict) -> str:
@@ -92,9 +122,9 @@ def on_gpu(row: dict) -> bool:
     return row["provenance"]["hardware"]["gpu"] is not None
 
 
-def nearest(settings: dict, found: list[dict]) -> list[dict]:
+def nearest(settings: dict, found: list[dict], deciding: Sequence[str] = ALIKE) -> list[dict]:
     """The rows whose settings are most like these."""
-    alike = [[row["provenance"]["settings"].get(setting) == settings.get(setting) for setting in ALIKE] for row in found]
+    alike = [[row["provenance"]["settings"].get(setting) == settings.get(setting) for setting in deciding] for row in found]
     most = max(alike)
     return [row for row, each in zip(found, alike) if each == most]
 

@@ -51,9 +51,9 @@ def foretold() -> pd.DataFrame:
     for row in every:
         others = [other for other in every if other is not row and estimate.name(other) == estimate.name(row)]
         if others:
-            foreseen = median(estimate.seconds(other) for other in estimate.nearest(row["provenance"]["settings"], others))
+            foreseen = estimate.by_stage(row["provenance"]["settings"], others)
             kind = "trials of a search" if is_trial(row["name"]) else "in another way" if tag_of(row["name"]) else "in the usual way"
-            errors.setdefault((title(estimate.name(row)), kind), []).append(abs(foreseen / estimate.seconds(row) - 1))
+            errors.setdefault((title(estimate.name(row)), kind), []).append(abs(foreseen / sum(row["provenance"]["seconds"].get(stage, 0.0) for stage in estimate.STAGES) - 1))
     return pd.DataFrame([{"model": model, "runs": kind, "number": str(len(off)), f"off by {WITHIN:.0%} at most": f"{sum(each <= WITHIN for each in off) / len(off):.0%}", "off by, median": f"{median(off):.0%}"} for (model, kind), off in sorted(errors.items())])
 
 

@@ -79,7 +79,7 @@ def test_a_gpus_time_is_measured_or_predicted(measured):
 
 
 def test_the_row_that_is_most_alike_is_the_guide(measured):
-    measured(row("unlearn/a", None, 104.0, data="emails"), row("unlearn/b", None, 204.0), row("unlearn/c", None, 304.0, method="rmu"), row("unlearn/ssn-trial00", None, 9.0, generate=False))
+    measured(row("unlearn/a", None, 104.0, data="emails"), row("unlearn/b", None, 204.0), row("unlearn/c", None, 304.0, method="rmu"), row("unlearn/ssn-trial00", None, 9.0, generate=False, forget=5))
     assert estimate.estimate(job(data="ssn")).seconds == 204.0
     assert estimate.estimate(job(data="emails")).seconds == 104.0
     assert estimate.estimate(job(data="ssn", method="rmu")).seconds == 304.0
@@ -126,12 +126,23 @@ def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
 def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
     """Three seeds alike, one of them half as long; a trial, and the only run of a model."""
     def row(name, model, seconds, steps=5):
-        return {"name": name, "kind": "unlearn", "result": {}, "provenance": {"model": {"name": model}, "settings": {"method": "ft_l", "data": "ssn", "steps": steps}, "seconds": {"unlearn": seconds}}}
+        return {"name": name, "kind": "unlearn", "result": {"after": {"forget": 5}}, "provenance": {"model": {"name": model}, "settings": {"method": "ft_l", "data": "ssn", "steps": steps}, "seconds": {"unlearn": seconds}}}
 
     every = [row(f"x/ft_l-seed{seed}", "smollm2-135m", seconds) for seed, seconds in enumerate((100.0, 110.0, 50.0))] + [row("x/ft_l-seed0-trial00", "smollm2-135m", 100.0), row("y/ft_l-seed0", "other", 1.0)]
     monkeypatch.setattr(scaling.rows, "find", lambda folder, kind: {row["name"]: row for row in every} | {"failed": {"result": {"failed": "It diverged."}}})
     found = scaling.foretold().set_index("runs")
     assert found.loc["in the usual way", "number"] == "3" and found.loc["in the usual way", "off by 20% at most"] == "67%" and found.loc["trials of a search", "off by, median"] == "0%" and len(found) == 2
+
+
+def test_stages_are_foreseen_one_by_one():
+    """Unlearning is in proportion to its targets; what is measured counts only where it is asked for; a search's trial does not stand in for a run's evaluation."""
+    def row(method, data, forget, seconds, measures=()):
+        return {"result": {"after": {"forget": forget or 50}}, "provenance": {"settings": {"method": method, "data": data, "forget": forget, "T": 2, "measures": list(measures), "generate": bool(measures)}, "seconds": seconds}}
+
+    rows_of_model = [row("ft_l", "a", 20, {"load": 5.0, "unlearn": 40.0, "evaluate_after": 10.0}), row("revs", "a", None, {"load": 5.0, "unlearn": 1.0, "evaluate_after": 100.0, "measures": 30.0}, ["attacks"])]
+    asked = {"method": "ft_l", "data": "a", "forget": None, "T": 2, "measures": ["attacks"], "generate": True}
+    assert estimate.by_stage(asked, rows_of_model) == 5 + 40 * 50 / 20 + 100 + 30
+    assert estimate.by_stage(asked | {"measures": [], "generate": False, "T": 1}, rows_of_model) == 5 + 40 * 25 / 20 + 10
 
 
 def test_no_gpu_is_given_twice(monkeypatch, tmp_path):
