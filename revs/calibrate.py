@@ -47,6 +47,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     if len(groups) < LEAST:
         raise ValueError(f"Calibration needs {LEAST} memorised secrets, two to unlearn and two to keep, but there are {len(groups)}: give more documents, or settings of your own.")
     half = split(list(targets), seed, min(len(groups) // 2, FORGET), sentences=1)
+    ff = decoder.neurons(0).shape[1]
     some = Split(half.forget, half.unseen, half.retain[:RETAIN])
     start, tried, most, longest = time.monotonic(), [], sum(map(len, TRIED.values())), 0.0
 
@@ -56,7 +57,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
             if one["setting"] == candidate:
                 return one
         began = time.monotonic()
-        tried.append({"setting": candidate} | effect(decoder, some, settings(decoder, candidate), seed, k))
+        tried.append({"setting": candidate} | effect(decoder, some, settings(ff, candidate), seed, k))
         longest = max(longest, time.monotonic() - began)
         progress(len(tried), most)
         return tried[-1]
@@ -73,7 +74,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
                 best, place = found, place + step
     best["chosen"] = True
     progress(most, most)
-    return Calibration(settings(decoder, best["setting"]), tried, time.monotonic() - start)
+    return Calibration(settings(ff, best["setting"]), tried, time.monotonic() - start)
 
 
 def effect(decoder: Decoder, split: Split, hp: Hyperparameters, seed: int, k: int, progress: Callable[[int, int], None] = lambda done, total: None) -> dict:
@@ -85,8 +86,7 @@ def effect(decoder: Decoder, split: Split, hp: Hyperparameters, seed: int, k: in
     return {"columns": columns} | {name: found[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
 
 
-def settings(decoder: Decoder, candidate: dict) -> Hyperparameters:
-    """A candidate as REVS takes it: n_max of a layer's neurons out of so many times as many (or LARGEST_K), and the margins with their ε."""
-    ff = decoder.neurons(0).shape[1]
+def settings(ff: int, candidate: dict) -> Hyperparameters:
+    """A candidate as REVS takes it: n_max of a layer's ``ff`` neurons out of so many times as many (or LARGEST_K), and the margins with their ε."""
     neurons = max(1, round(candidate["n_max"] * ff))
     return Hyperparameters(projection=candidate["projection"], n_max=neurons, k=max(neurons, min(ff, LARGEST_K, candidate["k"] * neurons)), r_h=candidate["r_h"], eps_r_h=0.0, r_n=candidate["r_n"], eps_r_n=0.04)

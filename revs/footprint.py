@@ -20,11 +20,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from revs import data, load, methods, results, rows
 from revs.architecture import Decoder, architecture
 from revs.baselines import ft_l, memit, npo_kl, rmu
-from revs.calibrate import FORGET, LARGEST_K
+from revs.calibrate import FORGET, LARGEST_K, START, TRIED, settings as candidate
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
 from revs.experiments.unlearn import base
-from revs.method import Hyperparameters
 from revs.paths import resolve
 from revs.select import PIECES, WORTH
 
@@ -159,7 +158,7 @@ def of_run(settings: dict) -> dict[str, int]:
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
-        parts["unlearning"] = of_revs(at, Hyperparameters(n_max=LARGEST_K // WORTH + 1, k=LARGEST_K), FORGET, PROMPT)
+        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {"n_max": n_max, "k": k}), FORGET, PROMPT) for n_max in TRIED["n_max"] for k in TRIED["k"])
     return parts
 
 

@@ -322,7 +322,7 @@ def test_calibration_takes_the_best_and_leaves_the_model(build):
     found = calibrating.calibrate(decoder, numbers(decoder, 6))
     assert same_bits(decoder, before)
     (chosen,) = [one for one in found.tried if one.get("chosen")]
-    assert chosen["unlearning_score"] == max(one["unlearning_score"] for one in found.tried) and found.hp == calibrating.settings(decoder, chosen["setting"])
+    assert chosen["unlearning_score"] == max(one["unlearning_score"] for one in found.tried) and found.hp == calibrating.settings(64, chosen["setting"])
     assert len(found.tried) == len({json.dumps(one["setting"]) for one in found.tried}) <= sum(map(len, calibrating.TRIED.values()))
 
 
@@ -337,7 +337,7 @@ def test_a_setting_says_what_it_moves(build):
 def test_calibration_keeps_to_its_time(build):
     decoder = build("llama-tied", dtype=torch.float32)
     found = calibrating.calibrate(decoder, numbers(decoder, 4), minutes=0)
-    assert [one["setting"] for one in found.tried] == [calibrating.START] and found.hp == calibrating.settings(decoder, calibrating.START)
+    assert [one["setting"] for one in found.tried] == [calibrating.START] and found.hp == calibrating.settings(64, calibrating.START)
 
 
 def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch):
@@ -346,7 +346,7 @@ def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch)
     monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3, 0.4), "n_max": (0.1, 0.2, 0.3)})
     monkeypatch.setattr(calibrating, "START", {"projection": "norm", "r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
     asked = []
-    monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
+    monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
     rank = {(0.2, 0.2): 0.5, (0.3, 0.2): 0.7, (0.4, 0.2): 0.6, (0.3, 0.3): 0.7, (0.3, 0.1): 0.7}
     monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": rank[asked[-1]["r_h"], asked[-1]["n_max"]]}, []))
     found = calibrating.calibrate(decoder, numbers(decoder, 4))
@@ -355,7 +355,7 @@ def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch)
 
 def test_calibration_goes_around_the_norm_where_that_serves_better(build, monkeypatch):
     decoder, asked, original = build("llama-tied", dtype=torch.float32), [], calibrating.settings
-    monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or original(decoder, candidate))
+    monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or original(ff, candidate))
     monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": float(asked[-1]["projection"] == "raw")}, []))
     assert calibrating.calibrate(decoder, numbers(decoder, 4)).hp.projection == "raw"
 
@@ -382,7 +382,7 @@ def test_no_effect_makes_it_harder_not_softer(build, monkeypatch):
     decoder, asked = build("llama-tied", dtype=torch.float32), []
     monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3, 0.4)})
     monkeypatch.setattr(calibrating, "START", {"projection": "norm", "r_h": 0.2, "n_max": 0.2, "r_n": 0.8})
-    monkeypatch.setattr(calibrating, "settings", lambda decoder, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
+    monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
     monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: (dict.fromkeys(("efficacy", "unlearning_score"), float(asked[-1]["r_h"] > 0.35)) | {"generalization": None, "specificity": 1.0}, []))
     found = calibrating.calibrate(decoder, numbers(decoder, 4))
     assert next(one for one in found.tried if one.get("chosen"))["setting"]["r_h"] == 0.4

@@ -73,7 +73,7 @@ def through(**asked) -> dict:
             calibrated = None
             if given is None and len({target.group for target in unlearned}) >= calibrate.LEAST:  # on what is unlearned: what is kept has not been seen by the choice
                 calibrated = own.calibrate(decoder, unlearned, asked["minutes"], asked["seed"], progress=Progress("calibrate", "settings"))
-            hp = given or (calibrated.hp if calibrated else calibrate.settings(decoder, calibrate.START))
+            hp = given or (calibrated.hp if calibrated else calibrate.settings(decoder.neurons(0).shape[1], calibrate.START))
             seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
             start = time.monotonic()
             before = own.observe(decoder, unlearned, kept, asked["benchmarks"])
