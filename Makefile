@@ -52,7 +52,7 @@ gptj: $(INSTALLED)  ## the core table and the curves of that model, with its set
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (six hours)
 	@$(PY) -m flow.build integrity
 
-calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, resumable (half an hour)
+calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
 	@$(PY) -m flow.build calibrate
 
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two hours, on a machine that does nothing else)

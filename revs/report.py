@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from revs import figures, rows
+from revs import figures, results, rows
 from revs.curate import BEFORE_THIS
 from revs.extraction import TITLES
 from revs.integrity import flips
@@ -223,6 +223,22 @@ def provenance(row: dict) -> pd.DataFrame:
     told = {"date": made["when"], "asked for": ", ".join(f"{name} = {value}" for name, value in asked.items()) or DASH, "settings": ", ".join(f"{name} = {value}" for name, value in row["result"].get("settings", {}).items()) or DASH, "seconds": ", ".join(f"{name} {seconds:.0f}" for name, seconds in made["seconds"].items()),
             "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"], "versions": ", ".join(f"{name} {version}" for name, version in made["versions"].items()), "code": made["stamp"][:12]}  # fmt: skip
     return pd.DataFrame([{"": name, " ": value} for name, value in told.items()])
+
+
+def recorded() -> pd.DataFrame:
+    """Every recorded run from documents to a report: what it found, what unlearning did, and how long it took."""
+    lines = []
+    for row in rows.find(rows.RECORDED, kind="own").values():
+        result, made = row["result"], row["provenance"]
+        after, spent = result.get("after", {}), made["seconds"]
+        lines.append({
+            "run": f"`{row['name'].split('/')[1]}`", "model": results.title(made["model"]["name"]), "documents": f"{result['documents']:,}", "tried": f"{total(result, 'tried'):,}", "memorised": f"{result['memorised']:,}",
+            "unlearned, written before → after": f"{result['unlearned']}: {result['before']['written']} → {after['written']}" if after else DASH,
+            "kept, exact before → after": f"{result['kept']}: {result['before']['kept']} → {after['kept']}" if after and result["kept"] else DASH,
+            "resistance": percent(after["attacks"]["resistance_score"]["per_example"]) if after else DASH, "calibrating, minutes": f"{spent.get('calibrate', 0) / 60:.0f}", "all, minutes": f"{sum(spent.values()) / 60:.0f}",
+            "on": f"{made['hardware']['gpu'] or made['hardware']['cpu']}, {made['hardware']['threads']} threads",
+        })  # fmt: skip
+    return pd.DataFrame(lines)
 
 
 # --- pictures --------------------------------------------------------------------------------------------------------
