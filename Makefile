@@ -7,6 +7,9 @@ B ?= build
 BASE ?= HEAD
 EACH ?=
 
+# two test files at a time, each with one thread: a laptop's two cores and its memory suffice
+PARALLEL := -n 2 --dist loadfile
+
 VENV := .venv
 PY := $(VENV)/bin/python
 # named after the content of the pins: a second call finds it and installs nothing
@@ -22,11 +25,11 @@ book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m flow.build quick
 
 test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict book
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q tests --ignore tests/rendered
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) tests --ignore tests/rendered
 	@$(PY) -m flow.build quick
-	$(PY) -m pytest -q tests/rendered
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) tests/rendered
 	@$(PY) -m flow.nbtest
-	$(PY) -m pytest -q --nbmake --nbmake-timeout=1800 build/nbtest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) --nbmake --nbmake-timeout=1800 build/nbtest
 
 plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|gptj|integrity|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
