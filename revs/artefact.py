@@ -1,7 +1,7 @@
 """An edit of REVS as a small file: which neurons moved, for which token, how far, and on which model (§3.2, step 4).
 
 n* = n + c·d_t: the file holds the moves (layer, neuron, token, c) in their order, one direction d_t for each token, and no column, so
-that it takes kilobytes. Applied to the model that it was made on, it gives the same bits as the run did, on another machine too.
+that it is a small part of what it changes. Applied to the model that it was made on, it gives the same bits as the run did, on another machine too.
 
 The file is confidential. It holds no text, but its tokens are the rarest of the secrets, in the secrets' order, and the tokenizer
 turns them into text; it also holds the items' ids and their ranks. Only its owner may read it.
@@ -165,11 +165,16 @@ def combine(artefacts: Sequence[Artefact]) -> Artefact:
     >>> len(combine(parts).moves) == sum(len(part.moves) for part in parts)
     True
     """
+    if not artefacts:
+        raise ValueError("There is nothing to combine: give at least one edit.")
     first = artefacts[0]
     for number, other in enumerate(artefacts[1:], 2):
         for what, pin in first.pins.items():
             if other.pins[what] != pin:
                 raise ValueError(f"Edit {number} was made with another {what} than the first: only edits of the same model can be combined.")
+        for place in other.directions.keys() & first.directions.keys():
+            if not torch.equal(other.directions[place], first.directions[place]):
+                raise ValueError(f"Edit {number} has another direction for a token than the first, as another machine rounds it: apply one after the other, with exact=False.")
     moved = Counter(place for one in artefacts for place in {(l, n) for l, n, *_ in one.moves})
     return replace(
         first, moves=[move for one in artefacts for move in one.moves], directions={place: d_t for one in artefacts for place, d_t in one.directions.items()}, hyperparameters=[hp for one in artefacts for hp in one.hyperparameters],

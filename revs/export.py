@@ -31,6 +31,8 @@ Tokens of {secrets} were demoted in its base model. Nothing else was trained or 
 | Columns of FF₂ moved | {columns}, in {layers} layers |
 | Made | {date}, {versions} |
 
+What the base's own `generation_config.json` asks for (temperature, penalties) is not in this folder: copy it here if you want it.
+
 ## Before and after
 
 | | before | after |

@@ -18,7 +18,7 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, tor
 
 @torch.no_grad()
 def check(decoder: Decoder) -> None:
-    """Raises ValueError if a change of FF₂'s output does not change the stream as ``Decoder.visit`` takes it to, if the logits are not those of the last stream, or if there are none."""
+    """Raises ValueError if a change of FF₂'s output does not change the stream as ``Decoder.visit`` takes it to, if the logits are not those of the last stream, NaN or infinite, or the head is of another width."""
     d = decoder.neurons(0).shape[0]
     if decoder.head.weight.shape[1] != d:
         raise ValueError(f"The head of {decoder.name} reads {decoder.head.weight.shape[1]} numbers, but its stream has {d}: REVS does not fit this variant of the family, choose another model.")

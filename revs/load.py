@@ -82,8 +82,9 @@ def placed(device_map: str | None) -> str | None:
         kind = torch.device(device_map).type
     except RuntimeError:
         raise ValueError(f"device_map is '{device_map}', but must be {', '.join(PLACES)}, or a device such as cpu or cuda.") from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device_map is '{device_map}', but torch finds no GPU here: leave it out, or install a torch that fits the driver.")
+    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 0)
+    if (torch.device(device_map).index or 0) >= there:
+        raise ValueError(f"device_map is '{device_map}', but torch finds no such device here: leave it out, or install a torch that fits the driver.")
     return device_map
 
 
@@ -172,7 +173,7 @@ def explain(spec: str, part: str, where: str, error: Exception) -> str:
     if "model.safetensors" in text:
         return f"{spec} has no weights as safetensors, and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a complete copy, or save the model as safetensors where you trust it."
     if Path(where).exists():
-        return f"The {part} of {spec} cannot be read ({text.strip().splitlines()[0].split('. ')[0].rstrip(' .:')}): take another copy."
+        return f"The {part} of {spec} cannot be read ({(text.strip() or type(error).__name__).splitlines()[0].split('. ')[0].rstrip(' .:')}): take another copy."
     if any(sign in text.lower() for sign in ("gated", "401", "403")):
         return f"The weights of {spec} are gated: accept their licence on the hub, set HF_TOKEN in the environment, and run again (or give a local folder)."
     return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."

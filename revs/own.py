@@ -1,9 +1,9 @@
-"""Your own model, your own documents, in a dozen names (§3 to §5 in the order in which one uses them).
+"""Your own model, your own documents, in a few names (§3 to §5 in the order in which one uses them).
 
 book/api.md has an example, which a test runs.
 
 A path, never a secret, is what these functions are given. What they return holds the secrets, as token ids; what they print and
-raise, and what is printed of what they return, does not.
+raise, and what is printed of ``Found`` and ``State``, does not.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def find_memorized(
     (3, 4)
     """
     check(kinds)
-    listed = lines_of(resolve(str(secrets))) if secrets is not None else {}
+    listed = lines_of(secrets) if secrets is not None else {}
     skipped, funnel, numbers, many = Counter(), Counter(), {}, 0
     ready: dict[tuple[str, str], list[tuple[curate.Candidate, Target]]] = {}  # by kind and secret, its places
     present, alone = set(), set()
@@ -128,8 +128,8 @@ def find_memorized(
                     funnel[kind, BEYOND] += 1
                 else:
                     ready.setdefault((kind, candidate.record.secret), []).append(prepared)
-    except OSError as error:
-        if error.filename is None:
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, OSError) and error.filename is None:
             raise
         raise OSError("The documents cannot be read: give the path of a folder or a file that is there and that you may open.") from None
     if not many:
@@ -179,9 +179,10 @@ def shown(kind: str, secret: str) -> str:
     return redact(kind if kind != "url" or re.match(r"[A-Za-z]{1,8}://", secret) else "text", secret)
 
 
-def lines_of(path: Path) -> dict[str, int]:
+def lines_of(path: str | Path) -> dict[str, int]:
     """The secrets of a text file, one a line, each with the number of its first line."""
     try:
+        path = resolve(str(path))
         if not path.is_file():
             raise FileNotFoundError("There is no file of secrets at the path given: name a text file with one secret on a line.")
         text = path.read_text(encoding="utf-8-sig")
@@ -189,7 +190,7 @@ def lines_of(path: Path) -> dict[str, int]:
         raise
     except UnicodeDecodeError:
         raise ValueError("The file of secrets is not UTF-8: save it as UTF-8 text, one secret on a line.") from None
-    except OSError:
+    except (OSError, RuntimeError):  # a path that is too long, a folder that is closed, a home that nobody has: each would be named
         raise OSError("The file of secrets cannot be read: allow it, or give another.") from None
     found: dict[str, int] = {}
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
@@ -334,6 +335,8 @@ def report(path: str | Path, decoder: Decoder, found: Found, before: State | Non
     >>> "What is not guaranteed" in path.read_text()
     True
     """
+    if before is not None and None in (after, edit, hp):
+        raise ValueError("A report of an edit needs the state after it, the edit and its settings: give all of them, or nothing but what was found.")
     result, items = outcome(found, before, after, edit, hp, calibration)
     made = rows.provenance(["revs.own"], {}, {"model": decoder.revision}, {}) | {"model": {"name": decoder.name, "revision": decoder.revision, "dtype": str(decoder.neurons(0).dtype).removeprefix("torch.")}, "tokenizer": tokenizer_hash(decoder.tokenizer)}
     importlib.import_module("revs.report").write(Path(path), {"result": result, "provenance": made}, items)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pandas as pd
 
 from revs import figures, results, rows
-from revs.curate import BEFORE_THIS
 from revs.extraction import TITLES
 from revs.integrity import flips
 from revs.own import ANOTHER_PLACE
@@ -55,27 +54,22 @@ def total(result: dict, *names: str) -> int:
     return sum(counts.get(name, 0) for counts in result["found"].values() for name in names)
 
 
-def plural(number: int, one: str) -> str:
-    """A number with its word."""
-    return f"{number:,} {one}{'' if number == 1 else 's'}"
-
-
 def what_was_tested(result: dict) -> str:
     """Documents, secrets, and what became of them."""
-    secrets, tried, later = total(result, "found") - total(result, BEFORE_THIS, ANOTHER_PLACE), total(result, "tried"), total(result, "written later")
-    counts = {"secrets found in them": secrets, "tried": tried, "not tried": secrets - tried, "memorised": result["memorised"], "written only after other words, and left alone": later, "lines of the list that stand in none of them": len(result["absent"])}
-    kept = ("secrets found in them", "tried", "memorised")
-    return f"Documents read: {result['documents']:,}; " + "; ".join(f"{name}: {number:,}" for name, number in counts.items() if number or name in kept) + "."
+    always = {"documents read": result["documents"], "places of secrets found in them": total(result, "found"), "secrets tried": total(result, "tried"), "memorised": result["memorised"]}
+    others = {"written only after other words, and left alone": total(result, "written later"), "lines of the list that stand in no document": len(result["absent"])}
+    return ("; ".join(f"{name}: {number:,}" for name, number in (always | {name: number for name, number in others.items() if number}).items()) + ".").capitalize()
 
 
 def verdict(row: dict) -> str:
     """What unlearning did, in one sentence."""
     result = row["result"]
-    if not result["memorised"]:
-        return "Nothing was edited: the model writes no secret that was tried right after the text before it." if total(result, "tried") else "Nothing was edited: no secret could be tried."
+    if "before" not in result:
+        why = "no secret could be tried" if not total(result, "tried") else f"of those tried, the model writes {result['memorised'] or 'none'} right after the text before it"
+        return f"Nothing was edited: {why}."
     before, after = result["before"], result["after"]
     return (
-        f"Of {plural(result['unlearned'], 'secret')} that were unlearned the model wrote {before['written']} before and writes {after['written']} now; "
+        f"Secrets unlearned: {result['unlearned']:,}; of them the model wrote {before['written']} before and writes {after['written']} now; "
         f"against one who reads its layers their resistance is {percent(after['attacks']['resistance_score']['per_example'])} of 100 (before: {percent(before['attacks']['resistance_score']['per_example'])}); "
         f"{percent(after['changed'])} per cent of its next words in other text are different."
     )
@@ -95,7 +89,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
         parts.append(f"<p>Documents that were not read: {text(', '.join(f'{number} {why}' for why, number in result['skipped'].items()))}.</p>")
     if result["absent"]:
         parts.append(f"<p>Lines of the list that stand in none of the documents, in just this spelling, and were not tried: {', '.join(map(str, result['absent']))}.</p>")
-    if result["memorised"]:
+    if "before" in result:
         frame = pd.DataFrame(items)
         parts += [
             "<h2>Before and after</h2>",
@@ -118,14 +112,14 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
         if result["calibration"]:
             parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and up to sixty of the others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone. The secrets above are those that the choice was made on: others may do worse.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
         else:
-            parts.append("<p>They were not chosen on this model: they were given, or the secrets were too few to choose on.</p>")
+            parts.append("<p>No calibration belongs to this report: the settings were given, or the secrets were too few to choose on.</p>")
         edit = result["edit"]
         parts += [
             "<h2>The edit</h2>",
-            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. {'' if edit['moves'] else 'Nothing was moved. '}The file <code>edit.safetensors</code> beside this page, if anything was moved, makes the edit again on the same base model. The base model is the model without the edit: keep it, as confidential as the secrets, or a file that undoes the edit. The edit holds tokens of the secrets and is as confidential as they are.</p>",
+            f"<p>{edit['columns']:,} columns of the second MLP matrix in {len(edit['layers'])} layers were moved, {edit['weights']:,} weights in all. {'' if edit['moves'] else 'Nothing was moved. '}The file <code>edit.safetensors</code>, where the run left one beside this page, makes the edit again on the same base model. The base model is the model without the edit: keep it, as confidential as the secrets, or a file that undoes the edit. The edit holds tokens of the secrets and is as confidential as they are.</p>",
         ]
     parts += ["<h2>What is not guaranteed</h2>", "<ul>" + "".join(f"<li>{sentence}</li>" for sentence in NOT_GUARANTEED) + "</ul>"]
-    if result["memorised"]:
+    if "before" in result:
         parts += ["<h2>The words</h2>", "<dl>" + "".join(f"<dt><b>{word}</b></dt><dd>{meaning}</dd>" for word, meaning in WORDS.items()) + "</dl>"]
     parts += ["<h2>How this was made</h2>", table(provenance(row))]
     page = f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'><title>Unlearning report</title><style>{STYLE}</style><body>{''.join(parts)}</body></html>\n"
@@ -185,7 +179,7 @@ def by_layer(frame: pd.DataFrame) -> pd.DataFrame:
 def specificity(result: dict) -> str:
     """What is known of other secrets, in one sentence."""
     if result["kept"]:
-        return f"Specificity: of {plural(result['kept'], 'other memorised secret')} {result['after']['kept']} are still written exactly (before: {result['before']['kept']}); they had no part in choosing the settings."
+        return f"Specificity: of the memorised secrets that were kept, {result['after']['kept']} of {result['kept']} are still written exactly (before: {result['before']['kept']}); they had no part in choosing the settings."
     best = next((one for one in result["calibration"] if one.get("chosen")), None)
     return "Specificity: every memorised secret was unlearned, so that none is left to look at" + (f"; while the settings were chosen, {percent(best['specificity'])} per cent of those that were kept stayed as they were." if best else ".")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from revs import rows
 from revs.architecture import Decoder
 
-FORMAT = 2
+FORMATS = {"an edit": 2, "the columns of an edit": 1}  # of what is packed, counted up when its parts change
 
 
 def present(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
@@ -33,7 +33,7 @@ def hashed(columns: Iterable[Tensor]) -> str:
 
 def pack(path: str | Path, kind: str, tensors: dict[str, Tensor], about: dict) -> Path:
     """Writes a safetensors file that says what it is, whole or not at all: the same bytes for the same content, for its owner alone."""
-    rows.write_text(path := Path(path), safetensors.torch.save(tensors, {"revs": json.dumps({"kind": kind, "format": FORMAT, "about": about})}), mode=0o600)
+    rows.write_text(path := Path(path), safetensors.torch.save(tensors, {"revs": json.dumps({"kind": kind, "format": FORMATS[kind], "about": about})}), mode=0o600)
     return path
 
 
@@ -46,6 +46,6 @@ def unpack(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict]:
         raise ValueError(f"{path} is cut short, or is no safetensors file: take another copy.") from None
     if said.get("kind") != kind:
         raise ValueError(f"{path} does not hold {kind} that revs saved: give another file.")
-    if said["format"] != FORMAT:
-        raise ValueError(f"{path} is of format {said['format']}, but this version reads format {FORMAT}: use the version of revs that wrote it.")
+    if said["format"] != FORMATS[kind]:
+        raise ValueError(f"{path} is of format {said['format']}, but this version reads format {FORMATS[kind]}: use the version of revs that wrote it.")
     return tensors, said["about"]

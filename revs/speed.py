@@ -99,9 +99,11 @@ def one_run(found: dict) -> pd.DataFrame:
 
 def one_run_parts(found: dict) -> str:
     """Where the time of one measurement goes, if it was watched."""
+    if found["result"]["what"] == "attacks":
+        return f"Where the time goes: {shares(found)}."
     parts = found["result"].get("parts", {})
-    shares = ", ".join(f"{part} {100 * seconds / sum(parts.values()):.0f}" for part, seconds in sorted(parts.items(), key=lambda pair: -pair[1]))
-    return f"Where the time of REVS goes, in per cent: {shares}." if parts else "The parts of this measurement were not timed one by one."
+    each = ", ".join(f"{part} {100 * seconds / sum(parts.values()):.0f}" for part, seconds in sorted(parts.items(), key=lambda pair: -pair[1]))
+    return f"Where the time of REVS goes, in per cent: {each}." if parts else "The parts of this measurement were not timed one by one."
 
 
 # --- goals ---------------------------------------------------------------------------------------------------------------
@@ -158,7 +160,7 @@ def evaluation(model: str, data: str) -> Reading | None:
     took, agreement, calls = found["result"]["medians"], found["result"]["agreement"], found["result"]["calls"]
     return Reading(
         took["released"] / took["ours"],
-        f"an unlearned model takes {took['released']:.0f} s, for {calls['passes']:,} passes and {calls['projections']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal; {shares(found)}",
+        f"an unlearned model takes {took['released']:.0f} s, for {calls['vectors']:,} passes and {calls['logits']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal; {shares(found)}",
     )
 
 
@@ -404,19 +406,18 @@ def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
         low, full = results.runs(model, data, PRECISIONS), results.runs(model, data)
     except ValueError:
         return pd.DataFrame({"method": [NOT_YET]}), "Not measured yet: `make bench adopt` (runs of `params/bench.yml` with `dtype: bfloat16`)."
-    lines, quicker = [], []
+    lines, compared = [], []
     for name in low["method"].unique():
         seeds = set(low.loc[low["method"] == name, "seed"])
         pair = {dtype: [one for one in results.finished(frame, name) if one["provenance"]["settings"]["seed"] in seeds] for dtype, frame in (("float32", full), ("bfloat16", low))}
         if not all(pair.values()):
             continue
+        times = {dtype: median(one["provenance"]["seconds"]["unlearn"] for one in done) for dtype, done in pair.items()}
         for dtype, done in pair.items():
-            seconds = median(one["provenance"]["seconds"]["unlearn"] for one in done)
-            lines.append({"method": figures.title(name), "precision": dtype, "seconds": f"{seconds:.1f}", "peak, GiB": f"{max(one['provenance']['peak_memory_mb'] for one in done) / 1024:.1f}"} | {title: percent(mean(one["result"]["after"][metric] for one in done)) if done[0]["result"]["after"][metric] is not None else DASH for metric, title in METRICS.items()})
-        times = [float(line["seconds"]) for line in lines[-2:]]
-        quicker.append(f"{figures.title(name)} takes {times[1] / times[0]:.2f} times as long in bfloat16")
-    processor = low["row"].iloc[0]["provenance"]["hardware"]["cpu"]
-    return pd.DataFrame(lines), f"On this processor ({processor}): {'; '.join(quicker)}."
+            lines.append({"method": figures.title(name), "precision": dtype, "seconds": f"{times[dtype]:.1f}", "peak, GiB": f"{max(one['provenance']['peak_memory_mb'] for one in done) / 1024:.1f}"} | {title: percent(mean(one["result"]["after"][metric] for one in done)) if done[0]["result"]["after"][metric] is not None else DASH for metric, title in METRICS.items()})
+        compared.append(f"{figures.title(name)} takes {times['bfloat16'] / times['float32']:.2f} times as long in bfloat16")
+    hardware = low["row"].iloc[0]["provenance"]["hardware"]
+    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"On {hardware['gpu'] or hardware['cpu']}: {'; '.join(compared) or 'no method was run in both'}."
 
 
 # --- prediction ----------------------------------------------------------------------------------------------------------

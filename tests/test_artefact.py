@@ -177,7 +177,7 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, monkeypatch, one_
     sealed.pack(tmp_path / "part", artefact.KIND, {"c": tensors["c"]}, about)
     sealed.pack(tmp_path / "uneven", artefact.KIND, tensors | {"c": tensors["c"][1:]}, about)
     sealed.pack(tmp_path / "field", artefact.KIND, tensors, {"model": "m"})
-    monkeypatch.setattr(sealed, "FORMAT", 3)
+    monkeypatch.setitem(sealed.FORMATS, artefact.KIND, 3)
     artefact.write(tmp_path / "later", made_of)
     monkeypatch.undo()
     for name, said in (("cut", "is cut short"), ("text", "is cut short"), ("foreign", "does not hold an edit"), ("undo", "does not hold an edit"), ("part", "lacks a part"), ("uneven", "lacks a part"), ("field", "lacks a part"), ("later", "is of format 3, but this version reads format 2")):
@@ -232,6 +232,11 @@ def test_a_combination_equals_one_edit_after_the_other(base, tmp_path, dtype):
 
 def test_edits_of_different_models_cannot_be_combined(base, one_sentence):
     _, first = made(base())
+    rounded = replace(first, directions={place: d_t + 1e-7 for place, d_t in first.directions.items()})
+    for parts, said in (([first, rounded], "Edit 2 has another direction for a token"), ([], "nothing to combine")):
+        with pytest.raises(ValueError, match=said) as error:
+            artefact.combine(parts)
+        assert one_sentence(error)
     for other, said in ((made(base(seed=1))[1], "weights"), (made(base(dtype="bfloat16"))[1], "precision"), (made(base(), hp=replace(HP, projection="raw"))[1], "projection"), (replace(first, tokenizer="0"), "tokenizer")):
         with pytest.raises(ValueError, match=f"Edit 2 was made with another {said}") as error:
             artefact.combine([first, other])

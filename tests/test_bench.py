@@ -114,10 +114,14 @@ def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypa
     assert medians["4"] - medians["2"] == pytest.approx(items.loc[items["target"].between(3, 4), "seconds"].sum()) and medians["8"] > items["seconds"].sum()
 
 
-def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path):  # noqa: F811
+def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path, monkeypatch):  # noqa: F811
     row = bench.run(what="attacks", rows=str(tmp_path), repeats=1, targets=2, **world)
     assert row["result"]["agreement"] == 1 and set(row["result"]["timings"]) == WAYS["attacks"]
     assert row["result"]["tokens"] == 2 * (2 + 2)  # target tokens of the sentences to forget, seen and unseen
+    monkeypatch.setattr(speed, "row", lambda *_: row)
+    calls = row["result"]["calls"]
+    assert calls["vectors"] == 2 * 2 * 3 + 2 * 2  # Logit-Lens, Delta and Perturbation for each token, ranks of the unseen
+    assert f"for {calls['vectors']:,} passes and {calls['logits']:,} projections" in speed.evaluation("m", "d").behind and "ours: " in speed.one_run_parts(row)
 
 
 def test_schedules_say_what_the_model_does_after_them(tmp_path):

@@ -260,9 +260,9 @@ def no_gguf_there(place: Path) -> Calls:
     yield partial(load.load, "models/none.gguf")
 
 
-@mistake("A place that this machine lacks", "`device_map: cuda`, without a GPU", "torch finds no GPU here: leave it out")
+@mistake("A place that this machine lacks", "`device_map: cuda`, without a GPU", "torch finds no such device here: leave it out")
 def no_gpu_there(place: Path) -> Calls:
-    with mock.patch.object(torch.cuda, "is_available", lambda: False):
+    with mock.patch.object(torch.cuda, "device_count", lambda: 0):
         yield partial(load.load, str(saved(place)), device_map="cuda")
 
 
@@ -526,7 +526,7 @@ def a_file_in_the_place_of_a_folder(place: Path) -> Calls:
     yield unlearning(place, rows=str(text(place / "file", "one")))
 
 
-@mistake("A variable that is not set", "`documents: $NOWHERE`", "The environment has no variable NOWHERE, which documents names: export it, or give the path")
+@mistake("A variable that is not set", "`documents: $NOWHERE`", "The environment has no such variable as documents names: export it, or give the path")
 def a_variable_that_is_not_set(place: Path) -> Calls:
     yield partial(begin, {"documents": "$NOWHERE", "model": str(saved(place)), "finetune": False, "rows": str(place / "rows")}, own_model.run)
 

@@ -18,7 +18,7 @@ from conftest import build
 from flow import notebook
 from revs import artefact, calibrate as calibrating, integrity, load, report, rows, undo
 from revs import own as api
-from revs.data import Record, encode
+from revs.data import Record, Target, encode
 from revs.experiments import own as experiment
 from revs.experiments.memorise import Finetune, memorise
 from revs.method import Hyperparameters
@@ -45,7 +45,7 @@ def test_from_documents_to_a_report(own, knowing, tmp_path, capsys):  # noqa: F8
     page = (tmp_path / "out/report.html").read_text()
     assert html.escape(report.verdict(row)) in page and html.escape(report.what_was_tested(result)) in page and "a***@example.com" in page and page.count("<img") == 1
     assert re.findall(r"(?:src|href)=['\"](?!data:)", page) == []  # it loads nothing
-    assert "Documents read: 4; secrets found in them: 4; tried: 4; memorised: 3." in capsys.readouterr().out
+    assert "Documents read: 4; places of secrets found in them: 5; secrets tried: 4; memorised: 3." in capsys.readouterr().out
     assert (tmp_path / "out/edit.safetensors").stat().st_size < 100_000
 
 
@@ -136,11 +136,13 @@ def test_what_is_printed_of_what_is_returned_holds_no_secret(own, knowing):  # n
 
 def test_an_error_of_the_system_names_no_path(knowing, tmp_path, one_sentence):  # noqa: F811
     long = "of-ada.lovelace" * 40
-    for call in (lambda: api.find_memorized(load.load(str(knowing)), tmp_path / long), lambda: api.lines_of(tmp_path / long)):
-        with pytest.raises(OSError, match="cannot be read") as error:
-            call()
+    (tmp_path / "documents.txt").write_text("one")
+    decoder = load.load(str(knowing))
+    for documents, listed in ((tmp_path / long, None), (long, None), ("~of-ada/x", None), (tmp_path / "documents.txt", long), (tmp_path / "documents.txt", "~of-ada/x")):
+        with pytest.raises(OSError, match="cannot be read|no documents at the path|no file of secrets at the path") as error:
+            api.find_memorized(decoder, documents, listed)
         assert one_sentence(error) and "ada" not in str(error.value)
-    with pytest.raises(ValueError, match="^The environment has no variable NO_SUCH_PLACE, which documents names") as error:
+    with pytest.raises(ValueError, match="^The environment has no such variable as documents names") as error:
         run("$NO_SUCH_PLACE/x", knowing, tmp_path)
     assert one_sentence(error)
     with pytest.raises(ValueError) as error:
@@ -170,7 +172,7 @@ def test_what_is_kept_is_looked_at(own, knowing, tmp_path):  # noqa: F811
     assert sorted(set(zip(items["number"], items["part"]))) == [(1, "unlearned"), (2, "kept"), (3, "kept")]
     made_of = artefact.read(tmp_path / "out/edit.safetensors")
     assert len(made_of.before) == len(made_of.after) == (items["part"] == "unlearned").sum()  # the edit is about what was unlearned
-    assert "of 2 other memorised secrets" in (tmp_path / "out/report.html").read_text()
+    assert "of the memorised secrets that were kept" in (tmp_path / "out/report.html").read_text()
 
 
 def test_a_wrong_setting_is_refused_before_the_model_is_read(own, tmp_path):  # noqa: F811
@@ -184,7 +186,7 @@ def test_the_example_of_the_book_runs(own, knowing, tmp_path, capsys, monkeypatc
     code = re.search(r":name: api-example\n\n(.*?)```", (ROOT / "book" / "api.md").read_text(encoding="utf-8"), re.DOTALL)[1]
     (own / "fourth.txt").write_text("Please write to Ada (ada.lovelace@example.com)")
     scope = {"own": api}
-    exec(code.replace("path/to/model", str(knowing)).replace("path/to/documents", str(own)).replace("own.calibrate(decoder, found.targets, minutes=5).hp", f"own.Hyperparameters(**{SETTINGS})"), scope)
+    exec(code.replace("path/to/model", str(knowing)).replace("path/to/documents", str(own)).replace("own.calibrate(decoder, found.targets, minutes=5)", f"own.Calibration(own.Hyperparameters(**{SETTINGS}), [], 0.0)"), scope)
     assert capsys.readouterr().out.splitlines()[-1].startswith("3 → ") and not scope["edit"].moves
     assert "What is not guaranteed" in (tmp_path / "report.html").read_text() and leaks(PEOPLE.values(), tmp_path, own) == []
 
@@ -398,8 +400,28 @@ def test_a_later_run_leaves_no_edit_of_an_earlier_one(own, knowing, tmp_path):  
     run(own, knowing, tmp_path)
     (tmp_path / "plain.txt").write_text("Write to someone.unknown@example.com about it.")
     row = run(tmp_path / "plain.txt", knowing, tmp_path)
-    assert not (tmp_path / "out/edit.safetensors").exists() and "writes no secret that was tried" in report.verdict(row)
+    assert not (tmp_path / "out/edit.safetensors").exists() and "of those tried, the model writes none" in report.verdict(row)
     assert "not guaranteed" in (tmp_path / "out/report.html").read_text()
+
+
+def test_every_place_of_a_secret_is_unlearned_or_kept():
+    places = [Target(f"{group}{n}", "text", group, [n], [1], (0,)) for group, n in (("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0))]
+    for forget in (None, 3, 9):
+        assert experiment.parts(places, forget, 0) == (places, [])
+    for forget in (1, 2):
+        unlearned, kept = experiment.parts(places, forget, 0)
+        groups = [{target.group for target in part} for part in (unlearned, kept)]
+        assert len(groups[0]) == forget and groups[0] | groups[1] == {"a", "b", "c"} and not groups[0] & groups[1] and len(unlearned) + len(kept) == 5
+
+
+def test_what_was_found_is_a_report_by_itself(own, knowing, tmp_path, one_sentence):  # noqa: F811
+    decoder = load.load(str(knowing))
+    found = api.find_memorized(decoder, own)
+    page = api.report(tmp_path / "report.html", decoder, found).read_text()
+    assert "Nothing was edited: of those tried, the model writes 3 right after" in page and "Documents read: 4" in page
+    with pytest.raises(ValueError, match="needs the state after it, the edit and its settings") as error:
+        api.report(tmp_path / "report.html", decoder, found, api.observe(decoder, found.targets))
+    assert one_sentence(error)
 
 
 def test_a_run_that_fails_leaves_an_earlier_report_and_edit(own, knowing, tmp_path):  # noqa: F811

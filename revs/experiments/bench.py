@@ -59,7 +59,7 @@ PARTS = [  # where the time of one token goes; the rest is the forward pass
 ]
 
 
-ATTACK_PARTS = {  # of evaluation and attacks; the rest is ranks, tokenizing and Python
+ATTACK_PARTS = {  # of evaluation and attacks; the rest is Python, and of the released way the ranks
     "released": [(released_attacks, "vectors", "passes"), (released_attacks, "logits", "projections"), (evaluate, "continuations", "greedy tokens")],
     "ours": [(evaluate, "secret_ranks", "ranks"), (attacks, "depths", "attacks"), (evaluate, "continuations", "greedy tokens")],
 }
@@ -94,6 +94,7 @@ def once(**settings) -> dict:
         raise ValueError(f"repeats is {settings['repeats']}, but must be at least 1.")
     if what in ("attacks", "gradient") and settings["data"] == RANDOM:
         raise ValueError(f"'{what}' reads prompts and secrets as text, and random ones have none: give a data set.")
+    load.placed(settings["device_map"])
     if settings["device_map"] in load.PLACES and settings["data"] == RANDOM:
         raise ValueError(f"A model with random weights is made on one device, and device_map '{settings['device_map']}' names none: give cpu, cuda or cuda:1.")
     short = Path(settings["data"]).stem
@@ -251,7 +252,7 @@ def summed(items: list[dict]) -> dict[str, list[float]]:
 def token(stage: Stage) -> tuple[dict, list[dict]]:
     """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it.
 
-    Where ours leaves the token higher than the released procedure did, it is timed once more with that rank for a margin ("as low").
+    Ours is timed once more ("as low"), with the released procedure's rank for a margin where it left the token higher.
     """
     decoder, hp, items, counts = stage.decoder, stage.hp, [], released.Counts()
     seconds, project = timed(lambda: released.Projection(decoder))
@@ -314,7 +315,7 @@ def selection(stage: Stage) -> tuple[dict, list[dict]]:
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
 
     def counting(U: Tensor, y: Tensor) -> Tensor:
-        products[0] += len(U) * len(y)
+        products[0] += len(U) * len(y) * (len(U) > 1)  # the row of t itself is no part of it
         return product(U, y)
 
     def ranked(l: int, n: Tensor, t: int) -> Tensor:
@@ -489,7 +490,7 @@ def shapes(stage: Stage) -> tuple[dict, list[dict]]:
             edit = unlearned(stage, stage.asked)
         moves += len(edit.moves)
         edit.undo()
-    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder), "calls": {"operations": asked(stage)}}, items
+    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder), "calls": {"operations": operations_asked(stage)}}, items
 
 
 class Counted(TorchDispatchMode):
@@ -504,7 +505,7 @@ class Counted(TorchDispatchMode):
         return function(*arguments, **(named or {}))
 
 
-def asked(stage: Stage) -> int:
+def operations_asked(stage: Stage) -> int:
     """Operations that torch is asked for in a whole run that edits the neurons of a layer all at once, as on a GPU."""
     with mock.patch.object(method, "AT_ONCE", stage.hp.n_max), Counted() as counter:
         edit = unlearned(stage, stage.asked)

@@ -103,8 +103,8 @@ def through(**asked) -> dict:
 
 def planned(asked: dict) -> tuple[str, str | None, own.Hyperparameters | None, Path | None]:
     """(documents, secrets, settings if given, folder of the edited model); what is wrong is said before a model is read."""
-    own.check(asked["kinds"])
     check(asked | {"out": "", "rows": ""}, run)
+    own.check(asked["kinds"])
     if asked["benchmarks"]:
         integrity.benchmarks()  # are they there?
     if asked["finetune"] is not False and asked["model"] != BUILT_IN:
@@ -138,17 +138,17 @@ def alone(place: Path):
 
 def expanded(name: str, path: str | None) -> str | None:
     """A path, or what the variable of the environment holds that stands for it."""
-    if path and path.startswith("$") and (found := os.path.expandvars(path)) == path:
-        raise ValueError(f"The environment has no variable {path[1:].split('/')[0]}, which {name} names: export it, or give the path.")
+    if path and path.startswith("$") and os.path.expandvars(path) == path:
+        raise ValueError(f"The environment has no such variable as {name} names: export it, or give the path.")
     return path and os.path.expandvars(path)
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
-    """What is unlearned, and what is kept to be looked at: nothing, if all is to be forgotten."""
-    if forget is None or forget >= len(targets):
+    """What is unlearned, every place of each secret, and what is kept to be looked at: nothing, if all is to be forgotten."""
+    if forget is None or forget >= len({target.group for target in targets}):
         return targets, []
     drawn = split(targets, seed, forget)
-    return drawn.forget, drawn.retain
+    return drawn.forget + drawn.unseen, drawn.retain
 
 
 def keep(place: Path, made_of: artefact.Artefact | None = None, edit: Edit | None = None) -> None:
