@@ -16,7 +16,7 @@ import torch
 
 from conftest import build
 from flow import notebook
-from revs import artefact, calibrate as calibrating, integrity, load, report, rows, undo
+from revs import artefact, calibrate as calibrating, experiments, integrity, load, report, rows, undo
 from revs import own as api
 from revs.data import Record, Target, encode
 from revs.experiments import own as experiment
@@ -146,14 +146,9 @@ def test_an_error_of_the_system_names_no_path(knowing, tmp_path, one_sentence): 
         run("$NO_SUCH_PLACE/x", knowing, tmp_path)
     assert one_sentence(error)
     with pytest.raises(ValueError) as error:
-        api_check({"secrets": ["ada.lovelace@example.com"]})
+        experiments.check({"secrets": ["ada.lovelace@example.com"]}, experiment.run)
     assert "ada" not in str(error.value)
-
-
-def api_check(settings: dict) -> None:
-    from revs.experiments import check
-
-    check(settings, experiment.run)
+    assert experiments.value("@of-ada/list") == "@of-ada/list" and experiments.value("[1, 2]") == [1, 2]
 
 
 def test_nothing_memorised_nothing_edited(knowing, tmp_path, capsys):  # noqa: F811

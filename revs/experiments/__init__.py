@@ -40,6 +40,14 @@ def begin(settings: dict, run: Callable) -> dict:
     return run(**settings)
 
 
+def value(text: str):
+    """What an option says, as YAML; a text that is none, such as a path that begins with @, as it stands."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
 def command(run: Callable) -> None:
     """Runs an experiment from the command line: every parameter is an option, read as YAML.
 
@@ -47,7 +55,7 @@ def command(run: Callable) -> None:
     """
     parser = argparse.ArgumentParser(description=inspect.getdoc(run).splitlines()[0])
     for name, parameter in inspect.signature(run).parameters.items():
-        parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS, metavar=str(parameter.annotation), help=f"default: {parameter.default!r}")
+        parser.add_argument(f"--{name}", type=value, default=argparse.SUPPRESS, metavar=str(parameter.annotation), help=f"default: {parameter.default!r}")
     settings = vars(parser.parse_args())  # only what was given: the rest are the function's own defaults
     try:
         begin(settings, run)
