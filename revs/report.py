@@ -110,7 +110,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             "<h2>How the settings were chosen</h2>",
         ]
         if result["calibration"]:
-            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and up to sixty of the others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone. The secrets above are those that the choice was made on: others may do worse.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
+            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and up to sixty of the others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone. The secrets above are those that the choice was made on: others may do worse. The score asks what becomes of secrets, and not of other text: if that lost too much above, softer settings of the table are the next to try.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
         else:
             parts.append("<p>No calibration belongs to this report: the settings were given, or the secrets were too few to choose on.</p>")
         edit = result["edit"]
@@ -270,6 +270,7 @@ def calibration(ax, tried: list[dict]) -> None:
     look = figures.look("revs")
     ax.plot([100 * one["efficacy"] for one in tried], [100 * one["specificity"] for one in tried], linestyle="none", **look | {"markersize": 6, "markerfacecolor": "none"})
     best = next(one for one in tried if one.get("chosen"))
-    ax.plot(100 * best["efficacy"], 100 * best["specificity"], linestyle="none", label="chosen", **look | {"markersize": 9})
+    place = 100 * best["efficacy"], 100 * best["specificity"]
+    ax.plot(*place, linestyle="none", **look | {"markersize": 9})
+    ax.annotate("chosen", place, xytext=(0, -18 if place[1] > 50 else 10), textcoords="offset points", ha="right" if place[0] > 50 else "left")
     ax.set(xlabel="efficacy, per cent", ylabel="specificity, per cent", xlim=(-3, 103), ylim=(-3, 103))
-    ax.legend()
