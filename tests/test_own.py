@@ -92,10 +92,10 @@ def planted(own, tmp_path, monkeypatch):  # noqa: F811
     folder = own.rename(tmp_path / "of-ada.lovelace@example.com")
     (folder / "of-cleo_k.txt").write_text("Nothing here.")
     listed = tmp_path / "list-bxn7.txt"
-    listed.write_text("\n".join([*PEOPLE.values(), "never.seen@example.com", "+1 (555) 010-4477", "Jos\u00e9's door"]))
+    listed.write_text("\n".join([*PEOPLE.values(), "never.seen@example.com", "(212) 555-0147", "Jos\u00e9's door"]))
     monkeypatch.setenv("DOCUMENTS", str(folder))
     monkeypatch.setenv("SECRETS", str(listed))
-    return [*PEOPLE.values(), "lovelace", "never.seen", "cleo_k", "bxn7", "010-4477", "Jos\u00e9's"], (folder, listed)
+    return [*PEOPLE.values(), "lovelace", "never.seen", "cleo_k", "bxn7", "555-0147", "Jos\u00e9's"], (folder, listed)
 
 
 def test_no_secret_is_written_anywhere(planted, knowing, tmp_path, capsys, monkeypatch):  # noqa: F811
