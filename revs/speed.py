@@ -240,14 +240,20 @@ GOALS = (
 
 
 def goals(model: str, data: str) -> pd.DataFrame:
-    """Every goal with what was measured, or the command that measures it."""
-    how, lines = commands(), []
+    """Every goal with what was measured."""
+    lines = []
     for goal in GOALS:
         reading = goal.read(model, data)
         verdict = NOT_YET if reading is None else ("met" if goal.met(reading.value) and reading.holds else "not met") + (", predicted" if reading.behind.startswith(PREDICTED) else "")
         measured, behind = (DASH, DASH) if reading is None else (f"{reading.value:.3g}", reading.behind)
-        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": measured, "": verdict, "behind it": behind, "how to measure it": f"`{how[goal.what]}`"})
+        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": measured, "": verdict, "behind it": behind})
     return pd.DataFrame(lines)
+
+
+def how() -> pd.DataFrame:
+    """The command behind every goal."""
+    found = commands()
+    return pd.DataFrame([{"what": goal.title, "command": f"`{found[goal.what]}`"} for goal in GOALS])
 
 
 def raw(model: str, data: str) -> pd.DataFrame:
@@ -269,6 +275,8 @@ def gradient_methods(model: str, data: str) -> pd.DataFrame:
 def gradient_table(model: str, data: str) -> pd.DataFrame:
     """The same to be shown, the quickest first."""
     table = gradient_methods(model, data).sort_values("seconds")
+    if table.empty:
+        return pd.DataFrame({"method": [NOT_YET]})
     return pd.DataFrame({
         "method": [figures.title(name) for name in table.index],
         "seconds": [f"{seconds:.1f}" for seconds in table["seconds"]],
@@ -278,10 +286,10 @@ def gradient_table(model: str, data: str) -> pd.DataFrame:
 
 
 def gradient_sentence(model: str, data: str) -> str:
-    """Whether REVS is the quickest, and why not; empty without rows to compare."""
+    """Whether REVS is the quickest, and why not; the command without rows to compare."""
     table = gradient_methods(model, data)
     if "revs" not in table.index or len(table) < 2:
-        return ""
+        return f"Not measured yet: `{commands()['gradient']} --data {data}`."
     ours, others = table.loc["revs"], table.drop("revs")
     quicker = others[others["seconds"] <= ours["seconds"]]
     if quicker.empty:

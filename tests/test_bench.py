@@ -214,7 +214,7 @@ def test_without_rows_every_goal_says_how_it_is_measured(shelf):  # noqa: F811
         for name in bench.run.__annotations__:
             parser.add_argument(f"--{name}", type=yaml.safe_load, default=argparse.SUPPRESS)
         check(vars(parser.parse_args(words[3:])), bench.run)
-        assert words[:3] == ["python", "-m", "revs.experiments.bench"] and f"`{command}`" in set(table["how to measure it"]) or goal in ("selection", "schedules", "shapes", speed.SHAPE)
+        assert words[:3] == ["python", "-m", "revs.experiments.bench"] and f"`{command}`" in set(speed.how()["command"]) or goal in ("selection", "schedules", "shapes", speed.SHAPE)
     assert "--what selection" in speed.selected("smollm2-135m", "ssn")
     assert speed.schedules("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.orders("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.NOT_YET
     assert "make bench adopt" in speed.machine("smollm2-135m") and speed.parts("smollm2-135m", "ssn") == {} and speed.targets("smollm2-135m") == []
