@@ -27,7 +27,7 @@ book: $(INSTALLED)  ## run the quick profile and render the book
 test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict book
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) tests --ignore tests/rendered
 	@$(PY) -m flow.build quick
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) tests/rendered
+	$(PY) -m pytest -q tests/rendered
 	@$(PY) -m flow.nbtest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) --nbmake --nbmake-timeout=1800 build/nbtest
 
