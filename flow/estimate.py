@@ -95,12 +95,12 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
 
 def by_stage(settings: dict, found: list[dict], scale: Callable[[dict, str], float] = lambda row, stage: 1.0) -> float:
     """Seconds of a run of unlearning: each stage as in the rows that are most like it in what decides that stage; unlearning in proportion to its targets."""
-    total = 0.0
+    total, asked = 0.0, targets(settings, found)
     for stage, alike in STAGES.items():
         timed = [row for row in found if row["provenance"]["seconds"].get(stage) is not None]
         if not timed or (stage == "measures" and not settings.get("measures")):
             continue
-        share = lambda row: targets(settings, found) / targets(row["provenance"]["settings"], [row]) if stage == "unlearn" else 1.0
+        share = lambda row: asked / targets(row["provenance"]["settings"], [row]) if stage == "unlearn" else 1.0
         total += median(share(row) * scale(row, stage) * row["provenance"]["seconds"][stage] for row in nearest(settings, timed, alike))
     return total
 

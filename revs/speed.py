@@ -260,7 +260,7 @@ def raw(model: str, data: str) -> pd.DataFrame:
     """Every measurement behind the goals: seconds of each round, way by way."""
     wanted = {name: row(name, model, data) for name in ("token", "floor", "floor-n100", "selection", "gradient", "attacks", "memory", "schedules")}
     wanted |= {"targets": row("targets", model, "synthetic")} | {f"shapes, {name}": row("shapes", name, bench.RANDOM) for name in ("small", "medium", SHAPE)}
-    lines = [{"measurement": name, "tokens": str(found["result"]["tokens"])} | dict(zip(("way", "median, s", "each round, s"), (line["way"], line["median, s"], line["each round, s"]))) for name, found in wanted.items() if found for line in one_run(found).to_dict("records")]
+    lines = [{"measurement": name, "tokens": str(found["result"]["tokens"])} | {column: line[column] for column in ("way", "median, s", "each round, s")} for name, found in wanted.items() if found for line in one_run(found).to_dict("records")]
     return pd.DataFrame(lines or [{"measurement": NOT_YET}])
 
 
