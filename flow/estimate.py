@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from flow.paths import BUILD, LOGS
 from flow.profile import Job
-from revs import footprint, load, operations, rows
+from revs import footprint, load, methods, operations, rows
 from revs.experiments.bench import PROMPT
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
@@ -71,7 +71,8 @@ def parameters(model: str) -> float | None:
 
 def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     """What one run will take: on a GPU, on a CPU, or (None) on whatever machine rows are of."""
-    spec, model = job.settings["model"], Path(job.settings["model"]).name
+    settings, spec = resolved(job), job.settings["model"]
+    model = Path(spec).name
     found = [row for row in measured() if row["kind"] == job.notebook]
     there = [row for row in found if gpu is None or on_gpu(row) == gpu]
     predicted = bool(gpu and not there)
@@ -82,15 +83,24 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
         return Estimate(None, None, None)
     scale = lambda row: 1.0 if own else parameters(spec) / parameters(name(row))
     bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
-    width = lambda row: bytes_each(job.settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
-    trials = lambda row: job.settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
-    close = nearest(job.settings, usable)
+    width = lambda row: bytes_each(settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
+    trials = lambda row: settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
+    close = nearest(settings, usable)
     memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
     if job.notebook == "unlearn":
-        took = by_stage(job.settings, usable, lambda row, stage: scale(row) / (1.0 if stage == "load" else faster))
+        took = by_stage(settings, usable, lambda row, stage: scale(row) / (1.0 if stage == "load" else faster))
     else:
         took = median(scale(row) * trials(row) * seconds(row, faster) for row in close)
     return Estimate(took, memory, None if own else name(close[0]), predicted)
+
+
+def resolved(job: Job) -> dict:
+    """A run's settings, with the hyperparameters that it will have, as its row would tell them."""
+    settings = dict(job.settings)
+    if job.notebook == "unlearn":
+        with contextlib.suppress(ValueError):  # the run itself will say what is wrong with its settings
+            settings["hyperparameters"] = methods.resolved(settings)
+    return settings
 
 
 def by_stage(settings: dict, found: list[dict], scale: Callable[[dict, str], float] = lambda row, stage: 1.0) -> float:

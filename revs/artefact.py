@@ -90,9 +90,11 @@ def of(edit: Edit, hp: Hyperparameters, before: dict[str, list[int]], after: dic
         raise ValueError(f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it from there before it is edited.")
     originals = (torch.stack([kept[n] for n in sorted(kept)]) for _, kept in sorted(edit.originals.items()))
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
-    any_layer = next((l for l, after in enumerate(vocabulary.after) if after is None), EVERY)
-    places = dict.fromkeys((EVERY if vocabulary.after[l] is None else l, t) for l, _, t, _ in edit.moves)
-    directions = {(l, t): vocabulary.step(any_layer if l == EVERY else l, t).cpu() for l, t in places}
+    directions = {}
+    for l, _, t, _ in edit.moves:
+        place = (EVERY if vocabulary.after[l] is None else l, t)
+        if place not in directions:
+            directions[place] = vocabulary.step(l, t).cpu()
     pinned = Artefact(edit.moves.copy(), directions, decoder.revision, tokenizer_hash(decoder.tokenizer), precision(decoder), [asdict(hp)], before, after, hashed(originals), None, 0, **now())
     return replace(pinned, edited=hashed(present(decoder, pinned.columns)))
 

@@ -1,8 +1,10 @@
 """Settings for a model that nobody has tuned: the projection, r_h, k, n_max and r_n, from a handful of its own secrets.
 
-Half of the secrets, at most twenty, are unlearned with a candidate setting, others say what that costs, and the edit is undone.
-From a middle setting the search climbs along one setting at a time, the one that decides most first: to a harder edit as long
-as the Unlearning Score (§4.5) rises, else to a softer one as long as it does not fall.
+Half of the secrets, at most twenty, are unlearned with a candidate setting, others and ordinary text say what that costs, and
+the edit is undone. From a middle setting the search climbs along one setting at a time, the one that decides most first: to a
+harder edit as long as the score rises, else to a softer one as long as it does not fall. The score is the Unlearning Score
+(§4.5) with one part more, the share of the next tokens in ordinary text that stay as they were: secrets alone do not tell
+when an edit harms the rest.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from revs import evaluate, method
+from revs import evaluate, method, ordinary
 from revs.architecture import Decoder
 from revs.data import Split, Target, split
 from revs.method import Hyperparameters
+from revs.metrics import harmonic_mean
+from revs.ordinary import CALIBRATED, Ordinary
 
 # softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
 TRIED: dict[str, tuple] = {"projection": ("raw", "norm"), "r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
@@ -50,6 +54,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     ff = decoder.neurons(0).shape[1]
     some = Split(half.forget, half.unseen, half.retain[:RETAIN])
     start, tried, most, longest = time.monotonic(), [], sum(map(len, TRIED.values())), 0.0
+    unedited = ordinary.observe(decoder, CALIBRATED)
 
     def score(candidate: dict) -> dict:
         nonlocal longest
@@ -57,7 +62,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
             if one["setting"] == candidate:
                 return one
         began = time.monotonic()
-        tried.append({"setting": candidate} | effect(decoder, some, settings(ff, candidate), seed, k))
+        tried.append({"setting": candidate} | effect(decoder, some, settings(ff, candidate), unedited, seed, k))
         longest = max(longest, time.monotonic() - began)
         progress(len(tried), most)
         return tried[-1]
@@ -69,7 +74,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
             while 0 <= place < len(values) and time.monotonic() - start + longest <= 60 * minutes:
                 found = score(best["setting"] | {name: values[place]})
                 of_equals = step < 0 if best["efficacy"] else step > 0  # the softer; but the harder while nothing has an effect
-                if found["unlearning_score"] < best["unlearning_score"] or (found["unlearning_score"] == best["unlearning_score"] and not of_equals):
+                if found["score"] < best["score"] or (found["score"] == best["score"] and not of_equals):
                     break
                 best, place = found, place + step
     best["chosen"] = True
@@ -77,13 +82,14 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     return Calibration(settings(ff, best["setting"]), tried, time.monotonic() - start)
 
 
-def effect(decoder: Decoder, split: Split, hp: Hyperparameters, seed: int, k: int, progress: Callable[[int, int], None] = lambda done, total: None) -> dict:
-    """What unlearning a split's secrets changes, and what it does to them and to others; the model is left as it was."""
+def effect(decoder: Decoder, split: Split, hp: Hyperparameters, unedited: Ordinary, seed: int, k: int, progress: Callable[[int, int], None] = lambda done, total: None) -> dict:
+    """What unlearning a split's secrets changes, and what it does to them, to others and to ordinary text; the model is left as it was."""
     with method.unlearn(decoder, split.forget, hp, seed, progress) as edit:
         found, _ = evaluate.effectiveness(split, evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain), k)
-        columns = edit.summary()["columns"]
+        columns, unchanged = edit.summary()["columns"], 1 - unedited.changed(ordinary.observe(decoder, unedited.windows))
     edit.undo()
-    return {"columns": columns} | {name: found[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
+    parts = {name: found[name] for name in ("efficacy", "generalization", "specificity")} | {"unchanged": unchanged}
+    return {"columns": columns} | parts | {"unlearning_score": found["unlearning_score"], "score": harmonic_mean([part for part in parts.values() if part is not None])}
 
 
 def settings(ff: int, candidate: dict) -> Hyperparameters:

@@ -23,12 +23,13 @@ from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K, START, TRIED, settings as candidate
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
-from revs.experiments.unlearn import base
+from revs.experiments import tune
 from revs.paths import resolve
 from revs.select import PIECES, WORTH
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
+OTHERS = {"memorise": "memorising", "calibrate": "calibrating", "own": "documents to report"}  # experiments of which runs are compared too
 CHARACTERS = 4  # of a token, where they are not counted: what n_max_len keeps, and a data set for a tokenizer that is not here
 SECRET = 25  # tokens of a long secret, where the secrets are not known yet
 
@@ -144,22 +145,28 @@ def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int,
 
 
 def of_run(settings: dict) -> dict[str, int]:
-    """The same for the settings of an experiment: of unlearning and tuning all of it, of memorising the training, of others what evaluating takes."""
+    """The same for the settings of an experiment: of unlearning all of it, of a search its largest trial, of memorising the training, of a calibration a step beyond where it begins, of others what evaluating takes."""
     at = shape(settings["model"], settings["dtype"])
     if "method" in settings:
-        title, short = base(settings["model"]), Path(settings["data"]).stem
-        given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in ("n_max", "k") if settings.get(name) is not None}
-        hp = methods.method(settings["method"]).Hyperparameters(**methods.hyperparameters(settings["method"], title, short, given))
-        if "trials" in settings and hasattr(hp, "n_max"):
-            hp = replace(hp, k=max(hp.k, LARGEST_K), n_max=max(hp.n_max, LARGEST_K // WORTH + 1))
         prompt, secret, groups = lengths(settings["data"], settings["model"])
-        return predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ()))
-    parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, PROMPT, SECRET, False)}
+        method = methods.method(settings["method"])
+        every = [method.Hyperparameters(**methods.resolved(one)) for one in (trials(settings, at.layers) if "trials" in settings else [settings])]
+        if "trials" in settings and hasattr(every[0], "n_max"):  # what one trial gives back is not at once free for the next: as for the paper's most candidates
+            every = [replace(every[0], k=LARGEST_K, n_max=LARGEST_K // WORTH + 1)]
+        return max((predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ())) for hp in every), key=total)
+    prompt, secret = lengths(settings["data"], settings["model"])[:2] if {"data", "minutes"} <= set(settings) else (PROMPT, SECRET)
+    parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, prompt, secret, False)}
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
-        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {"n_max": n_max, "k": k}), FORGET, PROMPT) for n_max in TRIED["n_max"] for k in TRIED["k"])
+        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {name: value}), FORGET, PROMPT) for name in ("n_max", "k") for value in TRIED[name][: TRIED[name].index(START[name]) + 2])
     return parts
+
+
+def trials(settings: dict, layers: int) -> list[dict]:
+    """A search's settings, each with the hyperparameters of one trial: they are the same every time."""
+    printed, fixed = tune.PAPER_DATA.get(data.read(settings["data"])[0].kind, "SSN"), settings.get("hyperparameters") or {}
+    return [settings | {"hyperparameters": tune.candidate(settings["method"], number, layers, printed) | fixed} for number in range(settings["trials"])]
 
 
 @functools.cache
@@ -208,7 +215,7 @@ def check(settings: dict) -> None:
 
 
 def compared() -> pd.DataFrame:
-    """Every method's recorded runs with the usual settings, by model and data set: the highest memory foreseen, and measured over seeds."""
+    """Every method's recorded runs with the usual settings, and fine-tunes, calibrations and reports, by model and data set: the highest memory foreseen, and measured over seeds."""
     lines = []
     for row in rows.find(rows.RECORDED, kind="unlearn").values():
         made = row["provenance"]
@@ -221,6 +228,11 @@ def compared() -> pd.DataFrame:
         hp = methods.method(asked["method"]).Hyperparameters(**asked["hyperparameters"])
         parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"], len(items))
         lines.append({"model": made["model"]["name"], "data": Path(asked["data"]).stem, "method": asked["method"], "foreseen": total(parts) / 2**20, "measured": made["peak_memory_mb"]})
+    for kind in OTHERS:
+        for row in rows.find(rows.RECORDED, kind=kind).values():
+            made, asked = row["provenance"], row["provenance"]["settings"]
+            if not made["hardware"]["gpu"] and (kind != "calibrate" or asked["data"] in data.builtin()):  # the lengths of its secrets have to be known
+                lines.append({"model": made["model"]["name"], "data": asked.get("data", row["name"].split("/")[1]), "method": kind, "foreseen": total(of_run(asked)) / 2**20, "measured": made["peak_memory_mb"]})
     return pd.DataFrame(lines).groupby(["model", "data", "method"], sort=False).mean().reset_index().assign(ratio=lambda frame: frame["foreseen"] / frame["measured"])
 
 
@@ -228,6 +240,6 @@ def table() -> pd.DataFrame:
     """The same for readers."""
     frame = compared()
     return pd.DataFrame({
-        "model": frame["model"].map(results.title), "secrets": frame["data"].map(lambda name: methods.PAPER_DATA.get(name, name)), "method": frame["method"].map(lambda name: methods.registry()[name]["title"]),
+        "model": frame["model"].map(results.title), "secrets": frame["data"].map(lambda name: methods.PAPER_DATA.get(name, name)), "run": frame["method"].map(lambda name: OTHERS.get(name) or methods.registry()[name]["title"]),
         "foreseen, MiB": frame["foreseen"].map("{:,.0f}".format), "measured, MiB": frame["measured"].map("{:,.0f}".format), "foreseen ÷ measured": frame["ratio"].map("{:.2f}".format),
     })  # fmt: skip

@@ -13,10 +13,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-import torch
-from torch.nn.functional import cross_entropy
-
-from revs import benign
+from revs import ordinary
 from revs.architecture import Decoder
 from revs.data import Split
 from revs.metrics import mean
@@ -24,7 +21,6 @@ from revs.metrics import mean
 HUB = "hub"
 EACH, PROBLEMS, SHOTS = 10, 100, 5  # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
 BATCH, WRITTEN = 8, 200  # texts of a forward pass; tokens of a solution
-WINDOWS, WINDOW = 32, 128  # of benign text, and its tokens
 LETTERS = ("A", "B", "C", "D")
 
 
@@ -35,7 +31,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
 
     tasks, where = benchmarks()
     lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH)
-    result = {"from": where, "perplexity": perplexity(decoder)}
+    result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     for (name, limit, metric), task in zip((("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match")), tasks):
         found = simple_evaluate(model=lm, tasks=[task], limit=limit if where == HUB else None, log_samples=True, bootstrap_iters=0)["samples"]
         samples = [sample for _, some in sorted(found.items()) for sample in sorted(some, key=lambda sample: sample["doc_id"]) if sample["filter"] != "strict-match"]
@@ -102,17 +98,6 @@ def gsm8k(test: Path, train: Path) -> dict:
         "filter_list": [{"name": "last-number", "filter": [{"function": "regex", "group_select": -1, "regex_pattern": r"(-?[0-9][0-9,]*\.?[0-9]*)"}, {"function": "take_first"}]}],
         "metric_list": [{"metric": "exact_match", "regexes_to_ignore": [",", r"\.$"]}],
     }
-
-
-@torch.no_grad()
-def perplexity(decoder: Decoder) -> float:
-    """exp of the mean cross-entropy, in nats a token, on windows of benign text (``revs.benign``)."""
-    losses = []
-    for window in benign.windows(decoder.tokenizer, WINDOWS, min(WINDOW, decoder.context)):
-        ids = torch.tensor([window], device=decoder.device)
-        hidden = decoder.model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0, :-1]
-        losses.append(float(cross_entropy(decoder.logits(hidden), ids[0, 1:].to(decoder.head.weight.device))))
-    return float(torch.tensor(losses, dtype=torch.float64).mean().exp())
 
 
 def flips(before: str, after: str) -> dict[str, int]:

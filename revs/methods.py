@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from dataclasses import fields
+from pathlib import Path
 from types import ModuleType
 
 import yaml
@@ -18,6 +19,7 @@ from revs.nearest import hint
 from revs.paths import ROOT
 
 MEASURES = ("attacks", "cue", "instead", "integrity", "perturbations", "public")
+REVS_OWN = ("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n")  # its settings that are parameters of a notebook themselves
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
@@ -85,3 +87,9 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
         of_model = chosen.get(model, {})
         found = of_model.get(data) or of_model.get(like(data)) or chosen.get("default", {})
     return {key: value for key, value in found.items() if key in known} | given
+
+
+def resolved(settings: dict) -> dict:
+    """The hyperparameters of a run of unlearning, or those that a search starts from, by the parameters of its notebook."""
+    given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in REVS_OWN if settings.get(name) is not None}
+    return hyperparameters(settings["method"], Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem, given)

@@ -16,22 +16,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-import torch
-
-from revs import attacks, benign, curate, detect, evaluate as measuring, integrity, method, rows
+from revs import attacks, curate, detect, evaluate as measuring, integrity, method, ordinary, rows
 from revs.architecture import Decoder
 from revs.calibrate import Calibration, calibrate
 from revs.data import Split, Target
 from revs.detect import KINDS, Span
 from revs.documents import MACHINE, Document, read, unread
 from revs.edit import Edit
-from revs.integrity import WINDOW, WINDOWS, perplexity
 from revs.load import load, tokenizer_hash
 from revs.method import Hyperparameters
+from revs.ordinary import Ordinary
 from revs.paths import resolve
 from revs.redact import redact
 
-__all__ = ["Calibration", "Found", "Hyperparameters", "State", "attack", "calibrate", "evaluate", "find_memorized", "load", "next_tokens", "observe", "perplexity", "report", "undo", "unlearn"]
+__all__ = ["Calibration", "Found", "Hyperparameters", "State", "attack", "calibrate", "evaluate", "find_memorized", "load", "observe", "report", "undo", "unlearn"]
 TOGETHER = 64  # candidates that are tried at once
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
@@ -66,7 +64,7 @@ class State:
     attacks: dict  # of the secrets to unlearn, as ``attack`` gives it
     depths: dict[str, dict] = field(repr=False)
     elsewhere: dict  # perplexity; benchmarks, if they were asked for
-    next: list[int] = field(repr=False)  # the most probable tokens in a benign text
+    ordinary: Ordinary  # what it makes of benign text
 
     def count(self, targets: Sequence[Target], what: str) -> int:
         """How many secrets are ``exact`` or ``within_50`` at one of their places at least."""
@@ -278,16 +276,6 @@ def attack(decoder: Decoder, targets: Sequence[Target], k: int = 100) -> tuple[d
     return attacks.measure(decoder, Split(list(targets), [], []), k)
 
 
-@torch.no_grad()
-def next_tokens(decoder: Decoder) -> list[int]:
-    """The most probable next token at every place of a benign text: how many of them an edit changes says what it costs elsewhere."""
-    found = []
-    for window in benign.windows(decoder.tokenizer, WINDOWS, min(WINDOW, decoder.context)):
-        hidden = decoder.model.base_model(input_ids=torch.tensor([window], device=decoder.device), use_cache=False).last_hidden_state[0]
-        found += decoder.logits(hidden).argmax(-1).tolist()
-    return found
-
-
 def observe(decoder: Decoder, unlearned: Sequence[Target], kept: Sequence[Target] = (), benchmarks: bool = False) -> State:
     """Everything that a report compares: secrets to unlearn and to keep, attacks, perplexity, the next tokens of other text, MMLU and GSM8K if wanted.
 
@@ -296,11 +284,11 @@ def observe(decoder: Decoder, unlearned: Sequence[Target], kept: Sequence[Target
     3
     """
     attacked, depths = attack(decoder, unlearned)
-    surprise = perplexity(decoder)
-    elsewhere = {"perplexity": surprise if math.isfinite(surprise) else None}
+    benign = ordinary.observe(decoder)
+    elsewhere = {"perplexity": benign.perplexity if math.isfinite(benign.perplexity) else None}
     if benchmarks:
         elsewhere |= {name: part for name, part in integrity.measure(decoder, None)[0].items() if name != "perplexity"}
-    return State(list(unlearned), list(kept), evaluate(decoder, [*unlearned, *kept]), attacked, depths, elsewhere, next_tokens(decoder))
+    return State(list(unlearned), list(kept), evaluate(decoder, [*unlearned, *kept]), attacked, depths, elsewhere, benign)
 
 
 def outcome(found: Found, before: State | None = None, after: State | None = None, edit: Edit | None = None, hp: Hyperparameters | None = None, calibration: Calibration | None = None) -> tuple[dict, list[dict]]:
@@ -312,7 +300,7 @@ def outcome(found: Found, before: State | None = None, after: State | None = Non
     result |= {"calibration": calibration.tried if calibration else [], "settings": asdict(hp), "edit": edit.summary()}
     for name, state in (("before", before), ("after", after)):
         result[name] = {"written": state.count(before.unlearned, "within_50"), "kept": state.count(before.kept, "exact"), "attacks": state.attacks, "elsewhere": state.elsewhere}
-    result["after"]["changed"] = sum(a != b for a, b in zip(before.next, after.next)) / len(before.next)
+    result["after"]["changed"] = before.ordinary.changed(after.ordinary)
     numbers = {group: number for number, group in enumerate(dict.fromkeys(target.group for target in before.unlearned + before.kept), 1)}
     return result, [item(numbers[target.group], found.places[target.id], target, before, after) for target in before.unlearned + before.kept]
 

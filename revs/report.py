@@ -110,7 +110,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             "<h2>How the settings were chosen</h2>",
         ]
         if result["calibration"]:
-            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and up to sixty of the others looked at; the setting with the highest Unlearning Score was chosen, of equal ones the softer, and all of it undone. The secrets above are those that the choice was made on: others may do worse. The score asks what becomes of secrets, and not of other text: if that lost too much above, softer settings of the table are the next to try.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
+            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and all of it undone; up to sixty of the others, and ordinary text, said what it cost. The setting with the highest score was chosen, of equal ones the softer. The score is the harmonic mean of efficacy, specificity and the share of next words in ordinary text that stay as they were. The secrets above are those that the choice was made on: others may do worse. The ordinary text above is not that of the choice. If it lost too much, softer settings of the table are the next to try.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
         else:
             parts.append("<p>No calibration belongs to this report: the settings were given, or the secrets were too few to choose on.</p>")
         edit = result["edit"]
@@ -205,7 +205,7 @@ def plain(value: float | None) -> str:
 def settings(tried: list[dict]) -> pd.DataFrame:
     """Every setting that a calibration tried."""
     return pd.DataFrame([
-        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "columns": f"{one['columns']:,}", "chosen": "yes" if one.get("chosen") else ""}
+        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "ordinary text unchanged": percent(one["unchanged"]), "score": percent(one["score"]), "columns": f"{one['columns']:,}", "chosen": "yes" if one.get("chosen") else ""}
         for one in tried
     ])  # fmt: skip
 
@@ -266,11 +266,11 @@ def layers(ax, frame: pd.DataFrame) -> None:
 
 
 def calibration(ax, tried: list[dict]) -> None:
-    """Specificity over efficacy of every setting that calibration tried, the chosen one filled."""
-    look = figures.look("revs")
-    ax.plot([100 * one["efficacy"] for one in tried], [100 * one["specificity"] for one in tried], linestyle="none", **look | {"markersize": 6, "markerfacecolor": "none"})
+    """What every setting that calibration tried keeps over its efficacy, of other secrets and of ordinary text, the chosen one filled."""
     best = next(one for one in tried if one.get("chosen"))
-    place = 100 * best["efficacy"], 100 * best["specificity"]
-    ax.plot(*place, linestyle="none", **look | {"markersize": 9})
-    ax.annotate("chosen", place, xytext=(0, -18 if place[1] > 50 else 10), textcoords="offset points", ha="right" if place[0] > 50 else "left")
-    ax.set(xlabel="efficacy, per cent", ylabel="specificity, per cent", xlim=(-3, 103), ylim=(-3, 103))
+    for part, label, method in (("specificity", "other secrets", "revs"), ("unchanged", "next words in ordinary text", "unedited")):
+        look = figures.look(method) | {"linestyle": "none"}
+        ax.plot([100 * one["efficacy"] for one in tried], [100 * one[part] for one in tried], label=label, **look | {"markersize": 6, "markerfacecolor": "none"})
+        ax.plot(100 * best["efficacy"], 100 * best[part], **look | {"markersize": 9})
+    ax.set(xlabel="efficacy, per cent", ylabel="kept, per cent", xlim=(-3, 103), ylim=(-3, 103))
+    ax.legend(loc="lower left")

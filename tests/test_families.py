@@ -5,6 +5,7 @@ The models are tiny and random, so that a norm, a bias or a transposed weight th
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "zero": {"n": 2, "k": 20, "r_h": 100},
     "unedited": {},
 }
-BIASED, CAPPED = ("gptj", "phi"), ("gemma2",)  # families with a bias in the head, and with capped logits
+BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")  # families with a bias in the head, and with capped logits
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 
 
@@ -105,9 +106,10 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
         assert one_sentence(error)
 
 
-def test_the_closed_form_is_algorithm_1(family):
-    """Same layers, neurons, order, number and columns as the procedure written plainly; undone bit for bit."""
-    counts = [agree(family, copy.deepcopy, IDS, t, HP)[0] for t in next_tokens(family, IDS, 2)]
+@pytest.mark.parametrize("projection", ["norm", "raw"])
+def test_the_closed_form_is_algorithm_1(family, projection):
+    """Same layers, neurons, order, number and columns as the procedure written plainly, through the final norm and around it; undone bit for bit."""
+    counts = [agree(family, copy.deepcopy, IDS, t, replace(HP, projection=projection))[0] for t in next_tokens(family, IDS, 2)]
     assert any(map(any, counts))
 
 
@@ -184,8 +186,10 @@ def test_logits_are_capped_and_keep_their_order(kind):
     assert moved[0] == moved[1] != []
 
 
-def test_attacks_attribution_and_greedy_decoding_run(family):
-    """Depths for every layer, within the vocabulary; something for every neuron; fifty tokens are written."""
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
+    """Depths for every layer, within the vocabulary, under every perturbation; something for every neuron; fifty tokens are written, and what became of a secret is said."""
+    family.model.to(dtype)
     attributed = attributions(family, IDS, 7)
     assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
     targets = [Target(name, "text", name, family.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt) for name, prompt in (("a", "the number is "), ("b", "it is "))]
@@ -193,6 +197,10 @@ def test_attacks_attribution_and_greedy_decoding_run(family):
     assert all(0 <= value <= 1 for value in result["resistance_score"].values())
     assert all(len(columns[name]["logit_lens"]) == 3 and max(map(max, columns[name]["delta"])) < V for name in "ab")
     assert all(len(written) == 50 for written in continuations(family, targets).values())
+    resistance, _ = methods.measure("perturbations").measure(family, Split(targets, [], []))
+    assert all(0 <= value <= 1 for strategy in resistance.values() for value in strategy.values())
+    became, told = methods.measure("instead").measure(family, Split(targets, [], []))
+    assert sum(became.values()) == len(told) == 2
 
 
 def test_a_variant_that_does_not_fit_is_refused(one_sentence):

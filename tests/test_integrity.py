@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from conftest import build
-from revs import benign, integrity
+from revs import benign, integrity, ordinary
 from revs.data import Split
 
 ITEMS = [
@@ -28,7 +28,6 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(integrity, "EACH", 2)
-    monkeypatch.setattr(integrity, "WINDOWS", 2)
     return tmp_path
 
 
@@ -61,16 +60,6 @@ def test_a_solution_is_right_by_its_last_number(folder, able, monkeypatch):
     written = iter([" First 7, then 1,000.", " It is 1001 or 5", " There is no number"])
     monkeypatch.setattr(HFLM, "generate_until", lambda self, requests, **_: [next(written) for _ in requests])
     assert integrity.measure(able, Split([], [], []))[0]["gsm8k"]["right"] == "100"
-
-
-def test_perplexity_is_written_out(folder, able):
-    """exp of the mean of −log p of each token after the ones before it."""
-    losses = []
-    for window in benign.windows(able.tokenizer, 2, 128):
-        with torch.no_grad():
-            log_p = able.model(input_ids=torch.tensor([window])).logits[0].log_softmax(-1)
-        losses += [-float(log_p[i, t]) for i, t in enumerate(window[1:])]
-    assert integrity.perplexity(able) == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4)
 
 
 def test_flips_are_counted_both_ways():

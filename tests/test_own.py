@@ -16,7 +16,7 @@ import torch
 
 from conftest import build
 from flow import notebook
-from revs import artefact, calibrate as calibrating, experiments, integrity, load, report, rows, undo
+from revs import artefact, calibrate as calibrating, experiments, integrity, load, ordinary, report, rows, undo
 from revs import own as api
 from revs.data import Record, Target, encode
 from revs.experiments import own as experiment
@@ -296,7 +296,7 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
 # The reference ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["own", "artefact", "undo", "export", "calibrate", "difference"])
+@pytest.mark.parametrize("name", ["own", "artefact", "undo", "export", "calibrate", "difference", "ordinary"])
 def test_the_examples_of_the_reference_run(name, own, knowing, tmp_path):  # noqa: F811
     """Every example in a docstring, on a tiny model that has memorised three addresses."""
     module, decoder = importlib.import_module(f"revs.{name}"), load.load(str(knowing))
@@ -319,7 +319,7 @@ def test_calibration_takes_the_best_and_leaves_the_model(build):
     found = calibrating.calibrate(decoder, numbers(decoder, 6))
     assert same_bits(decoder, before)
     (chosen,) = [one for one in found.tried if one.get("chosen")]
-    assert chosen["unlearning_score"] == max(one["unlearning_score"] for one in found.tried) and found.hp == calibrating.settings(64, chosen["setting"])
+    assert chosen["score"] == max(one["score"] for one in found.tried) and found.hp == calibrating.settings(64, chosen["setting"])
     assert len(found.tried) == len({json.dumps(one["setting"]) for one in found.tried}) <= sum(map(len, calibrating.TRIED.values()))
 
 
@@ -327,8 +327,10 @@ def test_a_setting_says_what_it_moves(build):
     """Columns are counted before the edit is undone."""
     decoder = build("llama-untied", dtype=torch.float32)
     before, secrets = weights(decoder), numbers(decoder, 4)
-    found = calibrating.effect(decoder, calibrating.Split(secrets[:2], [], secrets[2:]), Hyperparameters(**SETTINGS | {"gate": "mlp", "r_h": 290, "r_n": 295}), 0, 100)
-    assert found["columns"] > 0 and same_bits(decoder, before)
+    found = calibrating.effect(decoder, calibrating.Split(secrets[:2], [], secrets[2:]), Hyperparameters(**SETTINGS | {"gate": "mlp", "r_h": 290, "r_n": 295}), ordinary.observe(decoder, range(2)), 0, 100)
+    assert found["columns"] > 0 and found["unchanged"] < 1 and same_bits(decoder, before)
+    parts = [found[name] for name in ("efficacy", "specificity", "unchanged")]
+    assert found["score"] == (3 / sum(1 / part for part in parts) if all(parts) else 0)
 
 
 def test_calibration_keeps_to_its_time(build):
@@ -345,7 +347,8 @@ def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch)
     asked = []
     monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
     rank = {(0.2, 0.2): 0.5, (0.3, 0.2): 0.7, (0.4, 0.2): 0.6, (0.3, 0.3): 0.7, (0.3, 0.1): 0.7}
-    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": rank[asked[-1]["r_h"], asked[-1]["n_max"]]}, []))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": rank[asked[-1]["r_h"], asked[-1]["n_max"]], "unlearning_score": 0.0}, []))
+    monkeypatch.setattr(ordinary.Ordinary, "changed", lambda *_: 0.0)
     found = calibrating.calibrate(decoder, numbers(decoder, 4))
     assert [(one["setting"]["r_h"], one["setting"]["n_max"]) for one in found.tried] == list(rank) and (asked[-1]["r_h"], asked[-1]["n_max"]) == (0.3, 0.1)
 
@@ -353,8 +356,22 @@ def test_calibration_climbs_and_prefers_the_softer_of_equals(build, monkeypatch)
 def test_calibration_goes_around_the_norm_where_that_serves_better(build, monkeypatch):
     decoder, asked, original = build("llama-tied", dtype=torch.float32), [], calibrating.settings
     monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or original(ff, candidate))
-    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": 1.0, "unlearning_score": float(asked[-1]["projection"] == "raw")}, []))
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": 1.0, "generalization": None, "specificity": float(asked[-1]["projection"] == "raw"), "unlearning_score": 0.0}, []))
+    monkeypatch.setattr(ordinary.Ordinary, "changed", lambda *_: 0.0)
     assert calibrating.calibrate(decoder, numbers(decoder, 4)).hp.projection == "raw"
+
+
+def test_calibration_stops_where_ordinary_text_is_lost(build, monkeypatch):
+    """A harder edit that gains less among secrets than it costs elsewhere is not chosen."""
+    decoder, asked = build("llama-tied", dtype=torch.float32), []
+    monkeypatch.setattr(calibrating, "TRIED", {"r_h": (0.1, 0.2, 0.3)})
+    monkeypatch.setattr(calibrating, "START", {"projection": "norm", "r_h": 0.1, "n_max": 0.2, "r_n": 0.8})
+    monkeypatch.setattr(calibrating, "settings", lambda ff, candidate: asked.append(candidate) or Hyperparameters(**SETTINGS))
+    gained, lost = {0.1: 0.6, 0.2: 0.8, 0.3: 0.9}, {0.1: 0.1, 0.2: 0.2, 0.3: 0.6}
+    monkeypatch.setattr(calibrating.evaluate, "effectiveness", lambda *_: ({"efficacy": gained[asked[-1]["r_h"]], "generalization": None, "specificity": 1.0, "unlearning_score": gained[asked[-1]["r_h"]]}, []))
+    monkeypatch.setattr(ordinary.Ordinary, "changed", lambda *_: lost[asked[-1]["r_h"]])
+    found = calibrating.calibrate(decoder, numbers(decoder, 4))
+    assert [one["setting"]["r_h"] for one in found.tried] == [0.1, 0.2, 0.3] and next(one for one in found.tried if one.get("chosen"))["setting"]["r_h"] == 0.2
 
 
 def test_calibration_says_what_it_lacks(build, one_sentence):
@@ -366,7 +383,7 @@ def test_calibration_says_what_it_lacks(build, one_sentence):
 
 def test_the_report_shows_how_settings_were_chosen(own, knowing, tmp_path):  # noqa: F811
     """A report can be written again from a row and its items."""
-    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "specificity": 1.0, "unlearning_score": 0.67, "chosen": True}]
+    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "specificity": 1.0, "unchanged": 0.75, "unlearning_score": 0.67, "score": 0.69, "chosen": True}]
     row = run(own, knowing, tmp_path)
     row["result"] |= {"calibration": tried, "settings": row["result"]["settings"] | calibrating.START}
     report.write(tmp_path / "again.html", row, rows.read_items(tmp_path / "rows/own/out/tiny.json").to_dict("records"))

@@ -12,7 +12,7 @@ import yaml
 
 from flow import estimate, plan, profile, slots
 from flow.paths import ROOT
-from revs import scaling
+from revs import methods, scaling
 
 SLURM = ROOT / "profiles" / "slurm"
 
@@ -83,6 +83,14 @@ def test_the_row_that_is_most_alike_is_the_guide(measured):
     assert estimate.estimate(job(data="ssn")).seconds == 204.0
     assert estimate.estimate(job(data="emails")).seconds == 104.0
     assert estimate.estimate(job(data="ssn", method="rmu")).seconds == 304.0
+
+
+def test_the_settings_that_a_run_will_have_find_the_row(measured):
+    """A run that leaves its hyperparameters open has the tuned ones, which the row of another such run names."""
+    tuned = methods.resolved(job(data="ssn").settings)
+    assert tuned["n_max"] != 5
+    measured(row("unlearn/a", None, 104.0, hyperparameters=tuned), *(row(f"unlearn/b{n}", None, 304.0, hyperparameters=tuned | {"n_max": 5}) for n in range(2)))
+    assert estimate.estimate(job(data="ssn")).seconds == 104.0 and estimate.estimate(job(data="ssn", n_max=5)).seconds == 304.0
 
 
 def test_another_model_is_scaled_by_its_parameters_and_memory_by_their_bytes_too(measured):

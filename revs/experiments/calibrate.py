@@ -1,7 +1,8 @@
 """Calibrate: settings that were chosen on some secrets of a model, and the paper's, on other secrets of the same model.
 
 The secrets are halved. On one half ``revs.calibrate`` chooses REVS's settings. Of the other half, which it has not seen, a part
-is unlearned with them, and with the paper's own for each of its models, margins taken as fractions of the vocabulary.
+is unlearned with them, and with the paper's own for each of its models, margins taken as fractions of the vocabulary. The
+ordinary text that judges is not that which chose.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from revs import data, load, rows
+from revs import data, load, ordinary, rows
 from revs.calibrate import LEAST, calibrate, effect
 from revs.experiments import command
 from revs.experiments.memorise import prepared
@@ -59,8 +60,9 @@ def judged(**settings) -> dict:
     chosen = calibrate(decoder, halves.forget + halves.unseen, settings["minutes"], settings["seed"], settings["score_k"], Progress("calibrate", "settings"))
     clock.append(time.monotonic())
     printed = PAPER_DATA.get(records[0].kind, "SSN")
+    unedited = ordinary.observe(decoder)
     candidates = {CALIBRATED: chosen.hp} | {name: Hyperparameters(**from_paper("revs", name, len(decoder.layers), printed)) for name in PAPER_VOCABULARY}
-    found = {name: {"settings": asdict(hp)} | effect(decoder, others, hp, settings["seed"], settings["score_k"], Progress(f"unlearn, {name}", "tokens")) for name, hp in candidates.items()}
+    found = {name: {"settings": asdict(hp)} | effect(decoder, others, hp, unedited, settings["seed"], settings["score_k"], Progress(f"unlearn, {name}", "tokens")) for name, hp in candidates.items()}
     clock.append(time.monotonic())
     result = {"calibrated_on": len({target.group for target in halves.forget}), "forget": len(others.forget), "retain": len({target.group for target in others.retain}), "tried": chosen.tried, "judged": found}
     inputs = {"model": load.identify(folder), "data": data.fingerprint(records)}

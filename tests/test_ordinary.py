@@ -1,0 +1,47 @@
+"""Ordinary text: perplexity and next tokens written out, and the texts of choosing and judging kept apart."""
+
+import math
+
+import pytest
+import torch
+
+from revs import benign, ordinary
+
+
+def written_out(decoder, windows):
+    """−log p of each token after those before it, window by window, and the argmax at every place."""
+    losses, following = [], []
+    for window in windows:
+        with torch.no_grad():
+            log_p = decoder.model(input_ids=torch.tensor([window])).logits[0].log_softmax(-1)
+        losses += [-float(log_p[i, t]) for i, t in enumerate(window[1:])]
+        following += log_p.argmax(-1).tolist()
+    return losses, following
+
+
+@pytest.mark.parametrize("asked", [range(2), range(1, 4)])
+def test_what_is_seen_is_written_out(build, asked):
+    decoder = build("llama-untied", dtype=torch.float32)
+    length = min(ordinary.WINDOW, decoder.context)
+    losses, following = written_out(decoder, benign.windows(decoder.tokenizer, 4, length)[asked.start : asked.stop])
+    found = ordinary.observe(decoder, asked)
+    assert found.perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4) and found.next == following and len(following) == length * len(asked)
+
+
+def test_what_chooses_is_not_what_judges(build):
+    decoder = build("llama-untied", dtype=torch.float32)
+    windows = benign.windows(decoder.tokenizer, ordinary.CALIBRATED.stop, min(ordinary.WINDOW, decoder.context))
+    chosen, judged = ([windows[i] for i in part] for part in (ordinary.CALIBRATED, ordinary.REPORTED))
+    assert not set(ordinary.CALIBRATED) & set(ordinary.REPORTED) and not any(one in judged for one in chosen)
+
+
+def test_changes_are_counted(build, one_sentence):
+    one = ordinary.Ordinary(range(1), 2.0, [1, 2, 3, 4])
+    assert one.changed(ordinary.Ordinary(range(1), 2.0, [1, 2, 0, 0])) == 0.5
+    with pytest.raises(ValueError, match="compare one text before and after") as error:
+        one.changed(ordinary.Ordinary(range(1, 2), 2.0, [1, 2, 3, 4]))
+    assert one_sentence(error)
+
+
+def test_no_text_is_printed():
+    assert "[1" not in repr(ordinary.Ordinary(range(1), 2.0, [1, 2]))
