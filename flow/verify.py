@@ -5,11 +5,13 @@ row's run is made twice, with a few secrets: by the code of BASE, the commit bef
 both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
 stay stale and are to be recorded anew. Where a change concerns some settings only, rows with these settings speak for
 themselves alone: EACH names them, with * for any part of a name. Both runs are made here, since another processor rounds
-otherwise than the one that recorded, and both start from one model, which had three epochs to memorise. Rows whose settings
+otherwise than the one that recorded, and both start from one model, which had three epochs to memorise (for a report, all of them). Rows whose settings
 or inputs changed are not touched.
 
-A calibration is drawn again with its first setting alone. A row does not say on whose documents a report was made: for all
-of them the embedded model speaks, with some secrets of the project's documents.
+A calibration, also that of a report, is drawn again with its first setting alone: how it goes on from there depends on the
+clock, so that after a change of that such rows are to be recorded anew. One of them speaks for all models, since what is
+special about a model is in the methods, whose runs are drawn for each. A row does not say on whose documents a report was made:
+for all of them the embedded model speaks, with some secrets of the project's documents.
 
 Rows of benchmarks are left out. Times differ from run to run, so that no second run could vouch for a first: a stale
 benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed.
@@ -38,7 +40,7 @@ from revs.results import tag_of
 PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
 FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 1, "forget": 3, "sentences": 1}, "calibrate": {"minutes": 0, "sentences": 1}}
-FEW["own"] = {name: parameter.default for name, parameter in inspect.signature(own.run).parameters.items() if name != "rows"} | {"limit": 20, "minutes": 0, "out": str(PLACE / "own")}
+FEW["own"] = {name: parameter.default for name, parameter in inspect.signature(own.run).parameters.items() if name != "rows"} | {"limit": 20, "forget": 3, "minutes": 0, "out": str(PLACE / "own")}
 
 
 def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -60,12 +62,12 @@ def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, li
 
 
 def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]]:
-    """The stale rows of one kind: those of the same modules and model (reports of any model), or one alone that ``each`` names; a group of failures alone is left out."""
+    """The stale rows of one kind: those of the same modules and model (calibrations and reports: of any model), or one alone that ``each`` names; a group of failures alone is left out."""
     found: dict[tuple, list[dict]] = {}
     for name, row in rows.find(folder, kind=kind).items():
         if rows.stale(row):
             made = row["provenance"]
-            found.setdefault((name,) if kind == "memorise" or any(fnmatch(name, pattern) for pattern in each) else (*made["entry"], "" if kind == "own" else made["model"]["name"]), []).append(row)
+            found.setdefault((name,) if kind == "memorise" or any(fnmatch(name, pattern) for pattern in each) else (*made["entry"], "" if kind in ("calibrate", "own") else made["model"]["name"]), []).append(row)
     return [group for group in found.values() if any(map(finished, group))]
 
 
@@ -79,8 +81,8 @@ def drawn(tree: Path, row: dict) -> dict:
     kind, where = row["kind"], PLACE / "rows"
     shutil.rmtree(where, ignore_errors=True)
     settings = row["provenance"]["settings"] | FEW[kind] | {"rows": str(where)} | ({"tag": tag_of(row["name"])} if kind == "unlearn" else {})
-    if settings.get("finetune") and kind != "own":  # of which more epochs have to be left to find
-        finetune = (settings["finetune"] if isinstance(settings["finetune"], dict) else {}) | FEW["memorise"]
+    if settings.get("finetune"):
+        finetune = (settings["finetune"] if isinstance(settings["finetune"], dict) else {}) | (FEW["memorise"] if kind != "own" else {})
         settings |= {"model": prepared(settings["model"], settings.get("data", "ssn"), finetune, str(PLACE / "models")), "finetune": False}
     options = [part for name, value in settings.items() for part in (f"--{name}", json.dumps(value))]
     done = subprocess.run([sys.executable, "-m", f"revs.experiments.{kind}", *options], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True)

@@ -37,8 +37,10 @@ class Calibration:
 
 
 def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0, seed: int = 0, k: int = 100, progress: Callable[[int, int], None] = lambda done, total: None) -> Calibration:
-    """Chooses REVS's settings for a model by what they do to some of its memorised secrets; the model is left as it was.
+    """Chooses REVS's settings for a model by what they do to some of its memorised secrets and to ordinary text; the model is left as it was.
 
+    The score is the harmonic mean of efficacy, specificity, generalization (where a secret stands at two places or more) and the share
+    of next tokens in ordinary text that stay, each between 0 and 1. ``seed`` draws what is unlearned, ``k`` is that of Score@k (Eq. 2).
     Begins no setting that would last beyond ``minutes`` if it took as long as the longest so far, and ends with the best of those that it
     tried, at least one. Raises ValueError with fewer than four secrets.
 

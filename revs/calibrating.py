@@ -9,7 +9,7 @@ from revs.experiments.calibrate import CALIBRATED
 from revs.tables import METRICS, percent
 
 TITLES = {CALIBRATED: "calibrated here"}
-JUDGED = METRICS | {"unchanged": "Ordinary text unchanged"}
+JUDGED = METRICS | {"unchanged": "Ordinary text unchanged", "score": "Calibration's score"}
 
 
 def title(name: str) -> str:
@@ -31,7 +31,7 @@ def recorded() -> pd.DataFrame:
     lines = []
     for row in rows.find(rows.RECORDED, kind="calibrate").values():
         about = {"model": row["provenance"]["model"]["name"], "data": row["name"].split("/")[1]}
-        lines += [about | {"settings": title(name)} | results.numbers(one) | {"unchanged": one["unchanged"]} for name, one in row["result"]["judged"].items()]
+        lines += [about | {"settings": title(name)} | results.numbers(one) | {name: one[name] for name in ("unchanged", "score")} for name, one in row["result"]["judged"].items()]
     if not lines:
         return pd.DataFrame()
     found = pd.DataFrame(lines).groupby(["model", "data", "settings"], sort=False)

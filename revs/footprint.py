@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -145,28 +145,29 @@ def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int,
 
 
 def of_run(settings: dict) -> dict[str, int]:
-    """The same for the settings of an experiment: of unlearning all of it, of a search its largest trial, of memorising the training, of a calibration a step beyond where it begins, of others what evaluating takes."""
+    """The same for the settings of an experiment: of unlearning all of it, of a search its largest trial, of memorising the training, of a calibration the largest setting that is one knob away from where it begins, of others what evaluating takes."""
     at = shape(settings["model"], settings["dtype"])
     if "method" in settings:
         prompt, secret, groups = lengths(settings["data"], settings["model"])
         method = methods.method(settings["method"])
-        every = [method.Hyperparameters(**methods.resolved(one)) for one in (trials(settings, at.layers) if "trials" in settings else [settings])]
-        if "trials" in settings and hasattr(every[0], "n_max"):  # what one trial gives back is not at once free for the next: as for the paper's most candidates
-            every = [replace(every[0], k=LARGEST_K, n_max=LARGEST_K // WORTH + 1)]
+        every = trials(settings, at.layers) if "trials" in settings else [method.Hyperparameters(**methods.resolved(settings))]
         return max((predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ())) for hp in every), key=total)
     prompt, secret = lengths(settings["data"], settings["model"])[:2] if {"data", "minutes"} <= set(settings) else (PROMPT, SECRET)
     parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, prompt, secret, False)}
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
-        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {name: value}), FORGET, PROMPT) for name in ("n_max", "k") for value in TRIED[name][: TRIED[name].index(START[name]) + 2])
+        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {name: value}), FORGET, PROMPT) for name in ("n_max", "k") for value in TRIED[name])
     return parts
 
 
-def trials(settings: dict, layers: int) -> list[dict]:
-    """A search's settings, each with the hyperparameters of one trial: they are the same every time."""
-    printed, fixed = tune.PAPER_DATA.get(data.read(settings["data"])[0].kind, "SSN"), settings.get("hyperparameters") or {}
-    return [settings | {"hyperparameters": tune.candidate(settings["method"], number, layers, printed) | fixed} for number in range(settings["trials"])]
+def trials(settings: dict, layers: int) -> list:
+    """The hyperparameters of a search's trials, which are the same every time; of REVS's the most candidates, since what one trial gives back is not at once free for the next."""
+    kind, fixed = methods.method(settings["method"]).Hyperparameters, settings.get("hyperparameters") or {}
+    if hasattr(kind(), "n_max"):
+        return [kind(**{"k": LARGEST_K, "n_max": LARGEST_K // WORTH + 1} | fixed)]
+    printed = tune.PAPER_DATA.get(data.read(settings["data"])[0].kind, "SSN")
+    return [kind(**tune.candidate(settings["method"], number, layers, printed) | fixed) for number in range(settings["trials"])]
 
 
 @functools.cache

@@ -31,7 +31,10 @@ class Ordinary:
 
 @torch.no_grad()
 def observe(decoder: Decoder, windows: range = REPORTED) -> Ordinary:
-    """Reads some windows of benign text (``revs.benign``), one forward pass each.
+    """Reads some windows of benign text (``revs.benign``), one forward pass each, without the tokens that a tokenizer puts before a text.
+
+    ``windows`` are the numbers of the windows, one after the other. The perplexity of weights that overflow is inf or nan. Raises ValueError
+    where the whole text is shorter than one window.
 
     >>> before = observe(decoder, windows=range(2))
     >>> before.changed(before)

@@ -110,7 +110,7 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
             "<h2>How the settings were chosen</h2>",
         ]
         if result["calibration"]:
-            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and all of it undone; up to sixty of the others, and ordinary text, said what it cost. The setting with the highest score was chosen, of equal ones the softer. The score is the harmonic mean of efficacy, specificity and the share of next words in ordinary text that stay as they were. The secrets above are those that the choice was made on: others may do worse. The ordinary text above is not that of the choice. If it lost too much, softer settings of the table are the next to try.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
+            parts += ["<p>Half of the secrets to unlearn, at most twenty, were unlearned with each setting, and all of it undone; up to sixty of the others, and ordinary text, said what it cost. The setting with the highest score was chosen, of equal ones the softer. The score is the harmonic mean of efficacy, specificity, generalization to other places of the same secrets where there are any, and the share of next words in ordinary text that stay as they were. The secrets above are those that the choice was made on: others may do worse. The ordinary text above is not that of the choice. If it lost too much, softer settings of the table are the next to try.</p>", picture(calibration, result["calibration"]), table(settings(result["calibration"]))]
         else:
             parts.append("<p>No calibration belongs to this report: the settings were given, or the secrets were too few to choose on.</p>")
         edit = result["edit"]
@@ -203,9 +203,11 @@ def plain(value: float | None) -> str:
 
 
 def settings(tried: list[dict]) -> pd.DataFrame:
-    """Every setting that a calibration tried."""
+    """Every setting that a calibration tried; generalization where there was any."""
+    parts = {"efficacy": "efficacy", "generalization": "generalization", "specificity": "specificity", "unchanged": "ordinary text unchanged", "unlearning_score": "Unlearning Score", "score": "score"}
+    known = {part: title for part, title in parts.items() if tried[0][part] is not None}
     return pd.DataFrame([
-        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items()), "efficacy": percent(one["efficacy"]), "specificity": percent(one["specificity"]), "Unlearning Score": percent(one["unlearning_score"]), "ordinary text unchanged": percent(one["unchanged"]), "score": percent(one["score"]), "columns": f"{one['columns']:,}", "chosen": "yes" if one.get("chosen") else ""}
+        {"setting": ", ".join(f"{name} = {value}" for name, value in one["setting"].items())} | {title: percent(one[part]) for part, title in known.items()} | {"columns": f"{one['columns']:,}", "chosen": "yes" if one.get("chosen") else ""}
         for one in tried
     ])  # fmt: skip
 
@@ -268,8 +270,8 @@ def layers(ax, frame: pd.DataFrame) -> None:
 def calibration(ax, tried: list[dict]) -> None:
     """What every setting that calibration tried keeps over its efficacy, of other secrets and of ordinary text, the chosen one filled."""
     best = next(one for one in tried if one.get("chosen"))
-    for part, label, method in (("specificity", "other secrets", "revs"), ("unchanged", "next words in ordinary text", "unedited")):
-        look = figures.look(method) | {"linestyle": "none"}
+    for part, label, marker in (("specificity", "other secrets (filled: chosen)", "o"), ("unchanged", "next words in ordinary text", "s")):
+        look = figures.look("revs") | {"linestyle": "none", "marker": marker}
         ax.plot([100 * one["efficacy"] for one in tried], [100 * one[part] for one in tried], label=label, **look | {"markersize": 6, "markerfacecolor": "none"})
         ax.plot(100 * best["efficacy"], 100 * best[part], **look | {"markersize": 9})
     ax.set(xlabel="efficacy, per cent", ylabel="kept, per cent", xlim=(-3, 103), ylim=(-3, 103))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from conftest import build
-from revs import calibrate as calibrating, data, load, method, rows
+from revs import calibrate as calibrating, data, load, method, ordinary, rows
 from revs.calibrating import judged, recorded
 from revs.data import Record
 from revs.experiments import calibrate
@@ -29,7 +29,10 @@ def test_what_chooses_and_what_judges_share_no_secret(world, monkeypatch, capsys
     real, original = calibrating.calibrate, method.unlearn
     monkeypatch.setattr(calibrate, "calibrate", lambda decoder, targets, *rest: chosen.extend(targets) or real(decoder, targets, *rest))
     monkeypatch.setattr(method, "unlearn", lambda decoder, targets, hp, *rest: unlearned.append(({target.group for target in targets}, hp)) or original(decoder, targets, hp, *rest))
+    seen, look = [], ordinary.observe
+    monkeypatch.setattr(ordinary, "observe", lambda decoder, windows=ordinary.REPORTED: seen.append(windows) or look(decoder, windows))
     row = calibrate.run(**world, minutes=0)
+    assert seen == [*2 * [ordinary.CALIBRATED], *4 * [ordinary.REPORTED]]  # the unedited model, and then each choice, before they are compared
     halves = {target.group for target in chosen}
     assert len(chosen) == 8 and len(halves) == 4 and unlearned[0][0] < halves
     assert len(unlearned) == 4 and all(len(groups) == 2 and not groups & halves for groups, _ in unlearned[1:]) and len({frozenset(groups) for groups, _ in unlearned[1:]}) == 1
@@ -44,9 +47,13 @@ def test_each_choice_meets_the_same_model(world):
     decoder = load.load(world["model"])
     halves = data.split([data.encode(record, decoder.tokenizer) for record in data.read(world["data"])], 1)
     others = data.split(halves.retain, 1)
+    before = ordinary.observe(decoder)
     for one in result["judged"].values():
         edit = method.unlearn(decoder, others.forget, Hyperparameters(**one["settings"]), 1)
         effect, _ = calibrating.evaluate.effectiveness(others, calibrating.evaluate.secret_ranks(decoder, others.forget + others.unseen + others.retain), 100)
+        unchanged = 1 - before.changed(ordinary.observe(decoder))
+        parts = [effect[name] for name in ("efficacy", "generalization", "specificity")] + [unchanged]
+        assert one["unchanged"] == unchanged and one["score"] == pytest.approx(4 / sum(1 / part for part in parts) if all(parts) else 0)
         assert edit.summary()["columns"] == one["columns"] and {name: effect[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")} == {name: one[name] for name in ("efficacy", "generalization", "specificity", "unlearning_score")}
         edit.undo()
 

@@ -29,7 +29,7 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "zero": {"n": 2, "k": 20, "r_h": 100},
     "unedited": {},
 }
-BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")  # families with a bias in the head, and with capped logits
+BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")  # families with a bias in the head, and with an option that caps logits
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 
 

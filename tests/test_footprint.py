@@ -8,8 +8,8 @@ import torch
 
 from conftest import FAMILIES, build
 from flow import estimate, profile
-from revs import footprint, load, methods
-from revs.experiments import begin, unlearn
+from revs import calibrate, footprint, load, methods
+from revs.experiments import begin, tune, unlearn
 from revs.select import PIECES
 
 NEAR = 0.2  # of what was measured
@@ -28,7 +28,7 @@ def test_a_shape_is_that_of_the_model(family, tmp_path):
 def test_recorded_runs_took_what_is_foreseen():
     """Each method on each model and data set, in the mean over seeds, on a CPU."""
     found = footprint.compared()
-    assert len(found) >= 28 and set(found["method"]) >= {name for name, entry in methods.registry().items() if "module" in entry and name not in ("layer_major", "zero")}
+    assert len(found) >= 28 and set(found["method"]) >= {name for name, entry in methods.registry().items() if "module" in entry and name not in ("layer_major", "zero")} | set(footprint.OTHERS)
     far = found[(found["ratio"] - 1).abs() > NEAR]
     assert far.empty, far.to_string()
     assert len(footprint.table()) == len(found)
@@ -83,6 +83,22 @@ def test_settings_that_are_given_are_foreseen():
     at = footprint.shape("llama-3-8b", "bfloat16")
     tuned = footprint.of_run({"model": "llama-3-8b", "dtype": "bfloat16", "epochs": 4, "batch": 1})
     assert 3 * tuned["weights"] < tuned["unlearning"] < 3.2 * tuned["weights"] and tuned["weights"] == 2 * at.weights
+
+
+def test_a_search_is_as_large_as_its_largest_trial():
+    """Head-Projection's trials rewrite one layer or six, after short prompts or long ones; REVS's search is counted with the most candidates, whatever its trials draw, but with what is fixed."""
+    search = lambda method, trials, **fixed: footprint.of_run(asked(method=method, trials=trials, hyperparameters=fixed))["unlearning"]  # noqa: E731
+    alone = [search("head_projection", 1, **tune.candidate("head_projection", number, 30)) for number in range(8)]
+    assert alone[0] < max(alone) == search("head_projection", 8) > search("head_projection", 8, layers=[3])
+    assert search("revs", 1) == search("revs", 20) > search("revs", 20, n_max=10, k=10)
+
+
+def test_a_calibration_takes_as_much_as_its_largest_setting():
+    """A data set whose secrets are known takes the room of its own logits, a report's are not known yet."""
+    at = footprint.shape("smollm2-135m", "float32")
+    calibration, report = (footprint.of_run({"model": "smollm2-135m", "dtype": "float32", "minutes": 5} | more) for more in ({"data": "ssn"}, {}))
+    beginning = footprint.of_revs(at, calibrate.settings(at.ff, calibrate.START), calibrate.FORGET, 0)
+    assert calibration["unlearning"] == report["unlearning"] > beginning and calibration["evaluating"] < report["evaluating"]
 
 
 def test_a_plan_takes_memory_from_the_configuration_where_it_is_at_hand(tmp_path, monkeypatch):

@@ -330,7 +330,7 @@ def test_a_setting_says_what_it_moves(build):
     found = calibrating.effect(decoder, calibrating.Split(secrets[:2], [], secrets[2:]), Hyperparameters(**SETTINGS | {"gate": "mlp", "r_h": 290, "r_n": 295}), ordinary.observe(decoder, range(2)), 0, 100)
     assert found["columns"] > 0 and found["unchanged"] < 1 and same_bits(decoder, before)
     parts = [found[name] for name in ("efficacy", "specificity", "unchanged")]
-    assert found["score"] == (3 / sum(1 / part for part in parts) if all(parts) else 0)
+    assert found["generalization"] is None and found["score"] == (3 / sum(1 / part for part in parts) if all(parts) else 0)
 
 
 def test_calibration_keeps_to_its_time(build):
@@ -383,12 +383,14 @@ def test_calibration_says_what_it_lacks(build, one_sentence):
 
 def test_the_report_shows_how_settings_were_chosen(own, knowing, tmp_path):  # noqa: F811
     """A report can be written again from a row and its items."""
-    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "specificity": 1.0, "unchanged": 0.75, "unlearning_score": 0.67, "score": 0.69, "chosen": True}]
+    tried = [{"setting": calibrating.START, "columns": 3, "efficacy": 0.5, "generalization": 0.25, "specificity": 1.0, "unchanged": 0.75, "unlearning_score": 0.67, "score": 0.69, "chosen": True}]
     row = run(own, knowing, tmp_path)
     row["result"] |= {"calibration": tried, "settings": row["result"]["settings"] | calibrating.START}
     report.write(tmp_path / "again.html", row, rows.read_items(tmp_path / "rows/own/out/tiny.json").to_dict("records"))
     page = (tmp_path / "again.html").read_text()
     assert "How the settings were chosen" in page and page.count("<img") == 2 and "r_h = 0.03, k = 1, n_max = 0.028, r_n = 0.8" in page
+    assert list(report.settings(tried))[1:-2] == ["efficacy", "generalization", "specificity", "ordinary text unchanged", "Unlearning Score", "score"]
+    assert "generalization" not in report.settings([tried[0] | {"generalization": None}])
 
 
 def test_no_effect_makes_it_harder_not_softer(build, monkeypatch):

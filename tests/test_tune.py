@@ -503,23 +503,24 @@ def test_another_code_than_the_one_that_made_the_rows_cannot_speak_for_them(reco
 
 
 def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkeypatch):
-    """Whose documents they were is not in the rows; a calibration is of its own model."""
+    """Whose documents they were is not in the rows. Of calibrations the quickest speaks for all."""
     from flow import verify
 
     def row(kind, model):
         settings = {"model": model, "finetune": False, "dtype": "bfloat16"} | ({"documents": "", "secrets": None} if kind == "own" else {"data": "secrets.jsonl"})
         return {"kind": kind, "name": f"{kind}/{model}", "result": {}, "provenance": {"entry": (kind,), "settings": settings, "model": {"name": model}, "seconds": {}}}
 
-    every, said = [row(kind, model) for kind in ("own", "calibrate") for model in ("one", "two")], []
+    every, said = [row(kind, model) for kind in ("own", "calibrate", "unlearn") for model in ("one", "two")], []
     monkeypatch.setattr(verify.rows, "find", lambda folder, kind: {each["name"]: each for each in every if each["kind"] == kind})
     monkeypatch.setattr(verify.rows, "stale", lambda row: True)
     monkeypatch.setattr(verify.subprocess, "run", lambda command, **_: said.append(dict(zip(command[3::2], command[4::2]))) or subprocess.CompletedProcess(command, 0))
-    (reports,), each = verify.groups(tmp_path, "own"), verify.groups(tmp_path, "calibrate")
-    assert [len(group) for group in (reports, *each)] == [2, 1, 1]
-    for sample in (reports[0], each[1][0]):
+    monkeypatch.setattr(verify, "prepared", lambda model, data, epochs, where: f"{model}+{data}+{epochs}")
+    (reports,), (calibrations,), methods = (verify.groups(tmp_path, kind) for kind in ("own", "calibrate", "unlearn"))
+    assert [len(group) for group in (reports, calibrations, *methods)] == [2, 2, 1, 1]
+    for sample in (reports[0], calibrations[1]):
         verify.drawn(tmp_path, sample)
     told = [{name: json.loads(value) for name, value in options.items()} for options in said]
-    assert {name: told[0][f"--{name}"] for name in ("documents", "model", "finetune", "dtype", "minutes")} == {"documents": "data/documents/files", "model": "smollm2-135m", "finetune": True, "dtype": "float32", "minutes": 0}
+    assert {name: told[0][f"--{name}"] for name in ("documents", "model", "finetune", "dtype", "minutes")} == {"documents": "data/documents/files", "model": "smollm2-135m+ssn+{}", "finetune": False, "dtype": "float32", "minutes": 0}
     assert told[0]["--out"].startswith(str(verify.PLACE)) and (told[1]["--model"], told[1]["--minutes"]) == ("two", 0)
 
 
