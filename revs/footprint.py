@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from revs import data, load, methods, results, rows
 from revs.architecture import Decoder, architecture
 from revs.baselines import ft_l, memit, npo_kl, rmu
-from revs.calibrate import FORGET, LARGEST_K, START, TRIED, settings as candidate
+from revs.calibrate import FORGET, LARGEST_K, START, settings as candidate
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
 from revs.experiments import tune
@@ -145,7 +145,7 @@ def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int,
 
 
 def of_run(settings: dict) -> dict[str, int]:
-    """The same for the settings of an experiment: of unlearning all of it, of a search its largest trial, of memorising the training, of a calibration the largest setting that is one knob away from where it begins, of others what evaluating takes."""
+    """The same for the settings of an experiment: of unlearning all of it, of a search its largest trial, of memorising the training, of a calibration the setting where it begins (few get to more candidates in their time), of others what evaluating takes."""
     at = shape(settings["model"], settings["dtype"])
     if "method" in settings:
         prompt, secret, groups = lengths(settings["data"], settings["model"])
@@ -157,7 +157,7 @@ def of_run(settings: dict) -> dict[str, int]:
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
-        parts["unlearning"] = max(of_revs(at, candidate(at.ff, START | {name: value}), FORGET, PROMPT) for name in ("n_max", "k") for value in TRIED[name])
+        parts["unlearning"] = of_revs(at, candidate(at.ff, START), FORGET, PROMPT)
     return parts
 
 
