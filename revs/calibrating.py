@@ -20,7 +20,7 @@ def title(name: str) -> str:
 def judged(result: dict) -> pd.DataFrame:
     """One run: each choice of settings on the secrets that were held out."""
     return pd.DataFrame([
-        {"settings": title(name), "projection": one["settings"]["projection"], "r_h": f"{one['settings']['r_h']:.4f}", "r_n": f"{one['settings']['r_n']:.3f}", "n_max": str(one["settings"]["n_max"]), "k": str(one["settings"]["k"]), "columns": f"{one['columns']:,}"}
+        {"settings": title(name), "which are": "{projection}, r_h = {r_h:.4f}, r_n = {r_n:.3f}, n_max = {n_max}, k = {k}".format_map(one["settings"]), "columns": f"{one['columns']:,}"}
         | {column: percent(one[metric]) for metric, column in JUDGED.items()}
         for name, one in result["judged"].items()
     ])  # fmt: skip
@@ -36,7 +36,14 @@ def recorded() -> pd.DataFrame:
         return pd.DataFrame()
     found = pd.DataFrame(lines).groupby(["model", "data", "settings"], sort=False)
     return pd.DataFrame([
-        {"secrets": f"{methods.PAPER_DATA.get(data, data)}, {results.title(model)}", "settings": settings, "splits": str(len(frame))}
+        {"secrets": f"{methods.paper_data(data) or data}, `{model}`, {len(frame)} split{'s' * (len(frame) > 1)}", "settings": settings}
         | {column: percent(frame[metric].mean(), frame[metric].std()) for metric, column in JUDGED.items()}
         for (model, data, settings), frame in found
     ])  # fmt: skip
+
+
+def sentence() -> str:
+    """On how many of the recorded splits the calibrated settings are the best; nothing without rows."""
+    every = [row["result"]["judged"] for row in rows.find(rows.RECORDED, kind="calibrate").values()]
+    best = sum(one[CALIBRATED]["unlearning_score"] > max(other["unlearning_score"] for name, other in one.items() if name != CALIBRATED) for one in every)
+    return f"On {best} of {len(every)} splits the calibrated settings have the highest Unlearning Score of the three." if every else ""

@@ -7,7 +7,7 @@ import torch
 
 from conftest import build
 from revs import calibrate as calibrating, data, load, method, ordinary, rows
-from revs.calibrating import judged, recorded
+from revs.calibrating import judged, recorded, sentence
 from revs.data import Record
 from revs.experiments import calibrate
 from revs.experiments.tune import PAPER_VOCABULARY, from_paper
@@ -66,9 +66,11 @@ def test_rows_of_splits_are_put_together(world, tmp_path, monkeypatch):
     monkeypatch.setattr(rows, "find", lambda *folders, kind=None: real(tmp_path / "rows", kind=kind))
     together, single = recorded(), judged(row["result"])
     assert list(together["settings"]) == list(single["settings"]) == ["calibrated here", "the paper's for Llama-3-8B", "the paper's for GPT-J-6B"]
-    assert set(together["splits"]) == {"2"} and all("±" in value for value in together["Specificity"])
+    assert set(together["secrets"]) == {"set, `tiny`, 2 splits"} and all("±" in value for value in together["Specificity"])
+    scores = [[one["unlearning_score"] for one in found["result"]["judged"].values()] for found in real(tmp_path / "rows", kind="calibrate").values()]
+    assert sentence().startswith(f"On {sum(calibrated > max(others) for calibrated, *others in scores)} of 2 splits")
     monkeypatch.setattr(rows, "find", lambda *folders, kind=None: {})
-    assert recorded().empty
+    assert recorded().empty and sentence() == ""
 
 
 def test_too_few_secrets_to_halve_are_refused(world, tmp_path, one_sentence):
