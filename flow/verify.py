@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import json
 import os
 import shutil
@@ -32,15 +31,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from flow.paths import BUILD, ROOT
+from flow.profile import defaults
 from revs import rows
-from revs.experiments import own
 from revs.experiments.memorise import prepared
 from revs.results import tag_of
 
 PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
 FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 1, "forget": 3, "sentences": 1}, "calibrate": {"minutes": 0, "sentences": 1}}
-FEW["own"] = {name: parameter.default for name, parameter in inspect.signature(own.run).parameters.items() if name != "rows"} | {"limit": 20, "forget": 3, "minutes": 0, "out": str(PLACE / "own")}
+FEW["own"] = defaults("own") | {"limit": 20, "forget": 3, "minutes": 0, "out": str(PLACE / "own")}
 
 
 def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, list[str]]:

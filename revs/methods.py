@@ -90,6 +90,6 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
 
 
 def resolved(settings: dict) -> dict:
-    """The hyperparameters of a run of unlearning, or those that a search starts from, by the parameters of its notebook."""
+    """The hyperparameters of a run of unlearning, by the parameters of its notebook."""
     given = (settings.get("hyperparameters") or {}) | {name: settings[name] for name in REVS_OWN if settings.get(name) is not None}
     return hyperparameters(settings["method"], Path(settings["model"]).name.removesuffix(".gguf"), Path(settings["data"]).stem, given)
