@@ -9,7 +9,7 @@ from revs.experiments.calibrate import CALIBRATED
 from revs.tables import METRICS, percent
 
 TITLES = {CALIBRATED: "calibrated here"}
-JUDGED = METRICS | {"unchanged": "Ordinary text unchanged", "score": "Calibration's score"}
+JUDGED = METRICS | {"unchanged": "Text unchanged", "score": "Score"}
 
 
 def title(name: str) -> str:
