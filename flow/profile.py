@@ -47,7 +47,7 @@ class Job:
         if self.notebook in ("curate", "own"):
             return place
         if self.notebook == "memorise":
-            return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+            return place + ("" if settings["digits"] == "noise" else f"-{settings['digits']}") + ("-autocast" if settings["autocast"] else "")
         last = settings["what"] if self.notebook == "bench" else f"seed{settings['seed']}" if self.notebook == "calibrate" else f"{settings['method']}-seed{settings['seed']}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 

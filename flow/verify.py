@@ -1,7 +1,7 @@
 """`make verify`: after a change of code that should change no result, are the recorded rows still true?
 
-Rows that came from the same modules (one method of one experiment) are a group. Of each group that is stale, the quickest
-row's run is made twice, with a few secrets: by the code of BASE, the commit before the change, and by the present code. If
+Rows that came from the same modules (one method of one experiment), or from a part of them, are a group. Of those with all the
+modules of a group that is stale, the quickest row's run is made twice, on the first few secrets of its data: by the code of BASE, the commit before the change, and by the present code. If
 both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
 stay stale and are to be recorded anew. Where a change concerns some settings only, rows with these settings speak for
 themselves alone: EACH names them, with * for any part of a name. Both runs are made here, since another processor rounds
@@ -27,18 +27,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
 
 from flow.paths import BUILD, ROOT
 from flow.profile import defaults
-from revs import rows
+from revs import data, rows
 from revs.experiments.memorise import prepared
 from revs.results import tag_of
 
 PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
 FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 1, "forget": 3, "sentences": 1}, "calibrate": {"minutes": 0, "sentences": 1}}
+SECRETS = 10  # of a data set, to forget and to keep
 FEW["own"] = defaults("own") | {"limit": 20, "forget": 3, "minutes": 0, "out": str(PLACE / "own")}
 
 
@@ -47,7 +49,7 @@ def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, li
     said: dict[str, list[str]] = {"verified": [], "different": []}
     for kind in FEW:
         for group in groups(folder, kind, each):
-            sample = min((row for row in group if finished(row)), key=lambda row: sum(row["provenance"]["seconds"].values()))
+            sample = min((row for row in group if finished(row)), key=lambda row: (-len(row["provenance"]["entry"]), sum(row["provenance"]["seconds"].values())))
             print(f"{sample['name']} speaks for {len(group)} rows …", flush=True)
             old, new = (drawn(tree, sample) for tree in (before, ROOT))
             if old["provenance"]["modules"] != sample["provenance"]["modules"]:
@@ -61,13 +63,26 @@ def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, li
 
 
 def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]]:
-    """The stale rows of one kind: those of the same modules and model (calibrations and reports: of any model), or one alone that ``each`` names; a group of failures alone is left out."""
+    """The stale rows of one kind: those of the same modules and model (calibrations and reports: of any model), with those of fewer modules, or one alone that ``each`` names.
+
+    Fine-tunes stand alone. A row of many modules that failed gives its name to no group, since it can speak for none.
+    """
     found: dict[tuple, list[dict]] = {}
     for name, row in rows.find(folder, kind=kind).items():
         if rows.stale(row):
             made = row["provenance"]
-            found.setdefault((name,) if kind == "memorise" or any(fnmatch(name, pattern) for pattern in each) else (*made["entry"], "" if kind in ("calibrate", "own") else made["model"]["name"]), []).append(row)
-    return [group for group in found.values() if any(map(finished, group))]
+            alone = kind == "memorise" or any(fnmatch(name, pattern) for pattern in each)
+            about = name if alone else "" if kind in ("calibrate", "own") else made["model"]["name"]
+            found.setdefault((about, frozenset(made["entry"])), []).append(row)
+    able = [key for key in found if any(map(finished, found[key]))]
+    widest = [key for key in able if not any(key[0] == other[0] and key[1] < other[1] for other in able)]
+    spoken: dict[tuple, list[dict]] = {key: [] for key in widest}
+    for key, group in found.items():
+        for wide in widest:
+            if key[0] == wide[0] and key[1] <= wide[1]:
+                spoken[wide] += group
+                break
+    return list(spoken.values())
 
 
 def finished(row: dict) -> bool:
@@ -83,11 +98,22 @@ def drawn(tree: Path, row: dict) -> dict:
     if settings.get("finetune"):
         finetune = (settings["finetune"] if isinstance(settings["finetune"], dict) else {}) | (FEW["memorise"] if kind != "own" else {})
         settings |= {"model": prepared(settings["model"], settings.get("data", "ssn"), finetune, str(PLACE / "models")), "finetune": False}
+    if kind in ("unlearn", "tune", "calibrate"):
+        settings |= {"data": str(part(settings["data"]))}
     options = [part for name, value in settings.items() for part in (f"--{name}", json.dumps(value))]
     done = subprocess.run([sys.executable, "-m", f"revs.experiments.{kind}", *options], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{row['name']} could not be drawn again by the code in {tree}: {done.stderr.strip().splitlines()[-1]}")
     return next(iter(rows.find(where, kind=kind).values()))
+
+
+def part(name: str) -> Path:
+    """A data set's first secrets with their sentences, in a file of the same name."""
+    records = data.read(name)
+    first = list(dict.fromkeys(record.group for record in records))[:SECRETS]
+    path = PLACE / "data" / f"{Path(name).stem}.jsonl"
+    rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in records if record.group in first))
+    return path
 
 
 def restamp(row: dict, by: str) -> None:

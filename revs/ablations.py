@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from revs import methods, metrics, paper, rows
-from revs.data import together
-from revs.results import Means, describe_seeds, measured, means, runs
+from revs import methods, metrics, paper
+from revs.results import Means, describe_seeds, finetunes, measured, means, runs
 from revs.tables import DASH, METRICS, percent
 
 RESISTANCE = "Resistance"
@@ -186,7 +185,7 @@ def digits(model: str, data: str) -> tuple[pd.DataFrame, dict[str, dict[str, flo
     """
     lines, found = [], {}
     names = {"keep": "single digits", "mean": "grouped, mean", "noise": "grouped, noise"}
-    learnt = {row["provenance"]["settings"]["digits"]: row["result"] for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == together(data)}
+    learnt = {settings["digits"]: row["result"] for row in finetunes(model, data) if not (settings := row["provenance"]["settings"])["autocast"]}
     for how, name in ((how, name) for how, name in names.items() if how in learnt):
         memorised = learnt[how]["memorised"] / learnt[how]["sentences"]
         found[how], line = {"memorised": 100 * memorised}, {"digits": name, "memorised": percent(memorised)}

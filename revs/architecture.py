@@ -41,7 +41,7 @@ def architectures() -> dict[str, Architecture]:
 def architecture(kind: str, name: str) -> Architecture:
     """The row of a model type. Raises ValueError if there is none; ``name`` is the model's, for the message."""
     if kind not in architectures():
-        raise ValueError(f"The architecture '{kind}' of {name} is not supported: choose a model of {', '.join(sorted(architectures()))}, or add a row to params/architectures.yml.")
+        raise ValueError(f"The architecture '{kind}' of {name} is not supported: choose a model of {', '.join(sorted(architectures()))}, or add its family as CONTRIBUTING.md says.")
     return architectures()[kind]
 
 
@@ -128,6 +128,8 @@ class Decoder:
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as one batch of ids and its attention mask, both (B × T), on the model's device."""
         width, pad = max(map(len, texts)), self.tokenizer.pad_token_id or 0
+        if (highest := max(max(text, default=0) for text in texts)) >= (rows := self.model.get_input_embeddings().weight.shape[0]):
+            raise ValueError(f"A text has the token {highest}, but {self.name} has embeddings for {rows}: take the tokenizer that came with the model.")
         gaps = [width - len(text) for text in texts]
         ids = [[pad] * gap + text if left else text + [pad] * gap for text, gap in zip(texts, gaps)]
         mask = [[0] * gap + [1] * len(text) if left else [1] * len(text) + [0] * gap for text, gap in zip(texts, gaps)]

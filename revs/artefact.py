@@ -173,7 +173,7 @@ def combine(artefacts: Sequence[Artefact]) -> Artefact:
     for number, other in enumerate(artefacts[1:], 2):
         for what, pin in first.pins.items():
             if other.pins[what] != pin:
-                raise ValueError(f"Edit {number} was made with another {what} than the first: only edits of the same model can be combined.")
+                raise ValueError(f"Edit {number} has not the {what} of the first: only edits of the same model can be combined.")
         for place in other.directions.keys() & first.directions.keys():
             if not torch.equal(other.directions[place], first.directions[place]):
                 raise ValueError(f"Edit {number} has another direction for a token than the first, as another machine rounds it: apply one after the other, with exact=False.")

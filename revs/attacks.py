@@ -65,7 +65,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     prompts = {target.id: target.prompt_ids for target in split.forget}
     perturbed = {target.id: decoder.tokenizer(perturb(target.prompt, target.id))["input_ids"] for target in split.forget}
     lens, delta = depths(decoder, split.forget, prompts)
-    found = {"logit_lens": lens, "delta": delta, "perturbation": depths(decoder, split.forget, perturbed)[0]}
+    found = {"logit_lens": lens, "delta": delta, "perturbation": depths(decoder, split.forget, perturbed, delta=False)[0]}
     return resistance(found, k), {target.id: {attack: found[attack][target.id] for attack in ATTACKS} for target in split.forget}
 
 
@@ -88,12 +88,12 @@ def perturb(prompt: str, seed: str, characters: str = " ", number: int = SPACES,
 
 
 @torch.no_grad()
-def depths(decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[int]]) -> tuple[dict[str, Depths], dict[str, Depths]]:
+def depths(decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[int]], delta: bool = True) -> tuple[dict[str, Depths], dict[str, Depths]]:
     """Depths of each secret's target tokens for Logit-Lens (layers × |T|) and Delta (layers − 1 × |T|), by id.
 
-    ``prompts`` are read instead of the targets' own; the true tokens of the secret follow them.
+    ``prompts`` are read instead of the targets' own; the true tokens of the secret follow them. Without ``delta`` the second is empty.
     """
-    lens, delta = {}, {}
+    by_secret: tuple[dict, dict] = ({}, {})
     for batch in batches(targets):
         texts = [prompts[target.id] + target.secret_ids[: max(target.T)] for target in batch]
         for target, text in zip(batch, texts):
@@ -104,14 +104,15 @@ def depths(decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[
         for x in streams(decoder, texts, places):
             v = decoder.logits(decoder.norm(x.to(decoder.norm.weight.device)))
             t = wanted.to(v.device)
-            by_lens.append(torch.minimum(rank(v, t), rank(-v, t)))
-            if before is not None:
+            smaller = (v < v.gather(-1, t[..., None])).sum(-1, dtype=torch.int32)  # as many as are larger in −v
+            by_lens.append(torch.minimum(rank(v, t), smaller))
+            if delta and before is not None:
                 by_delta.append(rank((v - before).abs(), t))
             before = v
-        for into, rows in ((lens, by_lens), (delta, by_delta)):
+        for into, rows in [(by_secret[0], by_lens), (by_secret[1], by_delta)][: 1 + delta]:
             split = torch.stack(rows).split([len(target.T) for target in batch], dim=1)
             into |= {target.id: layers.tolist() for target, layers in zip(batch, split)}
-    return lens, delta
+    return by_secret
 
 
 def streams(decoder: Decoder, texts: Sequence[list[int]], places: Sequence[tuple[int, int]]) -> list[Tensor]:

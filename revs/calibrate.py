@@ -18,7 +18,7 @@ from revs.architecture import Decoder
 from revs.data import Split, Target, split
 from revs.method import Hyperparameters
 from revs.metrics import harmonic_mean
-from revs.ordinary import CALIBRATED, Ordinary
+from revs.ordinary import CHOOSING, Ordinary
 
 # softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
 TRIED: dict[str, tuple] = {"projection": ("raw", "norm"), "r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12), "k": (1, 4, 16), "n_max": (0.007, 0.014, 0.028, 0.056, 0.11), "r_n": (0.6, 0.8, 0.94)}
@@ -56,7 +56,7 @@ def calibrate(decoder: Decoder, targets: Sequence[Target], minutes: float = 5.0,
     ff = decoder.neurons(0).shape[1]
     some = Split(half.forget, half.unseen, half.retain[:RETAIN])
     start, tried, most, longest = time.monotonic(), [], sum(map(len, TRIED.values())), 0.0
-    unedited = ordinary.observe(decoder, CALIBRATED)
+    unedited = ordinary.observe(decoder, CHOOSING)
 
     def score(candidate: dict) -> dict:
         nonlocal longest

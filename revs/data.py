@@ -80,9 +80,13 @@ def read(name: str) -> list[Record]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin())}, or the path of a JSON Lines file.")
     if not Path(path).stat().st_size:
-        raise ValueError(f"{path} holds no records: there is nothing to unlearn.")
+        raise ValueError(f"{path} holds no records: write one on each line.")
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8: save it as UTF-8 text, one record on each line.") from None
     records: dict[str, Record] = {}
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").rstrip("\n").split("\n"), 1):
+    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
         try:
             row = json.loads(line)
             fields = {column: row[column] for column in COLUMNS}
@@ -107,6 +111,8 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     Raises ValueError where the tokenizer merges the secret's first character with the text before it, or where
     the secret has fewer than ``size`` tokens that may be unlearned.
     """
+    if not record.secret:
+        raise ValueError(f"{record.id} has an empty secret: write it out, or leave the record away.")
     coded = tokenizer(record.text, return_offsets_mapping=True, add_special_tokens=True)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)

@@ -67,7 +67,7 @@ def missing() -> FileNotFoundError:
 
 def unread(skipped: Counter) -> ValueError:
     """What to raise where no document could be read."""
-    return ValueError(f"No document could be read: {', '.join(f'{n} {why}' for why, n in skipped.items()) or 'nothing is there'}.")
+    return ValueError(f"No document could be read ({', '.join(f'{n} {why}' for why, n in skipped.items()) or 'nothing is there'}): give text files in UTF-8, or .jsonl files with \"text\" in each line.")
 
 
 def files(folder: Path, skipped: Counter) -> list[Path]:

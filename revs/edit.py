@@ -38,7 +38,7 @@ class Edit:
         weight = self.decoder.neurons(layer)
         moved = columns.to(d_t.dtype) + d_t.to(columns.device)[:, None] * c.to(columns.device)
         weight[:, neurons] = moved.to(weight.dtype)
-        self.moves += [(layer, int(n), t, float(x)) for n, x in zip(neurons, c)]
+        self.moves += [(layer, n, t, x) for n, x in zip(neurons.tolist(), c.tolist())]
 
     @torch.no_grad()
     def keep(self, layer: int, neurons: Tensor) -> Tensor:

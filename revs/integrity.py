@@ -19,7 +19,8 @@ from revs.data import Split
 from revs.metrics import mean
 
 HUB = "hub"
-EACH, PROBLEMS, SHOTS = 10, 100, 5  # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
+inputs = ordinary.inputs  # for rows: perplexity is of this text
+EACH, PROBLEMS, SHOTS = 10, 50, 5  # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
 BATCH, WRITTEN = 8, 200  # texts of a forward pass; tokens of a solution
 LETTERS = ("A", "B", "C", "D")
 

@@ -17,12 +17,13 @@ from revs.attribution import attributions
 from revs.data import Target, pairs
 from revs.edit import Edit
 from revs.neuron import SCHEDULES, edit_neurons
-from revs.select import WORTH, highest
+from revs.select import WORTH, counter, highest
 from revs.vocabulary import Line, Vocabulary
 
 WHERE = ("mlp", "residual", "both")
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
 AT_ONCE = 5  # neurons edited before the layer is looked at again
+LOOK = 8  # the part of the vocabulary, one in so many tokens, that a closed gate most often shows in
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,10 @@ def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
+        if l not in selected if selected is not None else closed(vocabulary, l, h[-1], x[-1], t, hp):
+            return None
         hidden = vocabulary.hidden(l, h[-1], x[-1], t)
-        if l not in selected if selected is not None else not gate(hidden, hp):
+        if selected is None and not gate(hidden, hp):
             return None
         weight = decoder.neurons(l)
         neurons, line = select_neurons(vocabulary, l, weight, a[-1], t, hp, attributed and attributed[l], draw)
@@ -108,9 +111,22 @@ def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
 
 def gate(hidden: Line, hp: Hyperparameters) -> bool:
     """Does t still rank too high in this layer (§3.1.1)? The released code asks ``both``: stream < r_h − ε, FF₂ < r_h + ε."""
-    r_mlp, r_residual = hidden.rank_at_rest().tolist()
+    return passes(*hidden.rank_at_rest().tolist(), hp)
+
+
+def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
+    """Are these ranks small enough to edit the layer?"""
     low, high = hp.r_h - hp.eps_r_h, hp.r_h + hp.eps_r_h
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
+
+
+def closed(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
+    """Is the gate closed for sure? A rank is a count, and a part of the vocabulary may already hold more tokens ahead of t than it lets through: most layers need no more than a look."""
+    if vocabulary.after[l] is not None:  # FF₂'s output is seen through a norm of its own
+        return False
+    piece = torch.arange(-(-vocabulary.V // LOOK), device=vocabulary.U.device)
+    r_mlp, r_residual = counter(vocabulary, l, torch.stack([h, x.to(h)]), t)(torch.arange(2, device=piece.device), piece).tolist()
+    return not passes(r_mlp, r_residual, hp)
 
 
 def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters) -> set[int]:
@@ -157,10 +173,11 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     a time, since most layers need few. Also returns how many of the K could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
-    for start in range(0, len(c), AT_ONCE):
-        some = slice(start, start + AT_ONCE)
+    step = AT_ONCE if c.device.type == "cpu" else max(1, len(c))  # a GPU is done with all of them before it would have been asked twice
+    for start in range(0, len(c), step):
+        some = slice(start, start + step)
         c[some], reached[some] = edit_neurons(line.rows(some), hp.r_n, hp.eps_r_n, hp.schedule)
-        S = (a.to(c) * c)[: start + AT_ONCE].cumsum(0)
+        S = (a.to(c) * c)[: start + step].cumsum(0)
         enough = low_enough(hidden, torch.cat([S.new_zeros(1), S]) if start == 0 else S[start:], hp)
         if enough.any():
             K = int(enough.int().argmax()) + (start + 1 if start else 0)
@@ -171,7 +188,7 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
 def low_enough(hidden: Line, S: Tensor, hp: Hyperparameters) -> Tensor:
     """For each of some sums S: does t then rank r_h − ε or lower in what ``stop`` names? (len(S),) bool."""
     enough = torch.ones_like(S, dtype=torch.bool)
-    for row, name in enumerate(("mlp", "residual")):
-        if hp.stop in (name, "both"):
+    for row, name in ((1, "residual"), (0, "mlp")):  # the stream first, which is the last to be low
+        if hp.stop in (name, "both") and enough.any():
             enough &= hidden.rows(slice(row, row + 1)).repeat(len(S)).rank(S) >= hp.r_h - hp.eps_r_h
     return enough

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import yaml
 
-from revs.method import AT_ONCE
+from revs.method import AT_ONCE, LOOK
 from revs.paths import ROOT
 from revs.vocabulary import BLOCK
 
@@ -18,7 +18,7 @@ FORMULAE = {  # part: operations, bytes
     "once": ("$2Vd^2$, in float64", "$Vd(b+16)$"),
     "forward": ("$2PT$", "$nPb$"),
     "direction": ("$2nVd$", "$nu$"),
-    "gate": ("$4nLVd$", f"$nL(u + {2 * RANK * 4}V)$"),
+    "gate": (f"$4(nL/{LOOK} + E)Vd$", f"$(nL/{LOOK} + E)(u + {2 * RANK * 4}V)$"),
     "candidates": ("$2EkVd$", "$E(u + 4kV)$"),
     "selection": ("0", f"${SELECT * 4}EkV$"),
     "edit": ("0", f"${EDIT * 4}V(M + {AT_ONCE / 2:g}E)$"),
@@ -34,7 +34,7 @@ def operations(shape: dict, work: dict, tokens: int) -> dict[str, tuple[float, f
         "once": (2 * V * d**2, V * d * (b + 16)),
         "forward": (2 * P * T, n * P * b),
         "direction": (2 * n * V * d, n * u),
-        "gate": (4 * n * L * V * d, n * L * (u + 2 * RANK * 4 * V)),
+        "gate": (4 * (n * L / LOOK + E) * V * d, (n * L / LOOK + E) * (u + 2 * RANK * 4 * V)),
         "candidates": (2 * E * k * V * d, E * (u + 4 * k * V)),
         "selection": (0, SELECT * 4 * E * k * V),
         "edit": (0, EDIT * 4 * V * (M + E * AT_ONCE / 2)),

@@ -9,9 +9,10 @@ from torch.nn.functional import cross_entropy
 
 from revs import benign
 from revs.architecture import Decoder
+from revs.benign import inputs as inputs  # the hash of the text, for rows: a look at another text is another result
 
 WINDOW = 128  # tokens of a window of benign text, or a model's context
-REPORTED, CALIBRATED = range(32), range(32, 40)  # windows that results are about, and others that a choice of settings may look at
+JUDGING, CHOOSING = range(32), range(32, 40)  # windows that results are about, and others that a choice of settings may look at
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,10 @@ class Ordinary:
 
 
 @torch.no_grad()
-def observe(decoder: Decoder, windows: range = REPORTED) -> Ordinary:
+def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
     """Reads some windows of benign text (``revs.benign``), one forward pass each, without the tokens that a tokenizer puts before a text.
 
-    ``windows`` are the numbers of the windows, one after the other. The perplexity of weights that overflow is inf or nan. Raises ValueError
+    ``windows`` are the numbers of the windows. The perplexity of weights that overflow is inf or nan. Raises ValueError
     where the whole text is shorter than one window.
 
     >>> before = observe(decoder, windows=range(2))
@@ -41,8 +42,9 @@ def observe(decoder: Decoder, windows: range = REPORTED) -> Ordinary:
     0.0
     """
     losses, following = [], []
-    for window in benign.windows(decoder.tokenizer, windows.stop, min(WINDOW, decoder.context))[windows.start :]:
-        ids = torch.tensor([window], device=decoder.device)
+    every = benign.windows(decoder.tokenizer, windows.stop, min(WINDOW, decoder.context))
+    for number in windows:
+        ids = torch.tensor([every[number]], device=decoder.device)
         logits = decoder.logits(decoder.model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0])
         losses.append(float(cross_entropy(logits[:-1], ids[0, 1:].to(logits.device))))
         following += logits.argmax(-1).tolist()

@@ -63,8 +63,8 @@ class State:
     secrets: dict[str, dict] = field(repr=False)  # as ``evaluate`` gives it
     attacks: dict  # of the secrets to unlearn, as ``attack`` gives it
     depths: dict[str, dict] = field(repr=False)
-    elsewhere: dict  # perplexity; benchmarks, if they were asked for
     ordinary: Ordinary  # what it makes of benign text
+    benchmarks: dict  # MMLU and GSM8K, if they were asked for
 
     def count(self, targets: Sequence[Target], what: str) -> int:
         """How many secrets are ``exact`` or ``within_50`` at one of their places at least."""
@@ -284,11 +284,9 @@ def observe(decoder: Decoder, unlearned: Sequence[Target], kept: Sequence[Target
     3
     """
     attacked, depths = attack(decoder, unlearned)
-    benign = ordinary.observe(decoder)
-    elsewhere = {"perplexity": benign.perplexity if math.isfinite(benign.perplexity) else None}
-    if benchmarks:
-        elsewhere |= {name: part for name, part in integrity.measure(decoder, None)[0].items() if name != "perplexity"}
-    return State(list(unlearned), list(kept), evaluate(decoder, [*unlearned, *kept]), attacked, depths, elsewhere, benign)
+    scores = integrity.measure(decoder, None)[0] if benchmarks else {}
+    scores.pop("perplexity", None)  # of the same text
+    return State(list(unlearned), list(kept), evaluate(decoder, [*unlearned, *kept]), attacked, depths, ordinary.observe(decoder), scores)
 
 
 def outcome(found: Found, before: State | None = None, after: State | None = None, edit: Edit | None = None, hp: Hyperparameters | None = None, calibration: Calibration | None = None) -> tuple[dict, list[dict]]:
@@ -299,10 +297,15 @@ def outcome(found: Found, before: State | None = None, after: State | None = Non
     result |= {"unlearned": len({target.group for target in before.unlearned}), "kept": len({target.group for target in before.kept})}
     result |= {"calibration": calibration.tried if calibration else [], "settings": asdict(hp), "edit": edit.summary()}
     for name, state in (("before", before), ("after", after)):
-        result[name] = {"written": state.count(before.unlearned, "within_50"), "kept": state.count(before.kept, "exact"), "attacks": state.attacks, "elsewhere": state.elsewhere}
+        result[name] = {"written": state.count(before.unlearned, "within_50"), "kept": state.count(before.kept, "exact"), "attacks": state.attacks, "elsewhere": elsewhere(state)}
     result["after"]["changed"] = before.ordinary.changed(after.ordinary)
     numbers = {group: number for number, group in enumerate(dict.fromkeys(target.group for target in before.unlearned + before.kept), 1)}
     return result, [item(numbers[target.group], found.places[target.id], target, before, after) for target in before.unlearned + before.kept]
+
+
+def elsewhere(state: State) -> dict:
+    """What a model makes of text that has nothing to do with the secrets; a perplexity that is no number is None."""
+    return {"perplexity": state.ordinary.perplexity if math.isfinite(state.ordinary.perplexity) else None} | state.benchmarks
 
 
 def item(number: int, place: dict, target: Target, before: State, after: State) -> dict:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from revs import methods, metrics, paper, rows
+from revs.data import together
 from revs.load import registry
 from revs.tables import DASH, METRICS, percent
 
@@ -98,6 +99,11 @@ def means(frame: pd.DataFrame) -> Means:
     found = {name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS} for name, part in frame.groupby("method")}
     before = [numbers(row["result"]["before"]) for row in finished(frame, "revs")]
     return {"unedited": {metric: metrics.summary([result[metric] for result in before]) for metric in METRICS}} | found
+
+
+def finetunes(model: str, data: str) -> list[dict]:
+    """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
+    return [row for row in rows.find(kind="memorise").values() if row["provenance"]["model"]["name"] == model and row["provenance"]["settings"]["data"] == together(data)]
 
 
 def finished(frame: pd.DataFrame, method: str) -> pd.Series:

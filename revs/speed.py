@@ -425,7 +425,16 @@ def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
             lines.append({"method": figures.title(name), "precision": dtype, "seconds": f"{times[dtype]:.1f}", "peak, GiB": f"{max(one['provenance']['peak_memory_mb'] for one in done) / 1024:.1f}"} | {title: percent(mean(one["result"]["after"][metric] for one in done)) if done[0]["result"]["after"][metric] is not None else DASH for metric, title in METRICS.items()})
         compared.append(f"{figures.title(name)} takes {times['bfloat16'] / times['float32']:.2f} times as long in bfloat16")
     hardware = low["row"].iloc[0]["provenance"]["hardware"]
-    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"On {hardware['gpu'] or hardware['cpu']}: {'; '.join(compared) or 'no method was run in both'}."
+    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"On {hardware['gpu'] or hardware['cpu']}: {'; '.join(compared) or 'no method was run in both'}. {memorising(model, data)}"
+
+
+def memorising(model: str, data: str) -> str:
+    """A fine-tune in bfloat16 arithmetic beside the one in float32: what it memorised, and in what time."""
+    found = {settings["autocast"]: row for row in results.finetunes(model, data) if (settings := row["provenance"]["settings"])["digits"] == "noise"}
+    if len(found) < 2:
+        return "Memorising has not been measured in both."
+    said = {name: f"{row['result']['memorised']} of {row['result']['sentences']} sentences in {row['provenance']['seconds']['finetune']:.0f} s ({row['provenance']['hardware']['threads']} threads)" for name, row in found.items()}
+    return f"Memorising, whose weights stay in float32: {said[True]} with bfloat16 arithmetic, {said[False]} with float32."
 
 
 # --- prediction ----------------------------------------------------------------------------------------------------------

@@ -8,14 +8,20 @@ Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do no
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 from dataclasses import dataclass
 
 import torch
+from safetensors.torch import load_file, save
 from torch import Tensor
 
+from revs import rows
 from revs.architecture import Decoder
+from revs.paths import BUILD
 
 BLOCK = {"cpu": 1_024, "cuda": 16_384}  # rows of U that are upcast at a time when the model is in low precision: a CPU's stay in its cache
+WORTH_KEEPING = 2**33  # multiplications of a Gram matrix that take longer than to read U's bytes, by which its factor is kept
 FEW = 7  # vectors for which a product with U is quicker from the other side
 
 
@@ -102,7 +108,7 @@ class Vocabulary:
             if not self.centred:
                 raise ValueError("A head bias under an RMSNorm is not supported: no architecture of the table has one.")
             self.B += head.bias.detach().to(self.dtype)
-        self.factor = self._gram_factor()
+        self.factor = self._gram_factor() if self.U.device.type != "cpu" or self.U.numel() * self.U.shape[1] < WORTH_KEEPING else self._kept_factor()
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
@@ -130,11 +136,26 @@ class Vocabulary:
 
     def _gram_factor(self) -> Tensor:
         """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
-        gram = sum(rows.T @ rows for rows in (block.double() for block in self.blocks()))
+        gram = torch.zeros(self.U.shape[1], self.U.shape[1], dtype=torch.float64, device=self.U.device)
+        for block in self.blocks():
+            rows = block.double()  # one block at a time: on a GPU it is larger than all the rest
+            gram += rows.T @ rows
+            del rows
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
             raise ValueError("The unembedding matrix lacks full column rank: REVS cannot map logits back to hidden space.")
+        return factor
+
+    def _kept_factor(self) -> Tensor:
+        """The Gram factor, under build/cache by the content of U: a product that is computed once for a head, where a place to keep it can be written to."""
+        content = hashlib.sha256(self.U.contiguous().view(torch.uint8).numpy()).hexdigest()
+        kept = BUILD / "cache" / f"gram-{self.U.dtype}-{content[:16]}.safetensors"
+        if kept.is_file():
+            return load_file(kept)["factor"]
+        factor = self._gram_factor()
+        with contextlib.suppress(OSError):
+            rows.write_text(kept, save({"factor": factor.contiguous()}))
         return factor
 
     def direction(self, t: int) -> tuple[Tensor, Tensor]:

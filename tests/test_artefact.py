@@ -238,7 +238,7 @@ def test_edits_of_different_models_cannot_be_combined(base, one_sentence):
             artefact.combine(parts)
         assert one_sentence(error)
     for other, said in ((made(base(seed=1))[1], "weights"), (made(base(dtype="bfloat16"))[1], "precision"), (made(base(), hp=replace(HP, projection="raw"))[1], "projection"), (replace(first, tokenizer="0"), "tokenizer")):
-        with pytest.raises(ValueError, match=f"Edit 2 was made with another {said}") as error:
+        with pytest.raises(ValueError, match=f"Edit 2 has not the {said} of the first") as error:
             artefact.combine([first, other])
         assert one_sentence(error)
 

@@ -402,21 +402,21 @@ def test_moments_are_means_over_benign_tokens(decoder):
         for ids in windows:
             decoder.model(input_ids=torch.tensor([ids]))
     handle.remove()
-    found = moments.moments(decoder, [1])
-    assert list(found) == [1] and found[1].dtype == torch.float32
+    found = moments.moments(decoder, [1, 0])  # one pass for both, that ends at the last
+    assert list(found) == [1, 0] and found[1].dtype == torch.float32
     torch.testing.assert_close(found[1].double(), total / (3 * 96), rtol=1e-4, atol=1e-5)
 
 
 def test_a_moment_is_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
     monkeypatch.setattr(moments, "BUILD", tmp_path)
     measure, measured = moments.measure, []
-    monkeypatch.setattr(moments, "measure", lambda decoder, layer, windows: measured.append(layer) or measure(decoder, layer, windows))
+    monkeypatch.setattr(moments, "measure", lambda decoder, layers, windows: measured.append(layers) or measure(decoder, layers, windows))
     decoder = build("llama-tied", dtype=torch.float32)
     first, again = moments.moments(decoder, [0, 1]), moments.moments(decoder, [1, 0])
-    assert measured == [0, 1] and all(torch.equal(first[l], again[l]) for l in (0, 1)) and list(again) == [1, 0]
+    assert measured == [[0, 1]] and all(torch.equal(first[l], again[l]) for l in (0, 1)) and list(again) == [1, 0]
     with torch.no_grad():
         decoder.layers[0].self_attn.q_proj.weight[0, 0] += 0.5
-    assert not torch.equal(moments.moments(decoder, [1])[1], first[1]) and measured == [0, 1, 1]
+    assert not torch.equal(moments.moments(decoder, [1])[1], first[1]) and measured == [[0, 1], [1]]
     assert len(list((tmp_path / "cache").iterdir())) == 3  # nothing half-written lies beside them
 
 

@@ -279,7 +279,12 @@ def test_both_precisions_stand_beside_each_other(shelf):  # noqa: F811
     shelf(method="revs", seed=1, seconds=10.0)
     shelf(method="revs", seed=1, tag="precision", seconds=5.0)
     table, said = speed.precisions("smollm2-135m", "ssn")
-    assert list(table["precision"]) == ["float32", "bfloat16"] and "REVS takes 0.50 times as long in bfloat16" in said
+    assert list(table["precision"]) == ["float32", "bfloat16"] and "REVS takes 0.50 times as long in bfloat16" in said and said.endswith("Memorising has not been measured in both.")
+    for autocast in (False, True):
+        made = rows.provenance(["revs.metrics"], {"digits": "noise", "data": "synthetic", "autocast": autocast}, {}, {"finetune": 30.0 / (1 + autocast)}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x"}
+        rows.write(rows.RECORDED, f"memorise/synthetic/smollm2-135m{'-autocast' * autocast}", "memorise", {"sentences": 9, "memorised": 8 - autocast, "loss": [1.0], "learned": [9], "tokenizer": "x", "vocabulary": 300}, [], made)
+    said = speed.precisions("smollm2-135m", "ssn")[1]
+    assert "7 of 9 sentences in 15 s" in said.split(" with bfloat16")[0] and "8 of 9 sentences in 30 s" in said
 
 
 def test_the_fastest_gradient_method_is_named_with_both_scores(monkeypatch):

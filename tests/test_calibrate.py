@@ -30,9 +30,9 @@ def test_what_chooses_and_what_judges_share_no_secret(world, monkeypatch, capsys
     monkeypatch.setattr(calibrate, "calibrate", lambda decoder, targets, *rest: chosen.extend(targets) or real(decoder, targets, *rest))
     monkeypatch.setattr(method, "unlearn", lambda decoder, targets, hp, *rest: unlearned.append(({target.group for target in targets}, hp)) or original(decoder, targets, hp, *rest))
     seen, look = [], ordinary.observe
-    monkeypatch.setattr(ordinary, "observe", lambda decoder, windows=ordinary.REPORTED: seen.append(windows) or look(decoder, windows))
+    monkeypatch.setattr(ordinary, "observe", lambda decoder, windows=ordinary.JUDGING: seen.append(windows) or look(decoder, windows))
     row = calibrate.run(**world, minutes=0)
-    assert seen == [*2 * [ordinary.CALIBRATED], *4 * [ordinary.REPORTED]]  # the unedited model, and then each choice, before they are compared
+    assert seen == [*2 * [ordinary.CHOOSING], *4 * [ordinary.JUDGING]]  # the unedited model, and then each choice, before they are compared
     halves = {target.group for target in chosen}
     assert len(chosen) == 8 and len(halves) == 4 and unlearned[0][0] < halves
     assert len(unlearned) == 4 and all(len(groups) == 2 and not groups & halves for groups, _ in unlearned[1:]) and len({frozenset(groups) for groups, _ in unlearned[1:]}) == 1

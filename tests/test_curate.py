@@ -301,7 +301,7 @@ def test_documents_without_any_secret_make_an_empty_set(knowing, tmp_path, monke
     with pytest.raises(ValueError, match="holds no records"):
         data.read(str(tmp_path / "build/curated/own.jsonl"))
     (tmp_path / "none").mkdir()
-    with pytest.raises(ValueError, match="No document could be read: nothing is there") as error:
+    with pytest.raises(ValueError, match=r"No document could be read \(nothing is there\): give text files") as error:
         curated(tmp_path / "none", knowing, tmp_path)
     assert one_sentence(error)
 

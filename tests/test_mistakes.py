@@ -124,7 +124,7 @@ def a_configuration_of_wrong_types(place: Path) -> Calls:
     yield loading(folder)
 
 
-@mistake("An unsupported architecture", "a BLOOM without weights: the refusal comes first", "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add a row to params/architectures.yml")
+@mistake("An unsupported architecture", "a BLOOM without weights: the refusal comes first", "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add its family as CONTRIBUTING.md says")
 def an_unsupported_architecture(place: Path) -> Calls:
     BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(place / "bloom")
     yield loading(place / "bloom")
@@ -311,7 +311,27 @@ def a_data_set_with_a_bad_line(place: Path) -> Calls:
     yield unlearning(place, data=str(cut(text(place / "bad.jsonl", "\n".join(json.dumps(vars(record)) for record in SECRETS)), 5)))
 
 
-@mistake("An empty data set", "a file of no bytes", "holds no records: there is nothing to unlearn")
+@mistake("A data set in another encoding", "a JSON Lines file in Latin-1", "is not UTF-8: save it as UTF-8 text")
+def a_data_set_in_another_encoding(place: Path) -> Calls:
+    yield unlearning(place, data=str(text(place / "latin.jsonl", "{\"id\": \"Jos\u00e9\"}".encode("latin-1"))))
+
+
+@mistake("An empty secret", "a record whose secret is nothing", "bea has an empty secret: write it out")
+def an_empty_secret(place: Path) -> Calls:
+    lines = [vars(SECRETS[0]), vars(SECRETS[1]) | {"secret": ""}]
+    yield unlearning(place, data=str(text(place / "people.jsonl", "\n".join(map(json.dumps, lines)))))
+
+
+@mistake("A token without an embedding", "a tokenizer to which words were added, and a text with one of them", "A text has the token 3.., but model has embeddings for 300: take the tokenizer that came with the model")
+def a_token_without_an_embedding(place: Path) -> Calls:
+    folder = saved(place)
+    tokenizer = load.tokenizer(str(folder))
+    tokenizer.add_tokens([f"w{number}" for number in range(60)])
+    tokenizer.save_pretrained(folder)
+    yield partial(own.find_memorized, load.load(str(folder)), text(place / "document.txt", "Please do write to w59 at ada@example.com"))
+
+
+@mistake("An empty data set", "a file of no bytes", "holds no records: write one on each line")
 def an_empty_data_set(place: Path) -> Calls:
     yield unlearning(place, data=str(text(place / "empty.jsonl", "")))
 
@@ -343,7 +363,7 @@ def no_documents_there(place: Path) -> Calls:
     yield partial(own.find_memorized, load.load(str(saved(place))), place / "nowhere")
 
 
-@mistake("Documents that cannot be read", "a folder with a binary and an empty file", "No document could be read: 1 binary, 1 empty")
+@mistake("Documents that cannot be read", "a folder with a binary and an empty file", r"No document could be read \(1 binary, 1 empty\): give text files in UTF-8")
 def documents_that_cannot_be_read(place: Path) -> Calls:
     text(place / "documents/a.bin", b"\0\1"), text(place / "documents/b.txt", "")
     yield partial(own.find_memorized, load.load(str(saved(place))), place / "documents")

@@ -30,9 +30,9 @@ def test_what_is_seen_is_written_out(build, asked):
 
 def test_what_chooses_is_not_what_judges(build):
     decoder = build("llama-untied", dtype=torch.float32)
-    windows = benign.windows(decoder.tokenizer, ordinary.CALIBRATED.stop, min(ordinary.WINDOW, decoder.context))
-    chosen, judged = ([windows[i] for i in part] for part in (ordinary.CALIBRATED, ordinary.REPORTED))
-    assert not set(ordinary.CALIBRATED) & set(ordinary.REPORTED) and not any(one in judged for one in chosen)
+    windows = benign.windows(decoder.tokenizer, ordinary.CHOOSING.stop, min(ordinary.WINDOW, decoder.context))
+    chosen, judged = ([windows[i] for i in part] for part in (ordinary.CHOOSING, ordinary.JUDGING))
+    assert not set(ordinary.CHOOSING) & set(ordinary.JUDGING) and not any(one in judged for one in chosen)
 
 
 def test_changes_are_counted(build, one_sentence):

@@ -13,7 +13,7 @@ import torch
 import yaml
 
 from flow import choose
-from revs import evaluate, load, methods, paper, rows, tuning
+from revs import data, evaluate, load, methods, paper, rows, tuning
 from revs.baselines import ft_l
 from revs.experiments import tune, unlearn
 from revs.experiments.unlearn import Plan
@@ -502,12 +502,30 @@ def test_another_code_than_the_one_that_made_the_rows_cannot_speak_for_them(reco
         verify.verify(recorded, Path("present"))
 
 
-def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkeypatch):
-    """Whose documents they were is not in the rows. Of calibrations the quickest speaks for all."""
+def test_a_run_with_more_measures_speaks_for_those_with_fewer(tmp_path, monkeypatch):
+    """Not for another model or method, and not if it has no result."""
     from flow import verify
 
+    def row(name, *modules, model="one", **result):
+        return {"kind": "unlearn", "name": name, "result": result, "provenance": {"entry": ["unlearn", *modules], "model": {"name": model}}}
+
+    every = [row("trial", "a"), row("other", "a", model="two"), row("wide", "a", "attacks", "public"), row("narrow", "a", "attacks"), row("b", "b", "attacks"), row("fails", "a", "attacks", "cue", failed="why"), row("cue", "b", "cue")]
+    monkeypatch.setattr(verify.rows, "find", lambda folder, kind: {each["name"]: each for each in every})
+    monkeypatch.setattr(verify.rows, "stale", lambda row: True)
+    assert sorted(sorted(each["name"] for each in group) for group in verify.groups(tmp_path, "unlearn")) == [["b"], ["cue"], ["narrow", "trial", "wide"], ["other"]]
+    assert ["narrow"] in [[each["name"] for each in group] for group in verify.groups(tmp_path, "unlearn", ["narr*"])]
+
+
+def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkeypatch):
+    """Whose documents they were is not in the rows. Of calibrations the quickest speaks for all, with the first secrets of its data."""
+    from flow import verify
+
+    monkeypatch.setattr(verify, "PLACE", tmp_path / "verify")
+    secrets = tmp_path / "secrets.jsonl"
+    secrets.write_text("".join(json.dumps({"id": str(i), "kind": "text", "group": str(i // 2), "prompt": "a ", "secret": "b", "suffix": "."}) + "\n" for i in range(40)))
+
     def row(kind, model):
-        settings = {"model": model, "finetune": False, "dtype": "bfloat16"} | ({"documents": "", "secrets": None} if kind == "own" else {"data": "secrets.jsonl"})
+        settings = {"model": model, "finetune": False, "dtype": "bfloat16"} | ({"documents": "", "secrets": None} if kind == "own" else {"data": str(secrets)})
         return {"kind": kind, "name": f"{kind}/{model}", "result": {}, "provenance": {"entry": (kind,), "settings": settings, "model": {"name": model}, "seconds": {}}}
 
     every, said = [row(kind, model) for kind in ("own", "calibrate", "unlearn") for model in ("one", "two")], []
@@ -521,7 +539,8 @@ def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkey
         verify.drawn(tmp_path, sample)
     told = [{name: json.loads(value) for name, value in options.items()} for options in said]
     assert {name: told[0][f"--{name}"] for name in ("documents", "model", "finetune", "dtype", "minutes")} == {"documents": "data/documents/files", "model": "smollm2-135m+ssn+{}", "finetune": False, "dtype": "float32", "minutes": 0}
-    assert told[0]["--out"].startswith(str(verify.PLACE)) and (told[1]["--model"], told[1]["--minutes"]) == ("two", 0)
+    assert told[0]["--out"].endswith("build/verify/own") and (told[1]["--model"], told[1]["--minutes"]) == ("two", 0)
+    assert Path(told[1]["--data"]).name == "secrets.jsonl" and data.read(told[1]["--data"]) == data.read(str(secrets))[: 2 * verify.SECRETS]
 
 
 def test_the_code_of_a_commit_lies_in_a_folder_of_its_own(tmp_path, monkeypatch):

@@ -22,34 +22,33 @@ WINDOW, TOGETHER = 128, 16  # tokens of a window, windows of a forward pass
 PER_NEURON = 24  # tokens for each neuron: a matrix of rank ff from fewer samples would be a poor estimate
 
 
-def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
-    """E[a·aᵀ] of some layers at the present weights: {layer: (ff, ff)}, float32."""
-    return {l: moment(decoder, l) for l in layers}
-
-
 @torch.no_grad()
-def moment(decoder: Decoder, layer: int) -> Tensor:
-    """One layer's, from the cache if this very model's is there."""
-    windows = -(-PER_NEURON * decoder.neurons(layer).shape[1] // WINDOW)
+def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
+    """E[a·aᵀ] of some layers at the present weights: {layer: (ff, ff)}, float32; from the cache where this very model's are there."""
+    windows = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    kept = BUILD / "cache" / f"moment-{rows.digest([sums, layer, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors"
-    if not kept.is_file():
-        rows.write_text(kept, save({"moment": measure(decoder, layer, windows).cpu()}))
-    return load_file(kept)["moment"].to(decoder.ff2[layer].weight.device)
+    kept = {l: BUILD / "cache" / f"moment-{rows.digest([sums, l, windows, tokenizer_hash(decoder.tokenizer), benign.inputs()])[:16]}.safetensors" for l in layers}
+    if absent := [l for l, file in kept.items() if not file.is_file()]:
+        for l, found in measure(decoder, absent, windows).items():
+            rows.write_text(kept[l], save({"moment": found.cpu()}))
+    return {l: load_file(file)["moment"].to(decoder.ff2[l].weight.device) for l, file in kept.items()}
 
 
-def measure(decoder: Decoder, layer: int, windows: int) -> Tensor:
-    """The moment, by forward passes that end at the layer."""
-    ff = decoder.neurons(layer).shape[1]
-    total, count = torch.zeros(ff, ff, device=decoder.ff2[layer].weight.device), 0
+def measure(decoder: Decoder, layers: Sequence[int], windows: int) -> dict[int, Tensor]:
+    """The moments, by forward passes that end at the last of the layers."""
+    ff = decoder.neurons(0).shape[1]
+    total, count = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}, dict.fromkeys(layers, 0)
 
-    def add(_module, args):
-        nonlocal count
-        a = args[0].flatten(0, -2).float()
-        total.addmm_(a.T, a)
-        count += len(a)
-        raise Stop
+    def adding(l: int):
+        def add(_module, args):
+            a = args[0].flatten(0, -2).float()
+            total[l].addmm_(a.T, a)
+            count[l] += len(a)
+            if l == max(layers):
+                raise Stop
+
+        return add
 
     for some in chunks(benign.windows(decoder.tokenizer, windows, min(WINDOW, decoder.context)), TOGETHER):
-        decoder.run([decoder.ff2[layer].register_forward_pre_hook(add)], input_ids=decoder.pad(some)[0])
-    return total / count
+        decoder.run([decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers], input_ids=decoder.pad(some)[0])
+    return {l: total[l] / count[l] for l in layers}

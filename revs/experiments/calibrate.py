@@ -65,7 +65,7 @@ def judged(**settings) -> dict:
     found = {name: {"settings": asdict(hp)} | effect(decoder, others, hp, unedited, settings["seed"], settings["score_k"], Progress(f"unlearn, {name}", "tokens")) for name, hp in candidates.items()}
     clock.append(time.monotonic())
     result = {"calibrated_on": len({target.group for target in halves.forget}), "forget": len(others.forget), "retain": len({target.group for target in others.retain}), "tried": chosen.tried, "judged": found}
-    inputs = {"model": load.identify(folder), "data": data.fingerprint(records)}
+    inputs = {"model": load.identify(folder), "data": data.fingerprint(records)} | ordinary.inputs()
     made = rows.provenance(MODULES, settings, inputs, dict(zip(("load", "calibrate", "unlearn"), (b - a for a, b in zip(clock, clock[1:]))))) | {
         "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),

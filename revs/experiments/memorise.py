@@ -60,7 +60,7 @@ def memorised(**settings) -> tuple[Path, dict]:
     inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
     stamp = rows.stamp(MODULES, settings, inputs)
     base = Path(settings["model"]).name.removesuffix(".gguf")
-    name = f"memorise/{Path(settings['data']).stem}/{base}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
+    name = f"memorise/{Path(settings['data']).stem}/{base}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}") + ("-autocast" if settings["autocast"] else "")
     folder = BUILD / "models" / f"{base}+{Path(settings['data']).stem}-{stamp[:12]}"
     kept = folder / "row.json"
     if kept.is_file():

@@ -13,7 +13,7 @@ import os
 import time
 from pathlib import Path
 
-from revs import artefact, calibrate, export as exporting, integrity, load, methods, own, rows, undo as undoing
+from revs import artefact, calibrate, export as exporting, integrity, load, methods, ordinary, own, rows, undo as undoing
 from revs.data import split
 from revs.detect import KINDS
 from revs.edit import Edit
@@ -91,7 +91,7 @@ def through(**asked) -> dict:
         else:
             result, items = own.outcome(found)
             keep(place)
-        inputs = {"model": pinned, "secrets": rows.digest([target.id for target in found.targets])}
+        inputs = {"model": pinned, "secrets": rows.digest([target.id for target in found.targets])} | ordinary.inputs()
         made = rows.provenance(MODULES, asked | {"documents": "", "secrets": None}, inputs, seconds) | {  # a path may hold a secret
             "model": {"name": base(asked["model"]), "revision": pinned, "dtype": asked["dtype"]},
             "tokenizer": load.tokenizer_hash(decoder.tokenizer),

@@ -193,15 +193,16 @@ def planned(where: Path, settings: dict) -> Plan:
     """A run's settings resolved and checked, before anything is loaded."""
     settings = dict(settings)
     tag = settings.pop("tag")
-    revs_own = {name: settings.pop(name) for name in ("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n")}
-    given = (settings["hyperparameters"] or {}) | {name: value for name, value in revs_own.items() if value is not None}
     short = Path(settings["data"]).stem
-    settings["hyperparameters"] = methods.hyperparameters(settings["method"], base(settings["model"]), short, given)
+    settings["hyperparameters"] = methods.resolved(settings)
+    settings = {name: value for name, value in settings.items() if name not in methods.REVS_OWN}
     method = methods.method(settings["method"])
     measures = {name: methods.measure(name) for name in settings["measures"]}
     name = f"unlearn/{short}/{base(settings['model'])}/{settings['method']}-seed{settings['seed']}" + (f"-{tag}" if tag else "")
     records = data.read(settings["data"])
-    inputs = {"data": data.fingerprint(records)} | getattr(method, "inputs", dict)()
+    inputs = {"data": data.fingerprint(records)}
+    for part in (method, *measures.values()):
+        inputs |= getattr(part, "inputs", dict)()
     plan = Plan(where, name, tag, settings, method, records, inputs, measures).ready()
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
     return replace(plan, folder=folder, inputs=inputs | {"model": load.identify(folder)})
