@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from revs.nearest import hint
 from revs.paths import ROOT, resolve
 from revs.tokens import eligible, select
 
@@ -78,7 +79,7 @@ def read(name: str) -> list[Record]:
         return [record for part in builtin() if together(part) == name for record in read(part)]
     path = builtin().get(name) or resolve(name)
     if not Path(path).is_file():
-        raise FileNotFoundError(f"There is no data set '{name}': give one of {', '.join(builtin())}, or the path of a JSON Lines file.")
+        raise FileNotFoundError(f"There is no data set '{name}'" + hint(name, builtin(), "give the path of a JSON Lines file, or one of"))
     if not Path(path).stat().st_size:
         raise ValueError(f"{path} holds no records: write one on each line.")
     try:

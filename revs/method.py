@@ -60,8 +60,9 @@ class Hyperparameters:
         """The same settings with fractions of the vocabulary turned into whole ranks."""
         margins = {name: getattr(self, name) for name in ("r_h", "eps_r_h", "r_n", "eps_r_n")}
         counts = {name: round(value * V) if isinstance(value, float) and value < 1 else int(value) for name, value in margins.items()}
-        if counts["r_n"] >= V:
-            raise ValueError(f"r_n is {counts['r_n']}, but the vocabulary has only {V} tokens: lower r_n, or give it as a fraction.")
+        for name in ("r_h", "r_n"):
+            if counts[name] >= V:
+                raise ValueError(f"{name} is {counts[name]}, but the vocabulary has only {V} tokens: lower {name}, or give it as a fraction.")
         return replace(self, **counts)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from pathlib import Path
 
@@ -38,3 +39,17 @@ def writing(folder: Path):
         if said[0] in (errno.ENOTDIR, errno.EEXIST):
             raise OSError(f"{folder} is a file, or lies in one: name a folder.") from None
         raise OSError(f"{folder} cannot be written to: allow it, or name another folder.") from None
+
+
+@contextlib.contextmanager
+def alone(folder: Path, mend: str, lock: str = ".lock"):
+    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if another run does, or it cannot be written to."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        stream = (folder / lock).open("w")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OSError(f"Another run writes to {folder}: wait for it, or {mend}.") from None
+        yield

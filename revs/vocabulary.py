@@ -106,7 +106,7 @@ class Vocabulary:
                 self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
         if not raw and head.bias is not None:
             if not self.centred:
-                raise ValueError("A head bias under an RMSNorm is not supported: no architecture of the table has one.")
+                raise ValueError("A head bias under an RMSNorm is not supported: no architecture of the table has one; choose another model.")
             self.B += head.bias.detach().to(self.dtype)
         self.factor = self._gram_factor() if self.U.device.type != "cpu" or self.U.numel() * self.U.shape[1] < WORTH_KEEPING else self._kept_factor()
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
@@ -115,7 +115,7 @@ class Vocabulary:
         """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if (scale == 0).any():
-            raise ValueError("A norm between FF₂ and the head has a scale of zero: hidden directions are lost there and REVS cannot map logits back.")
+            raise ValueError("A norm between FF₂ and the head has a scale of zero: hidden directions are lost there and REVS cannot map logits back; choose another model.")
         return scale
 
     @property
@@ -144,7 +144,7 @@ class Vocabulary:
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
-            raise ValueError("The unembedding matrix lacks full column rank: REVS cannot map logits back to hidden space.")
+            raise ValueError("The unembedding matrix lacks full column rank, so that REVS cannot map logits back to hidden space: choose another model.")
         return factor
 
     def _kept_factor(self) -> Tensor:

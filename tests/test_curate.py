@@ -14,6 +14,7 @@ from revs.detect import KINDS, PIECE, pieces, spans
 from revs.documents import Document
 from revs.experiments import curate as experiment
 from revs.memorise import Finetune, memorise
+from revs.paths import alone
 from revs.redact import hide, redact
 
 TEXT = "Ada Lovelace <ada.lovelace@example.com> keeps https://docs.example.org/en/bobbin/magnolia.html; call (212) 555-0199, host 192.0.2.17, number 941-14-8265."
@@ -311,6 +312,15 @@ def test_wrong_settings_are_refused(knowing, tmp_path, wrong, message, one_sente
     with pytest.raises(ValueError, match=message) as error:
         experiment.run(**{"documents": "x", "model": str(knowing), "finetune": False, "rows": str(tmp_path)} | wrong)
     assert one_sentence(error)
+
+
+def test_two_searches_do_not_write_one_set(own, knowing, tmp_path, monkeypatch, one_sentence):
+    """Those that write another at the same time may."""
+    monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
+    with alone(tmp_path / "build/curated", "wait", ".own.lock"):
+        with pytest.raises(OSError, match="Another run writes to .*: wait for it, or give another name") as error:
+            curated(own, knowing, tmp_path)
+        assert one_sentence(error) and curated(own, knowing, tmp_path, name="other")["result"]["documents"] == 4
 
 
 def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_sentence):

@@ -232,9 +232,10 @@ def test_hyperparameters_that_cannot_be_meant_are_refused(wrong, said, one_sente
 def test_a_rank_beyond_the_vocabulary_is_refused_before_anything_is_changed(decoder, one_sentence):
     """The lowest rank is V − 1; fractions of V are turned into whole ranks first."""
     before = weights(decoder)
-    with pytest.raises(ValueError, match="the vocabulary has only 300 tokens") as error:
-        unlearn(decoder, secrets(decoder), replace(HP, r_n=320, eps_r_n=20))
-    assert one_sentence(error) and same_bits(decoder, before)
+    for wrong in ({"r_n": 320, "eps_r_n": 20}, {"r_h": 300, "eps_r_h": 20}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is 3.0, but the vocabulary has only 300 tokens") as error:
+            unlearn(decoder, secrets(decoder), replace(HP, **wrong))
+        assert one_sentence(error) and same_bits(decoder, before)
     assert replace(HP, r_n=299, eps_r_n=0).in_tokens(300).r_n == 299
     whole = Hyperparameters(r_h=0.02, eps_r_h=0.01, r_n=0.8, eps_r_n=7).in_tokens(300)
     assert (whole.r_h, whole.eps_r_h, whole.r_n, whole.eps_r_n) == (6, 3, 240, 7)

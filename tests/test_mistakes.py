@@ -28,7 +28,7 @@ from revs import artefact, data, export, footprint, load, own, rows
 from revs.architecture import Decoder
 from revs.experiments import MISTAKES, begin, command, unlearn
 from revs.experiments import own as own_model
-from revs.paths import ROOT
+from revs.paths import ROOT, alone
 from test_artefact import HP, SECRETS, made
 from test_flow import ended, notebook, runner
 from test_rows import a_row
@@ -214,6 +214,16 @@ def nan_in_the_weights(place: Path) -> Calls:
     yield loading(file.parent)
 
 
+@mistake("A head that has no inverse", "weights in which two hidden directions have the same logits, and a long search that would come first", "lacks full column rank, .*: choose another model")
+def a_head_without_an_inverse(place: Path) -> Calls:
+    file = saved(place) / "model.safetensors"
+    weights = load_file(file)
+    weights["model.embed_tokens.weight"][:, 1] = weights["model.embed_tokens.weight"][:, 0]
+    save_file(weights, file, {"format": "pt"})
+    text(place / "out/.lock", "")  # which a run leaves
+    yield partial(begin, {"documents": str(text(place / "document.txt", "one")), "model": str(file.parent), "finetune": False, "out": str(place / "out"), "rows": str(place / "rows")}, own_model.run)
+
+
 @mistake("A corrupt .gguf file", "a file that only its name makes a GGUF", "The configuration of .* cannot be read", OSError)
 def a_gguf_that_is_none(place: Path) -> Calls:
     yield loading(text(place / "model.gguf", "GGUF no"))
@@ -291,7 +301,7 @@ def a_run_that_cannot_fit(place: Path) -> Calls:
 # Data, documents and secrets -------------------------------------------------------------------------------------------
 
 
-@mistake("No data set there", "`data: ssm`", "There is no data set 'ssm': give one of", FileNotFoundError)
+@mistake("No data set there", "`data: ssm`", "There is no data set 'ssm': did you mean 'ssn'", FileNotFoundError)
 def no_data_set_there(place: Path) -> Calls:
     yield unlearning(place, data="ssm")
 
@@ -537,7 +547,7 @@ def a_killed_kernel(place: Path) -> Calls:
 @mistake("Two reports into one folder", "a second run of the own-model notebook while the first goes on", "Another run writes to .*: wait for it, or name another folder with out", OSError)
 def two_reports_in_one_folder(place: Path) -> Calls:
     settings = {"documents": str(text(place / "document.txt", "one")), "model": str(saved(place)), "finetune": False, "out": str(place / "out"), "rows": str(place / "rows")}
-    with own_model.alone(place / "out"):
+    with alone(place / "out", "give another"):
         yield partial(begin, settings, own_model.run)
 
 

@@ -23,7 +23,7 @@ from revs.documents import MACHINE, Document, counted, missing, read, unread
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
-from revs.paths import BUILD, resolve
+from revs.paths import BUILD, alone, resolve
 from revs.progress import Progress
 
 MODULES = ["revs.experiments.curate"]
@@ -68,6 +68,12 @@ def curated(**settings) -> dict:
     place = settings["documents"] if settings["documents"] == MACHINE else resolve(settings["documents"])
     if place != MACHINE and not place.exists():
         raise missing()
+    with alone(BUILD / "curated", "give another name", f".{settings['name']}.lock"):
+        return searched(where, place, settings)
+
+
+def searched(where: Path, place: Path | str, settings: dict) -> dict:
+    """The row of a curation whose settings are checked."""
     apart(settings["name"])
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
     model, mark = load.identify(folder), marked(settings["name"])

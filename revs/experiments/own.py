@@ -6,8 +6,6 @@ into one folder; neither they nor the row hold a secret. Where nothing is memori
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import importlib
 import os
 import time
@@ -21,8 +19,9 @@ from revs.experiments import check, command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
 from revs.memory import Peak
-from revs.paths import resolve, writing
+from revs.paths import alone, resolve
 from revs.progress import Progress
+from revs.vocabulary import Vocabulary
 
 MODULES = ["revs.experiments.own"]
 BUILT_IN = "smollm2-135m"  # the model that the synthetic secrets are instilled into for the project's own documents
@@ -57,13 +56,14 @@ def through(**asked) -> dict:
     """All steps in order."""
     place, where = resolve(asked.pop("out")), rows.writable(resolve(asked.pop("rows")))
     documents, secrets, given, exported = planned(asked)
-    with alone(place):
+    with alone(place, "name another folder with out"):
         clock = [time.monotonic()]
         folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
         pinned = load.identify(folder)
         if pinned.startswith(load.UNPINNED):
             raise ValueError("Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: check the network, or save it to a folder as safetensors and name that.")
         decoder = load.load(folder, asked["dtype"], asked["device_map"])
+        Vocabulary(decoder, raw=True)  # a head that has no inverse is refused before hours of searching
         clock.append(time.monotonic())
         found = own.find_memorized(decoder, documents, secrets, asked["kinds"], asked["limit"], progress=Progress("try", "secrets"))
         clock.append(time.monotonic())
@@ -120,20 +120,6 @@ def planned(asked: dict) -> tuple[str, str | None, own.Hyperparameters | None, P
 def reporting():
     """revs.report, by its name: no row depends on how it is shown."""
     return importlib.import_module("revs.report")
-
-
-@contextlib.contextmanager
-def alone(place: Path):
-    """Holds the folder of the results until the end, however that comes; OSError if another run does, or it cannot be written to."""
-    with writing(place):
-        place.mkdir(parents=True, exist_ok=True)
-        stream = (place / ".lock").open("w")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(f"Another run writes to {place}: wait for it, or name another folder with out.") from None
-        yield
 
 
 def expanded(name: str, path: str | None) -> str | None:
