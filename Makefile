@@ -37,7 +37,7 @@ plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
 	@$(PY) -m flow.build tune
 
-core: $(INSTALLED)  ## the core table's rows from nothing, resumable (an hour)
+core: $(INSTALLED)  ## the core table's rows from nothing, resumable (six hours)
 	@$(PY) -m flow.build core
 
 ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (six hours)
@@ -52,7 +52,7 @@ gptj-tune: $(INSTALLED)  ## settings of every method for a small model of GPT-J'
 gptj: $(INSTALLED)  ## the core table and the curves of that model, with its settings, resumable (two hours)
 	@$(PY) -m flow.build gptj
 
-integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (six hours)
+integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (three hours)
 	@$(PY) -m flow.build integrity
 
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
