@@ -9,8 +9,8 @@ otherwise than the one that recorded, and both start from one model, which had t
 or inputs changed are not touched.
 
 A calibration, also that of a report, is drawn again with its first setting alone: how it goes on from there depends on the
-clock, so that after a change of that such rows are to be recorded anew. One of them speaks for all models, since what is
-special about a model is in the methods, whose runs are drawn for each. A row does not say on whose documents a report was made:
+clock, so that after a change of that such rows are to be recorded anew. One of them speaks for all models, and so does one
+search of each method, since what is special about a model is in the methods, whose runs are drawn for each. A row does not say on whose documents a report was made:
 for all of them the embedded model speaks, with some secrets of the project's documents.
 
 Rows of benchmarks are left out. Times differ from run to run, so that no second run could vouch for a first: a stale
@@ -41,6 +41,7 @@ PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
 FEW = {"memorise": {"epochs": 3}, "curate": {"limit": 20, "name": "verify"}, "unlearn": {"forget": 3, "sentences": 1}, "tune": {"trials": 1, "forget": 3, "sentences": 1}, "calibrate": {"minutes": 0, "sentences": 1}}
 SECRETS = 10  # of a data set, to forget and to keep
+ON_ANY_MODEL = ("tune", "calibrate", "own")  # what is special about a model is in the methods, whose runs are drawn for each
 FEW["own"] = defaults("own") | {"limit": 20, "forget": 3, "minutes": 0, "out": str(PLACE / "own")}
 
 
@@ -63,7 +64,7 @@ def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, li
 
 
 def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]]:
-    """The stale rows of one kind: those of the same modules and model (calibrations and reports: of any model), with those of fewer modules, or one alone that ``each`` names.
+    """The stale rows of one kind: those of the same modules and model (searches, calibrations and reports: of any model), with those of fewer modules, or one alone that ``each`` names.
 
     Fine-tunes stand alone. A row of many modules that failed gives its name to no group, since it can speak for none.
     """
@@ -72,7 +73,7 @@ def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]
         if rows.stale(row):
             made = row["provenance"]
             alone = kind == "memorise" or any(fnmatch(name, pattern) for pattern in each)
-            about = name if alone else "" if kind in ("calibrate", "own") else made["model"]["name"]
+            about = name if alone else "" if kind in ON_ANY_MODEL else made["model"]["name"]
             found.setdefault((about, frozenset(made["entry"])), []).append(row)
     able = [key for key in found if any(map(finished, found[key]))]
     widest = [key for key in able if not any(key[0] == other[0] and key[1] < other[1] for other in able)]

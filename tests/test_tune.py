@@ -528,13 +528,13 @@ def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkey
         settings = {"model": model, "finetune": False, "dtype": "bfloat16"} | ({"documents": "", "secrets": None} if kind == "own" else {"data": str(secrets)})
         return {"kind": kind, "name": f"{kind}/{model}", "result": {}, "provenance": {"entry": (kind,), "settings": settings, "model": {"name": model}, "seconds": {}}}
 
-    every, said = [row(kind, model) for kind in ("own", "calibrate", "unlearn") for model in ("one", "two")], []
+    every, said = [row(kind, model) for kind in ("own", "calibrate", "tune", "unlearn") for model in ("one", "two")], []
     monkeypatch.setattr(verify.rows, "find", lambda folder, kind: {each["name"]: each for each in every if each["kind"] == kind})
     monkeypatch.setattr(verify.rows, "stale", lambda row: True)
     monkeypatch.setattr(verify.subprocess, "run", lambda command, **_: said.append(dict(zip(command[3::2], command[4::2]))) or subprocess.CompletedProcess(command, 0))
     monkeypatch.setattr(verify, "prepared", lambda model, data, epochs, where: f"{model}+{data}+{epochs}")
-    (reports,), (calibrations,), methods = (verify.groups(tmp_path, kind) for kind in ("own", "calibrate", "unlearn"))
-    assert [len(group) for group in (reports, calibrations, *methods)] == [2, 2, 1, 1]
+    (reports,), (calibrations,), (searches,), methods = (verify.groups(tmp_path, kind) for kind in ("own", "calibrate", "tune", "unlearn"))
+    assert [len(group) for group in (reports, calibrations, searches, *methods)] == [2, 2, 2, 1, 1]
     for sample in (reports[0], calibrations[1]):
         verify.drawn(tmp_path, sample)
     told = [{name: json.loads(value) for name, value in options.items()} for options in said]
