@@ -9,7 +9,7 @@ import pandas as pd
 
 from revs import methods, metrics, paper
 from revs.results import Means, describe_seeds, finetunes, measured, means, runs
-from revs.tables import DASH, METRICS, percent
+from revs.tables import DASH, METRICS, percent, shown
 
 RESISTANCE = "Resistance"
 # our columns, and the paper's words for them; it has no generalization here
@@ -71,7 +71,7 @@ def ablation(which: str, model: str) -> pd.DataFrame:
         for data, frame in frames.items():
             if tag in frame.index:
                 run = frame.loc[tag]
-                lines.append({"": ours, "measured": f"ours, {methods.PAPER_DATA[data]}"} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()}
+                lines.append({"": ours, "measured": f"ours, {methods.PAPER_DATA[data]}"} | {title: shown(run[metric]) for metric, title in METRICS.items()}
                              | {RESISTANCE: resistance(run["row"]), "columns": f"{run['row']['result']['edit']['columns']:,}"})  # fmt: skip
         lines.append({"": ours, "measured": "paper, Emails"} | {title: printed.get((theirs, column), DASH) for title, column in PAPER_SCORES.items()} | {"columns": DASH})
     return pd.DataFrame(lines)
@@ -155,7 +155,7 @@ def curves_table(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     lines = []
     for name, curve in found.items():
         for run in curve.to_dict("records"):
-            lines.append({"varied": f"`{name}`", "value": f"{run[name]:g}" + (" (base)" if run["tag"] == "base" else "")} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()})
+            lines.append({"varied": f"`{name}`", "value": f"{run[name]:g}" + (" (base)" if run["tag"] == "base" else "")} | {title: shown(run[metric]) for metric, title in METRICS.items()})
     return pd.DataFrame(lines)
 
 
@@ -171,7 +171,7 @@ def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
         ", ".join(f"{key} = {value}" for key, value in row["provenance"]["settings"]["hyperparameters"].items() if usual.get(key) != value) or "as in the core results" for row in frame["row"]
     ]
     edits = pd.DataFrame([row["result"]["edit"] | {"seconds": row["provenance"]["seconds"]["unlearn"]} for row in frame["row"]], index=frame["option"])
-    table = pd.DataFrame({"option": frame["option"]} | {title: [f"{value:.1f}" for value in frame[metric]] for metric, title in METRICS.items()}
+    table = pd.DataFrame({"option": frame["option"]} | {title: [shown(value) for value in frame[metric]] for metric, title in METRICS.items()}
                          | {"columns": [f"{value:,}" for value in edits["columns"]], "norm": [f"{value:.1f}" for value in edits["norm"]], "seconds": [f"{value:.0f}" for value in edits["seconds"]]})  # fmt: skip
     efficacy = dict(zip(frame["option"], frame["efficacy"]))
     ratios = edits.loc["schedule = paper", ["columns", "norm", "seconds"]] / edits.loc["as in the core results", ["columns", "norm", "seconds"]]

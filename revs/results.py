@@ -216,7 +216,7 @@ def ranking(values: Means) -> list[str]:
 def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.DataFrame:
     """The methods from best to worst, ours and the paper's, data set by data set."""
     lines = [(data, whose, ranking(values)) for data in ours for whose, values in [("here", ours[data]), *((f"the paper, {model}", values) for model, values in theirs[data].items())]]
-    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names)} for data, whose, names in lines])
+    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names) or DASH} for data, whose, names in lines])
 
 
 def fine_tunes(frame: pd.DataFrame) -> str:

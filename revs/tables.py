@@ -121,6 +121,11 @@ def percent(value: float | None, std: float | None = None, digits: int = 1) -> s
     return f"{100 * value:.{digits}f}{spread}"
 
 
+def shown(value: float | None) -> str:
+    """A number in per cent or points with one decimal, or a dash if there is none."""
+    return DASH if value is None or math.isnan(value) else f"{value:.1f}"
+
+
 METRICS = {"efficacy": "Efficacy", "generalization": "Generalization", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
 
 
@@ -135,4 +140,4 @@ def before_and_after(row: dict, caption: str, name: str) -> Table:
 
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of numbers and texts as a frame of texts, one decimal, a dash for what is missing."""
-    return frame.map(lambda cell: DASH if cell is None or cell != cell else f"{cell:.1f}" if isinstance(cell, float) else str(cell))
+    return frame.map(lambda cell: shown(cell) if cell is None or isinstance(cell, float) else str(cell))

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 from revs import extraction, methods, metrics, paper, results, rows
 from revs.results import finished, measured
-from revs.tables import METRICS
+from revs.tables import METRICS, shown
 
 SHOWN = ("revs", "ft_l", "memit")  # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J
 KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
@@ -233,6 +233,6 @@ def by_data(found: dict[tuple[str, str], dict[str, pd.DataFrame]], what: str) ->
 def table(found: dict[str, pd.DataFrame], what: str) -> pd.DataFrame:
     """The points of a picture as they are drawn: ``what`` is knob or targets."""
     return pd.DataFrame([
-        {"method": methods.registry()[name]["title"], what: f"{run[KNOBS[name] if what == 'knob' else what]:g}"} | {title: f"{run[metric]:.1f}" for metric, title in METRICS.items()}
+        {"method": methods.registry()[name]["title"], what: f"{run[KNOBS[name] if what == 'knob' else what]:g}"} | {title: shown(run[metric]) for metric, title in METRICS.items()}
         for name, part in found.items() for run in part.to_dict("records")
     ])  # fmt: skip

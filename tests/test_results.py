@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from flow import choose, profile
-from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tuning
+from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tradeoffs, tuning
 from revs.data import builtin
 from revs.experiments import tune
 from revs.tables import DASH, Data, Table
@@ -27,10 +27,10 @@ def shelf(tmp_path, monkeypatch):
     schema = rows.schema()
     monkeypatch.setattr(rows, "schema", lambda: schema)
 
-    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None, model="smollm2-135m"):
-        result = {"k": 100, "efficacy": efficacy, "generalization": efficacy, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
-        result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, efficacy)
-        before = result | {"efficacy": 0.0, "generalization": 0.0, "specificity": 1.0, "unlearning_score": 0.0}
+    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None, model="smollm2-135m", unseen=True):
+        result = {"k": 100, "efficacy": efficacy, "generalization": efficacy if unseen else None, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
+        result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, result["generalization"])
+        before = result | {"efficacy": 0.0, "generalization": 0.0 if unseen else None, "specificity": 1.0, "unlearning_score": 0.0}
         edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"method": method, "seed": seed, "data": data, "forget": 1, "hyperparameters": BASE | (hyperparameters or {})}
@@ -53,12 +53,19 @@ def test_means_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
 
 
 def test_a_data_set_of_one_sentence_a_secret_has_no_generalization(shelf):
-    row = shelf(seed=1, data="emails")
-    for part in ("before", "after"):
-        row["result"][part]["generalization"] = None
-    rows.save(rows.RECORDED / f"{row['name']}.json", row)
+    shelf(seed=1, data="emails", unseen=False)
     line = results.core_table(results.means(results.runs("smollm2-135m", "emails")), {}).set_index("method").loc["REVS"]
     assert line["Generalization"] == DASH and line["Efficacy"] == "50.0"
+
+
+def test_what_is_missing_is_a_dash_in_every_table(shelf):
+    """Generalization where each secret has one sentence, and the order of methods where the paper prints none."""
+    for tag, given in (("base", {}), ("neurons-rank", {}), ("curve-k60", {"k": 60}), *((f"variants-{name}", option) for name, option in (("schedule", {"schedule": "paper"}), ("gate", {"gate": "mlp", "stop": "mlp"}), ("projection", {"projection": "raw"})))):
+        shelf(tag=tag, data="emails", hyperparameters=given, unseen=False)
+    table = ablations.ablation("neurons", "smollm2-135m")
+    for lines in (table[table["measured"].str.startswith("ours")], ablations.curves_table(ablations.curves("smollm2-135m", "emails")), ablations.variants("smollm2-135m", "emails")[0], tradeoffs.table({"revs": ablations.scores("smollm2-135m", "emails")}, "knob")):
+        assert set(lines["Generalization"]) == {DASH} and set(lines["Efficacy"]) == {"50.0"}
+    assert set(results.orders({"urls": {}}, {"urls": {"GPT-J-6B": {}}})["best first"]) == {DASH}
 
 
 def test_a_method_of_which_a_run_failed_says_so_and_shows_no_number(shelf):

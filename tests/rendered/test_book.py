@@ -1,8 +1,10 @@
 """The rendered book: whole, self-contained, and with the numbers of the rows. Needs `make book` before it."""
 
 import base64
+import csv
 import gzip
 import html
+import io
 import re
 from pathlib import Path
 
@@ -38,6 +40,18 @@ def test_a_page_is_whole(name):
     content = page(name)
     for sign in ("Traceback (most recent call last)", "Refused:", "output stderr", ":::{", "{glue:", "{numref}", "{model}", "{data}"):
         assert sign not in re.sub(r"<(pre|code)\b.*?</\1>", "", content, flags=re.DOTALL), sign
+
+
+def every_cell(name: str) -> list[str]:
+    """The cells of a page's tables, and those of the data that it offers."""
+    shown = [html.unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in re.findall(r"<td\b[^>]*>(.*?)</td>", page(name), re.DOTALL)]
+    offered = [base64.b64decode(text).decode() for text in re.findall(r"data:text/csv;base64,([A-Za-z0-9+/=]+)", page(name))]
+    return shown + [cell for text in offered for line in csv.reader(io.StringIO(text)) for cell in line]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_is_missing_is_a_dash(name):
+    assert [cell for cell in every_cell(name) if re.match(r"[+−-]?nan\b", cell)] == []
 
 
 def test_the_landing_page_shows_what_the_rows_say():
