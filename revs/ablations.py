@@ -96,12 +96,16 @@ def resistance(row: dict) -> str:
     return percent(attacked["resistance_score"]["released"]) if attacked else DASH
 
 
-def same_neurons(model: str, data: str) -> str:
-    """What the tuned setting makes of the difference between hybrid and activations; empty if it leaves one."""
-    hp = scores(model, data).loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
-    if hp["n_max"] < hp["k"]:
-        return ""
-    return f" The tuned setting has $n_\\max = k = {hp['k']}$: hybrid and activations then look at the same neurons and differ only in the order in which they are edited."
+def same_neurons(model: str) -> str:
+    """What the setting of each data set makes of the difference between hybrid and activations, a sentence each; empty without runs."""
+    said = []
+    for data, frame in compared("neurons", model).items():
+        hp = frame.loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
+        if hp["n_max"] < hp["k"]:
+            said.append(f" On {methods.PAPER_DATA[data]} the setting has $n_\\max = {hp['n_max']}$ and $k = {hp['k']}$: hybrid and activations may choose other neurons.")
+        else:
+            said.append(f" On {methods.PAPER_DATA[data]} the setting has $n_\\max = k = {hp['k']}$: hybrid and activations look at the same neurons, and differ only in the order in which they are edited.")
+    return "".join(said)
 
 
 def curves(model: str, data: str) -> dict[str, pd.DataFrame]:

@@ -221,10 +221,14 @@ def test_what_a_choice_on_the_same_split_changes_needs_other_runs(shelf):
 
 
 def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
-    shelf(tag="base")
-    assert ablations.same_neurons("smollm2-135m", "ssn") == ""
-    shelf(tag="base", hyperparameters={"n_max": 100})
-    assert "= k = 100$" in ablations.same_neurons("smollm2-135m", "ssn")
+    """Data set by data set, each named."""
+    assert ablations.same_neurons("smollm2-135m") == ""
+    for data, n_max in (("ssn", 100), ("emails", 30)):
+        for tag in ("base", "neurons-activations"):
+            shelf(tag=tag, data=data, hyperparameters={"n_max": n_max})
+    of_numbers, of_addresses = ablations.same_neurons("smollm2-135m").strip().split(" On ")
+    assert of_numbers.startswith("On SSN") and "= k = 100$: hybrid and activations look at the same" in of_numbers
+    assert of_addresses.startswith("Emails") and "= 30$ and $k = 100$: hybrid and activations may choose other" in of_addresses
 
 
 def test_ways_to_read_numbers_that_are_missing_are_named():
