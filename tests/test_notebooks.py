@@ -82,6 +82,14 @@ def test_no_number_is_typed_into_the_prose(path):
         assert not re.findall(r".{,30}\d.{,30}", text), cell.source
 
 
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_picture_has_a_name_a_caption_and_words_for_who_cannot_see_it(path):
+    for cell in cells(path):
+        if "plt.show()" in cell.source or "plt.subplots(" in cell.source:
+            drawn = cell.metadata.get("mystnb", {})
+            assert drawn.get("figure", {}).get("name", "").startswith("fig-") and drawn["figure"]["caption"] and drawn["image"]["alt"] and drawn["image"]["classes"] == "dark-light", cell.source
+
+
 def said(code: str) -> list[str]:
     """What a cell says by itself: the texts that it gives to a caption or a paragraph, without the names of tables and the values in between."""
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) in ("Markdown", "Table", "Data", "Filtered")]

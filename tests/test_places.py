@@ -2,6 +2,7 @@
 
 import re
 
+import nbformat
 import pytest
 
 from revs import claims, paper, places
@@ -34,6 +35,24 @@ def test_the_page_names_the_label(label, page):
     source = (ROOT / f"{page}.ipynb" if page.startswith("notebooks/") else ROOT / f"{page}.md").read_text(encoding="utf-8")
     figure = next((name for name, entry in paper.tables()["figures"].items() if label in entry["panels"]), label)
     assert {label, figure} & set(re.findall(r"(?:tab|fig):[\w-]+", source)) or (page == "notebooks/claims" and label in claims.PAGES)
+
+
+def captions(page: str) -> list[str]:
+    """What stands under a notebook's pictures."""
+    return [cell.metadata["mystnb"]["figure"]["caption"] for cell in nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells if "figure" in cell.metadata.get("mystnb", {})]
+
+
+@pytest.mark.parametrize(("label", "page"), [(label, page) for label, page in SHOWN if label in paper.tables()["figures"]])
+def test_a_figure_of_the_paper_is_named_by_a_caption(label, page):
+    assert any(f"`{label}`" in caption for caption in captions(page))
+
+
+@pytest.mark.parametrize(("number", "word"), list(enumerate(("c_size", "specificity", "targets"))))
+def test_a_caption_names_the_panels_of_its_kind(number, word):
+    letters = {}
+    for label, figure, letter in places.panels():
+        letters.setdefault(figure, []).extend([letter] * (word in label))
+    assert " and ".join(f"{', '.join(named)} of `{figure}`" for figure, named in letters.items()) in captions("notebooks/tradeoffs")[number]
 
 
 def test_the_table_links_every_page():

@@ -93,6 +93,18 @@ def captions(name: str) -> str:
     return " ".join(re.findall(r"<(?:caption|figcaption)\b.*?</(?:caption|figcaption)>", page(name), re.DOTALL))
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_every_picture_has_a_caption(name):
+    drawn, figures = (re.findall(pattern, page(name), re.DOTALL) for pattern in (r"<img\b[^>]*_images/", r"<figure\b.*?</figure>"))
+    assert len(drawn) == sum(len(re.findall(r"<img\b[^>]*_images/", figure)) for figure in figures if "<figcaption" in figure)
+
+
+def test_every_figure_of_the_paper_is_named_under_a_picture():
+    for label in paper.tables()["figures"]:
+        for name in places.terms()[label]:
+            assert any(label in caption for caption in re.findall(r"<figcaption\b.*?</figcaption>", page(name), re.DOTALL)), (label, name)
+
+
 def test_every_label_of_the_paper_has_a_caption_and_a_row_or_a_reason():
     """A table or picture with a caption on a page of its; each number that it prints in the ledger, with ours or the reason; each panel with its points or the command."""
     ledger = claims.ledger("smollm2-135m")
