@@ -8,7 +8,7 @@ from __future__ import annotations
 import pandas as pd
 
 from revs import methods, metrics, paper
-from revs.results import Means, describe_seeds, finetunes, measured, means, runs
+from revs.results import Means, describe_seeds, finetunes, measured, measured_on, means, runs
 from revs.tables import DASH, METRICS, percent, shown
 
 RESISTANCE = "Resistance"
@@ -58,8 +58,13 @@ def compared(which: str, model: str) -> dict[str, pd.DataFrame]:
         except ValueError:  # no base
             continue
         if len(tags & set(frame.index)) > 1:
-            found[data] = frame
+            found[data] = frame[frame["tag"].isin(tags)]
     return found
+
+
+def made_on(which: str, model: str) -> str:
+    """What an ablation was made on: the model and, data set by data set, the seed and the fine-tune."""
+    return measured_on(model, compared(which, model), how="`make ablations adopt` does it")
 
 
 def ablation(which: str, model: str) -> pd.DataFrame:
@@ -131,10 +136,15 @@ def knobs(found: dict[str, pd.DataFrame]) -> str:
     return text + (f" Not measured here yet: {', '.join(missing)}. `make ablations adopt` measures what is missing." if missing else "")
 
 
+def on_curves(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The runs of all curves, each once."""
+    return pd.concat(found.values()).drop_duplicates("name")
+
+
 def best_on_curves(found: dict[str, pd.DataFrame]) -> tuple[dict, dict]:
     """The run with the highest Unlearning Score of all curves, and the base."""
-    every = pd.concat(found.values())
-    return every.loc[every["unlearning_score"] == every["unlearning_score"].max()].iloc[0].to_dict(), every.loc["base"].iloc[0].to_dict()
+    every = on_curves(found)
+    return every.loc[every["unlearning_score"] == every["unlearning_score"].max()].iloc[0].to_dict(), every.loc["base"].to_dict()
 
 
 def what_differs(run: dict, usual: dict) -> str:
@@ -163,14 +173,19 @@ def curves_table(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def varied(model: str, data: str) -> pd.DataFrame:
+    """The runs with another option, and the base."""
+    frame = scores(model, data)
+    return frame[(frame["tag"] == "base") | frame["tag"].str.startswith("variants")].copy()
+
+
 def variants(model: str, data: str) -> tuple[pd.DataFrame, dict[str, float]]:
     """One option changed at a time, beside the base.
 
     The numbers with it are the paper's schedule ÷ ours, and the efficacy, in per cent, of the two readings of the paper's text.
     """
-    frame = scores(model, data)
+    frame = varied(model, data)
     usual = frame.loc["base", "row"]["provenance"]["settings"]["hyperparameters"]
-    frame = frame[(frame["tag"] == "base") | frame["tag"].str.startswith("variants")]
     frame["option"] = [
         ", ".join(f"{key} = {value}" for key, value in row["provenance"]["settings"]["hyperparameters"].items() if usual.get(key) != value) or "as in the core results" for row in frame["row"]
     ]

@@ -8,7 +8,7 @@ import pandas as pd
 
 from revs import methods, metrics, paper, rows
 from revs.attacks import ATTACKS, READINGS
-from revs.results import finished, measured, measured_on
+from revs.results import measured, measured_on
 from revs.tables import DASH, percent
 
 TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
@@ -16,13 +16,16 @@ PAPER_COLUMNS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Le
 Spread = tuple[float, float]  # mean and standard deviation over seeds
 
 
+def attacked(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose models were attacked."""
+    return frame[frame["row"].map(lambda row: "attacks" in row["result"]).astype(bool)]
+
+
 def means(frame: pd.DataFrame, reading: str) -> dict[str, dict[str, Spread]]:
     """Mean and standard deviation over seeds of each attack and of the Resistance Score, by method."""
     found = {}
-    for name in frame["method"].unique():
-        attacked = [row["result"]["attacks"] for row in finished(frame, name) if "attacks" in row["result"]]
-        if attacked:
-            found[name] = {attack: metrics.summary([one[attack][reading] for one in attacked]) for attack in TITLES}
+    for name, part in attacked(frame).groupby("method", sort=False):
+        found[name] = {attack: metrics.summary([row["result"]["attacks"][attack][reading] for row in part["row"]]) for attack in TITLES}
     return found
 
 
@@ -46,7 +49,7 @@ def printed_tables() -> dict[str, dict[str, dict[str, dict[str, Spread]]]]:
 
 def caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
     """What an extraction table shows and what it was measured on."""
-    return f"Extraction resistance on {methods.PAPER_DATA[data]} at k = 100, in per cent, mean ± standard deviation over seeds, read as the released code does. Ours: {measured_on(model, found, data)}; the paper: six seeds, as printed."
+    return f"Extraction resistance on {methods.PAPER_DATA[data]} at k = 100, in per cent, mean ± standard deviation over seeds, read as the released code does. Ours: {measured_on(model, {of: attacked(frame) for of, frame in found.items()}, data)}; the paper: six seeds, as printed."
 
 
 def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[str, Spread]]]) -> pd.DataFrame:
@@ -62,7 +65,7 @@ def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[s
 def readings(frame: pd.DataFrame) -> pd.DataFrame:
     """The Resistance Score of every method in all four readings, the attack that found most, and what is left for one who sees the last layer only."""
     by_reading = {reading: means(frame, reading) for reading in READINGS}
-    black_box = {name: metrics.summary([row["result"]["attacks"]["black_box"] for row in finished(frame, name) if "attacks" in row["result"]]) for name in by_reading["per_example"]}
+    black_box = {name: metrics.summary([row["result"]["attacks"]["black_box"] for row in part["row"]]) for name, part in attacked(frame).groupby("method")}
     lines = []
     for name, entry in methods.registry().items():
         if name in by_reading["per_example"]:
@@ -84,11 +87,15 @@ def before(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]]])
     ])  # fmt: skip
 
 
+def perturbations(model: str, data: str) -> pd.DataFrame:
+    """The runs whose models were asked with prompts changed in several ways."""
+    frame = measured(model, data)
+    return frame[frame["tag"] == "perturbations"]
+
+
 def strategies(model: str, data: str) -> pd.DataFrame:
     """Resistance that is left after each strategy of perturbing a prompt (``revs.perturbations``), by method, seed 0; empty without rows."""
-    frame = measured(model, data)
-    frame = frame[frame["tag"] == "perturbations"]
-    found = {methods.registry()[run["method"]]["title"]: run["row"]["result"]["perturbations"] for run in frame.to_dict("records")}
+    found = {methods.registry()[run["method"]]["title"]: run["row"]["result"]["perturbations"] for run in perturbations(model, data).to_dict("records")}
     names = next(iter(found.values()), {})
     return pd.DataFrame([{"strategy": name} | {f"{title}, {reading.replace('_', ' ')}": percent(one[name][reading]) for title, one in found.items() for reading in ("released", "per_example")} for name in names])
 
@@ -103,9 +110,8 @@ def perturbed(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]
 def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[float]]:
     """Mean Efficacy@k over unlearned secrets, layer by layer, all seeds together, by method: where an attack gets through."""
     found = {}
-    for name in frame["method"].unique():
-        depths = [layers for row in finished(frame, name) if "attacks" in row["result"] for layers in rows.read_items(row["path"])[attack].dropna()]
-        if depths:
+    for name, part in attacked(frame).groupby("method", sort=False):
+        if depths := [layers for row in part["row"] for layers in rows.read_items(row["path"])[attack].dropna()]:
             found[name] = [metrics.mean([max(metrics.score(r, k) for r in layers[l]) for layers in depths]) for l in range(len(depths[0]))]
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -121,10 +121,26 @@ def by_seed(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_seeds(frame: pd.DataFrame, method: str) -> str:
-    """ "seeds 1–6" or "seeds 1, 3, 4"."""
-    seeds = sorted(frame.loc[frame["method"] == method, "seed"])
-    whole = seeds == list(range(seeds[0], seeds[-1] + 1)) and len(seeds) > 2
-    return ("seeds " if len(seeds) > 1 else "seed ") + (f"{seeds[0]}–{seeds[-1]}" if whole else ", ".join(map(str, seeds)))
+    """The seeds of a method's finished runs: "seeds 1–6" or "seeds 1, 3, 4"."""
+    return listed(frame.loc[(frame["method"] == method) & frame["failed"].isna(), "seed"])
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Seeds in order, each once."""
+    some = sorted(set(numbers))
+    whole = len(some) > 2 and some == list(range(some[0], some[-1] + 1))
+    return ("seeds " if len(some) > 1 else "seed ") + (f"{some[0]}–{some[-1]}" if whole else ", ".join(map(str, some)) or DASH)
+
+
+def seeds(frame: pd.DataFrame) -> str:
+    """The seeds of most methods, those of REVS if as many have others, and the methods that have other ones by name; finished runs only."""
+    by_seeds: dict[str, list[str]] = {}
+    for name in methods.registry():
+        if (frame["method"] == name).any():
+            by_seeds.setdefault(describe_seeds(frame, name), []).append(name)
+    most = max(by_seeds, key=lambda some: (len(by_seeds[some]), "revs" in by_seeds[some]))
+    others = [f"{some} of {', '.join(methods.registry()[name]['title'] for name in names)}" for some, names in by_seeds.items() if some != most]
+    return most + (f" ({', '.join(others)})" if others else "")
 
 
 def origin_sentence(frame: pd.DataFrame) -> str:
@@ -220,20 +236,32 @@ def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.Da
 
 
 def fine_tunes(frame: pd.DataFrame) -> str:
-    """Which runs stand on another fine-tune than most of them, and on what machine they were made; empty if all stand on one."""
-    frame = frame[frame["failed"].isna()]
-    frame = frame.assign(revision=[row["provenance"]["model"]["revision"] for row in frame["row"]], machine=[row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in frame["row"]])
-    others = frame[frame["revision"] != frame["revision"].mode().iloc[0]]
-    said = []
-    for (name, machine), part in others.groupby(["method", "machine"], sort=False):
-        seeds = "" if len(part) == (frame["method"] == name).sum() else f"{describe_seeds(part, name)}, "
-        said.append(f"{methods.registry()[name]['title']} ({seeds}{machine})")
-    return f"; from another fine-tune than the others: {', '.join(said)}" if said else ""
+    """The fine-tune that most finished runs stand on, by the start of its hash, and the runs that stand on another, with the machine they were made on."""
+    done = frame[frame["failed"].isna()]
+    if done.empty:
+        return ""
+    labels = [methods.registry()[run["method"]]["title"] + (f" ({run['tag']})" if done["tag"].nunique() > 1 else "") for run in done.to_dict("records")]
+    done = done.assign(label=labels, revision=[row["provenance"]["model"]["revision"] for row in done["row"]], machine=[row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in done["row"]])
+    what = "fine-tune" if done["row"].iloc[0]["provenance"]["settings"].get("finetune") else "weights"
+    usual = done["revision"].mode().iloc[0]
+    said = f"{what} {usual[:8]}"
+    for (revision, machine), part in done[done["revision"] != usual].groupby(["revision", "machine"], sort=False):
+        by_seeds: dict[str, list[str]] = {}
+        for label, runs in part.groupby("label", sort=False):
+            by_seeds.setdefault("" if len(runs) == (done["label"] == label).sum() else f"{listed(runs['seed'])} of ", []).append(label)
+        said += f"; {what} {revision[:8]} ({machine}): " + " and ".join(some + ", ".join(names) for some, names in by_seeds.items())
+    return said
 
 
-def measured_on(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
-    """The model and the seeds of a data set's runs, and which of them stand on another fine-tune; or how to make them."""
-    return f"{title(model)}, {describe_seeds(found[data], 'revs')}{fine_tunes(found[data])}" if data in found else "not measured yet, `make tune adopt` and `make core adopt` do it"
+def measured_on(model: str, found: dict[str, pd.DataFrame], *of_data: str, how: str = "`make tune adopt` and `make core adopt` do it") -> str:
+    """The model, the seeds and the fine-tunes of the runs on some data sets, on all without a name; or how to make them."""
+    by_words: dict[str, list[str]] = {}
+    for data, frame in found.items():
+        if not of_data or data in of_data:
+            by_words.setdefault(f"{seeds(frame)}, {fine_tunes(frame)}", []).append(methods.PAPER_DATA[data])
+    if not by_words:
+        return f"not measured yet, {how}"
+    return f"{title(model)}, {next(iter(by_words))}" if len(of_data) == 1 else ". ".join([title(model), *(f"{', '.join(names)}: {words}" for words, names in by_words.items())])
 
 
 def core_caption(model: str, found: dict[str, pd.DataFrame], data: str) -> str:
@@ -266,7 +294,7 @@ def headline(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means]) -> dict
         "other": methods.registry()[others[0]]["title"] if others else DASH,
         "other_score": percent(*ours[others[0]]["unlearning_score"]) if others else DASH,
         "paper_score": percent(*theirs["Llama-3-8B"]["revs"]["unlearning_score"]),
-        "seeds": str((frame["method"] == "revs").sum()),
+        "seeds": str(len(finished(frame, "revs"))),
         "origin": origin_sentence(frame),
     }
 

@@ -103,8 +103,8 @@ def steadier(model: str, data: str, one: str, other: str, points: float) -> tupl
 
 def weakest(model: str, data: str, strategy: str) -> tuple[bool, str, list[str]] | None:
     """Does this way to change a prompt leave the least resistance of all, on every model it was tried on? With the one that does, and the rows."""
-    frame = measured(model, data)
-    frame = frame[(frame["tag"] == "perturbations") & (frame["method"] != "unedited")]
+    frame = extraction.perturbations(model, data)
+    frame = frame[frame["method"] != "unedited"]
     if frame.empty:
         return None
     least = {min(tried, key=lambda name: tried[name]["released"]) for tried in (row["result"]["perturbations"] for row in frame["row"])}
@@ -173,6 +173,7 @@ def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] |
     """Do methods that are more effective resist more: is Spearman's ρ of mean efficacy and Resistance Score over the methods of the paper at least so high? With ρ, and the rows."""
     frame = measured(model, data)
     frame = frame[(frame["tag"] == "") & frame["method"].isin([name for name, entry in methods.registry().items() if paper.has_settings(entry["title"])])]
+    frame = extraction.attacked(frame)
     resists = extraction.means(frame, "released")
     if len(resists) < 3:
         return None
@@ -216,8 +217,11 @@ def panel(model: str, data: str) -> str:
 
 
 def on(found: dict[tuple[str, str], dict[str, pd.DataFrame]]) -> str:
-    """The models of some panels."""
-    return "; ".join(dict.fromkeys(results.title(model) for model, _ in found))
+    """What the runs behind some panels were made on, model by model."""
+    by_model: dict[str, dict[str, pd.DataFrame]] = {}
+    for (model, data), curves in found.items():
+        by_model.setdefault(model, {})[data] = pd.concat(curves.values())
+    return ". ".join(results.measured_on(model, frames) for model, frames in by_model.items())
 
 
 def points(found: dict[tuple[str, str], dict[str, pd.DataFrame]]) -> pd.DataFrame:

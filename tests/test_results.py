@@ -13,7 +13,7 @@ from flow import choose, profile
 from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tradeoffs, tuning
 from revs.data import builtin
 from revs.experiments import tune
-from revs.tables import DASH, Data, Table
+from revs.tables import DASH, METRICS, Data, Table
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
 
@@ -246,15 +246,52 @@ def test_runs_from_another_fine_tune_are_named(shelf):
     for seed in (1, 2, 3):
         shelf(seed=seed)
     frame = results.runs("smollm2-135m", "ssn")
-    assert results.fine_tunes(frame) == ""
+    assert results.fine_tunes(frame) == "weights x"
     shelf(method="memit", seed=1)
     frame = results.runs("smollm2-135m", "ssn")
     for run in frame.to_dict("records"):
         if run["method"] == "memit" or run["seed"] == 3:
             run["row"]["provenance"]["model"]["revision"] = "y"
             run["row"]["provenance"]["hardware"] = {"gpu": None, "cpu": "Z80"}
-    assert results.fine_tunes(frame) == "; from another fine-tune than the others: MEMIT (Z80), REVS (seed 3, Z80)"
-    assert results.measured_on("smollm2-135m", {"ssn": frame}, "ssn").endswith("REVS (seed 3, Z80)")
+        run["row"]["provenance"]["settings"]["finetune"] = True
+    assert results.fine_tunes(frame) == "fine-tune x; fine-tune y (Z80): MEMIT and seed 3 of REVS"
+    assert results.measured_on("smollm2-135m", {"ssn": frame}, "ssn") == f"{results.title('smollm2-135m')}, seeds 1–3 (seed 1 of MEMIT), {results.fine_tunes(frame)}"
+
+
+def test_captions_name_the_methods_with_other_seeds(shelf):
+    """The seeds of most methods stand first, whatever REVS has; a failed run has no seed; data sets with the same words share them."""
+    for name, seeds in {"revs": range(1, 7), "random": range(1, 7), "memit": (1, 2, 3), "ft_l": (1, 2, 3), "rmu": (1, 2, 3), "npo_kl": (1, 3)}.items():
+        for seed in seeds:
+            for data in ("ssn", "emails"):
+                shelf(method=name, seed=seed, data=data, failed="RMU diverged." if name == "npo_kl" and seed == 3 else None)
+    found = results.frames("smollm2-135m")
+    assert results.seeds(found["ssn"]) == "seeds 1–3 (seeds 1–6 of Random edit, REVS, seed 1 of NPO-KL)"
+    assert results.measured_on("smollm2-135m", found) == f"{results.title('smollm2-135m')}. SSN, Emails: {results.seeds(found['ssn'])}, weights x"
+    shelf(method="revs", seed=7, data="emails")
+    assert ". SSN: seeds 1–3 (" in results.measured_on("smollm2-135m", (found := results.frames("smollm2-135m"))) and ". Emails: seeds 1–3 (seeds 1–6 of Random edit, seed 1 of NPO-KL, seeds 1–7 of REVS), weights x" in results.measured_on("smollm2-135m", found)
+    assert results.measured_on("smollm2-135m", found, "emails").startswith(f"{results.title('smollm2-135m')}, seeds 1–3 (") and results.headline(found["ssn"], {name: {metric: (0.5, 0.1) for metric in METRICS} for name in ("revs", "random")}, results.paper_cores()["ssn"])["seeds"] == "6"
+    assert results.describe_seeds(found["ssn"][found["ssn"]["seed"] == 3], "npo_kl") == f"seed {DASH}"
+    assert results.measured_on("smollm2-135m", {}) == "not measured yet, `make tune adopt` and `make core adopt` do it"
+
+
+def test_a_caption_of_attacks_has_the_seeds_that_were_attacked(shelf):
+    for seed in (1, 2):
+        shelf(seed=seed, depths=[[0, 100], [100, 0]] if seed == 1 else None)
+    frame = results.runs("smollm2-135m", "ssn")
+    assert ", seed 1, weights x;" in extraction.caption("smollm2-135m", {"ssn": frame}, "ssn") and ", seeds 1, 2, weights x;" in results.core_caption("smollm2-135m", {"ssn": frame}, "ssn")
+
+
+def test_an_ablation_says_what_it_was_made_on(shelf):
+    assert ablations.made_on("neurons", "smollm2-135m") == "not measured yet, `make ablations adopt` does it"
+    for tag in ("base", "neurons-random", "curve-k60", "perturbations"):
+        shelf(tag=tag, hyperparameters={"k": 60} if tag == "curve-k60" else None)
+    assert ablations.made_on("neurons", "smollm2-135m") == f"{results.title('smollm2-135m')}. SSN: seed 0, weights x" and set(ablations.compared("neurons", "smollm2-135m")["ssn"]["tag"]) == {"base", "neurons-random"}
+    frame = ablations.on_curves(ablations.curves("smollm2-135m", "ssn"))
+    assert sorted(frame["tag"]) == ["base", "curve-k60"]  # the base stands on all four
+    frame.loc["curve-k60", "row"]["provenance"]["model"]["revision"] = "y"
+    frame.loc["curve-k60", "row"]["provenance"]["hardware"] = {"gpu": None, "cpu": "Z80"}
+    assert results.fine_tunes(frame) == "weights x; weights y (Z80): REVS (curve-k60)"
+    assert list(extraction.perturbations("smollm2-135m", "ssn")["tag"]) == ["perturbations"]
 
 
 def test_the_numbers_of_a_picture_are_a_link():

@@ -31,9 +31,12 @@ def test_a_knob_has_its_runs_and_the_tuned_one_in_order(shelf):  # noqa: F811
     assert list(lines["knob"]) == ["0.006", "0.02", "0.05"] and list(lines["Efficacy"]) == ["10.0", "50.0", "90.0"]
 
 
-def test_a_panel_has_a_short_title_and_a_caption_the_long_one():
+def test_a_panel_has_a_short_title_and_a_caption_what_its_points_were_made_on(shelf):  # noqa: F811
     assert tradeoffs.panel("gptj-small", "ssn") == "SSN, a small GPT-J" and tradeoffs.panel("smollm2-135m", "urls") == "URLs, SmolLM2-135M-Instruct"
-    assert tradeoffs.on({("gptj-small", "ssn"): {}, ("gptj-small", "emails"): {}, ("smollm2-135m", "ssn"): {}}) == f"{results.title('gptj-small')}; {results.title('smollm2-135m')}"
+    for model, data in (("gptj-small", "ssn"), ("gptj-small", "emails"), ("smollm2-135m", "ssn")):
+        for tag in ("base", "targets-forget5"):
+            shelf(tag=tag, data=data, model=model)
+    assert tradeoffs.on(tradeoffs.of_models(tradeoffs.by_targets, "gptj-small", "smollm2-135m")) == f"{results.title('gptj-small')}. SSN, Emails: seed 0, weights x. {results.title('smollm2-135m')}. SSN: seed 0, weights x"
 
 
 def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
