@@ -62,17 +62,42 @@ def table(ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[s
     return pd.DataFrame(lines)
 
 
+def black_box(frame: pd.DataFrame) -> dict[str, Spread]:
+    """Mean and standard deviation over seeds of the resistance to one who sees the last layer only, by method."""
+    return {name: metrics.summary([row["result"]["attacks"]["black_box"] for row in part["row"]]) for name, part in attacked(frame).groupby("method")}
+
+
+def specificity(frame: pd.DataFrame) -> dict[str, Spread]:
+    """Mean and standard deviation over seeds of the specificity of the runs that were attacked, by method."""
+    return {name: metrics.summary(part["specificity"].tolist()) for name, part in attacked(frame).groupby("method")}
+
+
 def readings(frame: pd.DataFrame) -> pd.DataFrame:
-    """The Resistance Score of every method in all four readings, the attack that found most, and what is left for one who sees the last layer only."""
+    """The Resistance Score of every method in all four readings, the attack that found most, what is left for one who sees the last layer only, and what the edit left of the other secrets."""
     by_reading = {reading: means(frame, reading) for reading in READINGS}
-    black_box = {name: metrics.summary([row["result"]["attacks"]["black_box"] for row in part["row"]]) for name, part in attacked(frame).groupby("method")}
+    outside, kept = black_box(frame), specificity(frame)
     lines = []
     for name, entry in methods.registry().items():
         if name in by_reading["per_example"]:
             cells = {reading.replace("_", " "): percent(*by_reading[reading][name]["resistance_score"]) for reading in READINGS}
             weakest = min(ATTACKS, key=lambda attack: by_reading["per_example"][name][attack][0])
-            lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest], "black box": percent(*black_box[name])})
+            lines.append({"method": entry["title"]} | cells | {"most successful attack": TITLES[weakest], "black box": percent(*outside[name]), "specificity": percent(*kept[name])})
     return pd.DataFrame(lines)
+
+
+def answer(frame: pd.DataFrame, data: str) -> str:
+    """Does a model after REVS still know what it no longer says: its resistance from outside and inside and its place among the methods, beside the one that resists most; empty if it was not attacked."""
+    views = {"to one who sees the last layer only": black_box(frame)} | {words: {name: values["resistance_score"] for name, values in means(frame, reading).items()} for reading, words in (("per_example", "to one who reads every layer, per example,"), ("released", "as the released code reads it"))}
+    kept = specificity(frame)
+    if "revs" not in kept:
+        return ""
+    shown = {words: {name: values[name][0] for name in kept if name not in ("unedited", "random")} for words, values in views.items()}
+    said = [f"{words} **{percent(values['revs'])}** (place {1 + sum(value > values['revs'] for value in values.values())} of {len(values)})" for words, values in shown.items()]
+    inside = list(shown.values())[1]
+    text = f"**{methods.PAPER_DATA[data]}**: the resistance of REVS is {', '.join(said[:-1])} and {said[-1]}, with a specificity of {percent(kept['revs'][0])}. "
+    text += "It still knows some of what it no longer says." if inside["revs"] < 1 else "Nothing of what it no longer says is found."
+    most = max(inside, key=inside.get)
+    return text + ("" if most == "revs" else f" Per example {methods.registry()[most]['title']} resists most, {percent(inside[most])}, with a specificity of {percent(kept[most][0])}.")
 
 
 def before(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]]]) -> pd.DataFrame:

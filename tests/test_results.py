@@ -312,7 +312,23 @@ def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     assert list(table["method"]) == ["REVS"] and table.loc[0, "token wise"].startswith("25.0") and table.loc[0, "per example"].startswith("75.0")
     assert list(extraction.points({"ssn": extraction.by_layer(frame, "logit_lens")})["efficacy"]) == [pytest.approx(0.75), pytest.approx(1.0)]
     assert set(table["black box"]) == {"100.0 ± 0.0"}  # the last layer alone
+    assert list(table["specificity"]) == ["50.0 ± 0.0"]
     assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
+
+
+def test_the_question_of_the_page_is_answered_from_rows(shelf):
+    """From outside and inside, with REVS's place among the methods, controls aside, and the specificity of the one that resists most."""
+    shelf(seed=1)
+    assert extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn") == ""
+    shelf(seed=1, depths=[[50, 50], [100, 100]], specificity=0.9)
+    shelf(method="unedited", seed=1, depths=[[100, 100], [100, 100]])
+    shelf(method="ft_l", seed=1, depths=[[10, 10], [10, 10]])
+    said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
+    assert "last layer only **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some" in said and "resists most" not in said
+    shelf(method="ft_l", seed=1, depths=[[100, 100], [100, 100]], specificity=0.0)
+    said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
+    assert "Nothing of what" in extraction.answer((both := results.runs("smollm2-135m", "ssn")).assign(method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")), "ssn")
+    assert "per example, **50.0** (place 2 of 2)" in said and said.endswith("Per example FT-L resists most, 100.0, with a specificity of 0.0.")
 
 
 def test_the_unedited_model_has_a_table_of_its_own(shelf):
