@@ -80,7 +80,7 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
             return None
         tests[name] = (p, np.mean(ours) > np.mean(theirs))
     worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
-    said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods"
+    said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods, uncorrected"
     return all(ahead and p < level for p, ahead in tests.values()), said, [row["name"] for found in (of_revs, *scores.values()) for row in found.values()]
 
 

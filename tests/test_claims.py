@@ -156,9 +156,9 @@ def test_significance_needs_six_seeds_and_every_method(shelf):  # noqa: F811
         for name in others:
             assert judged() is None
             shelf(method=name, seed=seed, efficacy=0.1 * seed, specificity=0.1 * seed)
-    assert judged()[:2] == (True, "p = 0.031 against FT-L, of 6 methods") and len(judged()[2]) == 42
+    assert judged()[:2] == (True, "p = 0.031 against FT-L, of 6 methods, uncorrected") and len(judged()[2]) == 42
     shelf(method="memit", seed=6, efficacy=0.99, specificity=0.99)
-    assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 6 methods")
+    assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 6 methods, uncorrected")
 
 
 def test_our_numbers_are_printed_with_their_spread():
