@@ -274,7 +274,7 @@ def core_sentence(frame: pd.DataFrame, ours: Means, theirs: dict[str, Means], da
     score, noise, printed = (values["unlearning_score"] for values in (ours["revs"], ours["random"], theirs["Llama-3-8B"]["revs"]))
     return (
         f"**{methods.PAPER_DATA[data]}**: REVS reaches an Unlearning Score of **{percent(*score)}** on this model, the paper reports {percent(*printed)} on Llama-3-8B. "
-        f"A random edit of the same norm in the same layers reaches **{percent(*noise)}**: what REVS does is in the direction and the place of its edit, not in its size ({origin_sentence(frame)})."
+        f"A random edit of the same norm in the same layers reaches **{percent(*noise)}**: {percent(score[0] - noise[0])} points are of the direction and the place of REVS's edit, not of its size ({origin_sentence(frame)})."
     )
 
 

@@ -100,6 +100,15 @@ def test_ranking_leaves_out_the_controls(shelf):
     assert results.ranking(results.means(results.runs("smollm2-135m", "ssn"))) == ["memit", "revs"]
 
 
+def test_what_a_random_edit_reaches_is_taken_off(shelf):
+    """Nothing is said to be of the direction and the place that noise has too."""
+    shelf(seed=1, efficacy=0.9, specificity=0.9)
+    shelf(method="random", seed=1, efficacy=0.6, specificity=0.6)
+    frame = results.runs("smollm2-135m", "ssn")
+    said = results.core_sentence(frame, results.means(frame), results.paper_cores()["ssn"], "ssn")
+    assert "reaches **60.0**: 30.0 points are of the direction" in said
+
+
 def test_methods_without_rows_are_named(shelf):
     shelf(seed=1)
     said = results.missing_sentence({"ssn": results.means(results.runs("smollm2-135m", "ssn"))})
