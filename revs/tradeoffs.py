@@ -13,11 +13,12 @@ from scipy.stats import spearmanr
 
 from revs import extraction, methods, metrics, paper, results, rows
 from revs.results import finished, measured
-from revs.tables import METRICS, shown
+from revs.tables import METRICS, percent, shown
 
 SHOWN = ("revs", "ft_l", "memit")  # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J
 KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
 TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
+UNCHANGED = "none"  # what revs.perturbations calls a prompt as it is
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
@@ -102,13 +103,17 @@ def steadier(model: str, data: str, one: str, other: str, points: float) -> tupl
 
 
 def weakest(model: str, data: str, strategy: str) -> tuple[bool, str, list[str]] | None:
-    """Does this way to change a prompt leave the least resistance of all, on every model it was tried on? With the one that does, and the rows."""
+    """Does this way to change a prompt leave the least resistance of all, or as little as another, on every model that it can be seen on? With those that do, model by model, and the rows; a model on which all ways are equal shows nothing."""
     frame = extraction.perturbations(model, data)
-    frame = frame[frame["method"] != "unedited"]
-    if frame.empty:
-        return None
-    least = {min(tried, key=lambda name: tried[name]["released"]) for tried in (row["result"]["perturbations"] for row in frame["row"])}
-    return least == {strategy}, ", ".join(sorted(least)), list(frame["name"])
+    said, found, behind = [], [], []
+    for run in frame[frame["method"] != "unedited"].to_dict("records"):
+        left = {name: tried["released"] for name, tried in run["row"]["result"]["perturbations"].items() if name != UNCHANGED}
+        if len(set(left.values())) > 1:
+            least = [name for name, value in left.items() if value == min(left.values())]
+            said.append(f"{methods.registry()[run['method']]['title']} {' and '.join(least)} ({percent(min(left.values()))})")
+            found.append(strategy in least)
+            behind.append(run["name"])
+    return (all(found), ", ".join(said), behind) if found else None
 
 
 def declines(model: str, data: str, *names: str) -> tuple[bool, str, list[str]] | None:

@@ -5,7 +5,7 @@ import re
 import pytest
 from test_results import BASE, shelf  # noqa: F401
 
-from revs import instead, methods, qualitative, results, rows, tradeoffs
+from revs import instead, methods, perturbations, qualitative, results, rows, tradeoffs
 from revs.tables import DASH
 
 
@@ -53,6 +53,21 @@ def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
     shelf(tag="targets-forget5", efficacy=0.52, specificity=0.9)
     shelf(tag="targets-forget5", method="ft_l", hyperparameters={"norm_constraint": 0.1}, efficacy=0.1, specificity=0.8)
     assert judged("steadier", "revs", "ft_l", 10)[0] is True and judged("steadier", "ft_l", "revs", 100)[0] is False and judged("steadier", "revs", "ft_l", 0.1)[0] is False
+
+
+def test_the_best_way_to_change_a_prompt_is_one_that_changes_it(shelf):  # noqa: F811
+    """A prompt as it is does not count, nor does a model on which all ways are equal; among equals each is the best."""
+    assert perturbations.STRATEGIES[tradeoffs.UNCHANGED] == ("", 0, "")
+    for name, left in (("revs", (0.1, 0.95, 0.9, 1.0)), ("memit", (0.5, 1.0, 1.0, 1.0)), ("ft_l", (0.5, 0.8, 0.8, 0.9)), ("unedited", (0.0, 0.1, 0.2, 0.3))):
+        row = shelf(tag="perturbations", method=name)
+        row["result"]["perturbations"] = {way: {"released": value, "per_example": value} for way, value in zip(("none", "10 spaces", "10 letters", "30 spaces"), left)}
+        rows.save(rows.RECORDED / f"{row['name']}.json", row)
+    judged = tradeoffs.weakest("smollm2-135m", "ssn", "10 letters")
+    assert judged[:2] == (True, "FT-L 10 spaces and 10 letters (80.0), REVS 10 letters (90.0)") and [name.rsplit("/", 1)[1] for name in judged[2]] == ["ft_l-seed0-perturbations", "revs-seed0-perturbations"]
+    assert tradeoffs.weakest("smollm2-135m", "ssn", "10 spaces")[0] is tradeoffs.weakest("smollm2-135m", "ssn", "none")[0] is False
+    for name in ("revs", "ft_l"):
+        (rows.RECORDED / f"unlearn/ssn/smollm2-135m/{name}-seed0-perturbations.json").unlink()
+    assert tradeoffs.weakest("smollm2-135m", "ssn", "10 letters") is None
 
 
 def test_claims_about_every_point_are_judged_from_rows(shelf):  # noqa: F811
