@@ -7,25 +7,35 @@ that the smallest two-sided p is 2/64, about 0.03, before any correction for the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
 
-from revs import data, methods, paper, results, rows
+from revs import data, extraction, methods, paper, results, rows
+from revs.attacks import ATTACKS, READINGS
 from revs.tables import DASH, percent
 
 DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 
 
+def named(row: dict) -> pd.DataFrame:
+    """The items of a row with the name of the secret that each belongs to."""
+    items = rows.read_items(row["path"])
+    return items.assign(group=items["id"].map({record.id: record.group for record in data.read(row["provenance"]["settings"]["data"])}))
+
+
+def resisted(row: dict, reading: str) -> dict[str, pd.Series]:
+    """Resistance@k of each forgotten secret to each attack, by its name, in a reading that is a mean over secrets."""
+    some = named(row).query("part == 'forget'").set_index("group")
+    return {attack: some[attack].map(lambda depths: READINGS[reading]([depths], row["provenance"]["settings"]["score_k"])) for attack in ATTACKS}
+
+
 def by_secret(row: dict) -> dict[str, pd.Series]:
     """Efficacy and generalization of each forgotten secret, by its name, and the share of each kept one's sentences still exact."""
-    items = rows.read_items(row["path"])
-    group = {record.id: record.group for record in data.read(row["provenance"]["settings"]["data"])}
-    items = items.assign(group=items["id"].map(group))
-    found = {}
+    items, found = named(row), {}
     for name, part, column in (("efficacy", "forget", "efficacy"), ("generalization", "unseen", "efficacy"), ("specificity", "retain", "exact")):
         some = items[items["part"] == part]
         if len(some):
@@ -33,8 +43,8 @@ def by_secret(row: dict) -> dict[str, pd.Series]:
     return found
 
 
-def samples(done: Sequence[dict[str, pd.Series]]) -> list[dict[str, np.ndarray]]:
-    """Each metric of each run, and its Unlearning Score, over DRAWS samples of the secrets, (DRAWS,).
+def samples(done: Sequence[dict[str, pd.Series]], score: str = "unlearning_score") -> list[dict[str, np.ndarray]]:
+    """Each metric of each run, and the score that is their harmonic mean, over DRAWS samples of the secrets, (DRAWS,).
 
     A secret that is drawn is drawn for every run in which it has a part: seeds and methods are compared on the same ones.
     """
@@ -46,7 +56,7 @@ def samples(done: Sequence[dict[str, pd.Series]]) -> list[dict[str, np.ndarray]]
         with np.errstate(invalid="ignore"):
             parts = {metric: (drawn[values.index] * values).sum(axis=1).to_numpy() / drawn[values.index].sum(axis=1).to_numpy() for metric, values in found.items()}
         with np.errstate(divide="ignore"):
-            runs.append(parts | {"unlearning_score": len(parts) / sum(1 / part for part in parts.values())})
+            runs.append(parts | {score: len(parts) / sum(1 / part for part in parts.values())})
     return runs
 
 
@@ -86,17 +96,27 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Each method's Unlearning Score with its interval, and REVS's lead over it, paired by seed and secret."""
+    return leads(frame, "Unlearning Score", by_secret, lambda row: row["result"]["after"]["unlearning_score"])
+
+
+def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
+    """The same of the Resistance Score in a reading that is a mean over secrets; empty unless something was attacked."""
+    return leads(extraction.attacked(frame), "Resistance Score", lambda row: resisted(row, reading), lambda row: row["result"]["attacks"]["resistance_score"][reading])
+
+
+def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], dict[str, pd.Series]], value: Callable[[dict], float]) -> pd.DataFrame:
+    """Each method's score with its interval, and REVS's lead over it, paired by seed and secret: ``parts`` are what a row's score is the harmonic mean of, secret by secret, ``value`` is the score."""
     done = [(name, row) for name in frame["method"].unique() for row in results.finished(frame, name)]
     drawn: dict[str, dict[int, tuple[float, np.ndarray]]] = {}
-    for (name, row), sample in zip(done, samples([by_secret(row) for _, row in done])):
-        drawn.setdefault(name, {})[row["provenance"]["settings"]["seed"]] = (row["result"]["after"]["unlearning_score"], sample["unlearning_score"])
+    for (name, row), sample in zip(done, samples([parts(row) for _, row in done], title)):
+        drawn.setdefault(name, {})[row["provenance"]["settings"]["seed"]] = (value(row), sample[title])
     lines = []
     for name, entry in methods.registry().items():
         if not drawn.get(name):
             continue
         scores = [score for score, _ in drawn[name].values()]
         low, high = interval(np.mean([sample for _, sample in drawn[name].values()], axis=0))
-        line = {"method": entry["title"], "Unlearning Score": percent(float(np.mean(scores))), "interval": f"{percent(low)} to {percent(high)}", "REVS's lead": DASH, "interval of the lead": DASH, "p over seeds": DASH}
+        line = {"method": entry["title"], title: percent(float(np.mean(scores))), "interval": f"{percent(low)} to {percent(high)}", "REVS's lead": DASH, "interval of the lead": DASH, "p over seeds": DASH}
         both = sorted(set(drawn[name]) & set(drawn.get("revs", {})))
         if name != "revs" and both:
             lead = [drawn["revs"][seed][1] - drawn[name][seed][1] for seed in both]

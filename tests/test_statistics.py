@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from revs import results, statistics
+from revs import extraction, methods, results, statistics
+from revs.attacks import ATTACKS
 from revs.metrics import harmonic_mean
+from revs.tables import percent
 
 
 def test_six_pairs_can_reach_a_thirty_second_and_three_nothing():
@@ -52,5 +54,15 @@ def test_recorded_runs_are_read_secret_by_secret():
         assert len(found["efficacy"]) == len(found["generalization"]) == after["forget"]
     whole = statistics.intervals([row])
     assert set(whole) == {*found, "unlearning_score"} and all(low <= after[metric] <= high for metric, (low, high) in whole.items()) and statistics.intervals([]) == {}
+    for reading in ("per_example", "union", "token_wise"):
+        resisted, attacked = statistics.resisted(row, reading), row["result"]["attacks"]
+        assert {attack: float(values.mean()) for attack, values in resisted.items()} == pytest.approx({attack: attacked[attack][reading] for attack in ATTACKS})
+        assert set(resisted["delta"].index) == set(found["efficacy"].index)
+    resistance = statistics.resistance(frame, "union").set_index("method")
+    for name, (mean, _) in {name: values["resistance_score"] for name, values in extraction.means(frame, "union").items()}.items():
+        line = resistance.loc[methods.registry()[name]["title"]]
+        low, high = (float(end) for end in line["interval"].split(" to "))
+        assert line["Resistance Score"] == percent(mean) and low <= 100 * mean <= high
+    assert resistance.loc["REVS", "REVS's lead"] == "–" != resistance.loc["MEMIT", "interval of the lead"]
     table = statistics.table(frame).set_index("method")
     assert table.loc["REVS", "REVS's lead"] == "–" and (frame["seed"].nunique() > 5 or set(table["p over seeds"]) == {"–"})
