@@ -419,6 +419,16 @@ def a_parameter_of_a_wrong_type(place: Path) -> Calls:
         yield partial(command, unlearn.run)
 
 
+@mistake("An unknown setting of a fine-tune", "`finetune: {epoch: 5}`", r"There is no parameter 'epoch': did you mean 'epochs'\?")
+def an_unknown_setting_of_a_fine_tune(place: Path) -> Calls:
+    yield unlearning(place, finetune={"epoch": 5})
+
+
+@mistake("A setting of a wrong type in a fine-tune", "`finetune: {epochs: five}`", "epochs is 'five', a str, but must be int")
+def a_setting_of_a_wrong_type_in_a_fine_tune(place: Path) -> Calls:
+    yield unlearning(place, finetune={"epochs": "five"})
+
+
 @mistake("An unknown parameter of a notebook", "`xx: 5`, where there is an `x`", r"has no parameter 'xx': did you mean 'x'\?")
 def an_unknown_parameter_of_a_notebook(place: Path) -> Calls:
     yield partial(execute, notebook(place / "n.ipynb", f"open({str(place / 'ran')!r}, 'w')"), place / "out" / "n.ipynb", {"xx": 5}, "n")

@@ -12,13 +12,13 @@ import yaml
 
 from revs.nearest import hint
 
-BOUNDS = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "minutes": 0, "trials": 1}  # the least that makes sense
+BOUNDS = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "minutes": 0, "trials": 1, "epochs": 1, "batch": 1}  # the least that makes sense
 PATHS = ("documents", "secrets")
 MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)  # their messages are written for the caller
 
 
 def check(settings: dict, run: Callable) -> None:
-    """Refuses an unknown parameter, and one of a wrong type, in one sentence; the signature says which are right."""
+    """Refuses an unknown parameter, and one of a wrong type, in one sentence; the signature says which are right, for a fine-tune that of memorising."""
     known = inspect.signature(run).parameters
     for name, value in settings.items():
         if name not in known:
@@ -30,6 +30,8 @@ def check(settings: dict, run: Callable) -> None:
             raise ValueError(f"{name} is {shown}a {kind}, but must be {' or '.join(sorted(allowed))}.")
         if name in BOUNDS and value is not None and value < BOUNDS[name]:
             raise ValueError(f"{name} is {value}, but must be at least {BOUNDS[name]}.")
+        if name == "finetune" and isinstance(value, dict):
+            check(value, importlib.import_module("revs.experiments.memorise").run)
 
 
 def begin(settings: dict, run: Callable) -> dict:
