@@ -1,7 +1,8 @@
 """What a run will take, from rows of runs like it: seconds and memory.
 
 Rows of the same experiment and model whose settings are most alike are the best guide; rows of another model are scaled by
-the number of parameters that the models' configurations tell, or their names (my-model-8b). Memory follows from the
+the number of parameters that the models' configurations tell, or their names (my-model-8b), all but a calibration, whose minutes
+are given. Memory follows from the
 configuration, where that is at hand. Where no row is of a GPU, its time is predicted: the same operations at the rate that
 its maker gives.
 """
@@ -84,14 +85,18 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     scale = lambda row: 1.0 if own else parameters(spec) / parameters(name(row))
     bytes_each = lambda dtype: 4 if own or dtype == "float32" else 2
     width = lambda row: bytes_each(settings.get("dtype", "float32")) / bytes_each(row["provenance"]["model"]["dtype"])
-    trials = lambda row: settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
     close = nearest(settings, usable)
     memory = max(scale(row) * width(row) * row["provenance"]["peak_memory_mb"] for row in close)
-    if job.notebook == "unlearn":
-        took = by_stage(settings, usable, lambda row, stage: scale(row) / (1.0 if stage == "load" else faster))
-    else:
-        took = median(scale(row) * trials(row) * seconds(row, faster) for row in close)
-    return Estimate(took, memory, None if own else name(close[0]), predicted)
+    return Estimate(foreseen(job.notebook, settings, usable, scale, faster), memory, None if own else name(close[0]), predicted)
+
+
+def foreseen(kind: str, settings: dict, found: list[dict], scale: Callable[[dict], float] = lambda row: 1.0, faster: float = 1.0) -> float:
+    """Seconds of a run, from rows of models that it is so many times as large as."""
+    if kind == "unlearn":
+        return by_stage(settings, found, lambda row, stage: scale(row) / (1.0 if stage == "load" else faster))
+    trials = lambda row: settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
+    minutes = 0 if settings.get("hyperparameters") else settings.get("minutes")  # what is given is not calibrated
+    return median(trials(row) * seconds(row, faster, scale(row), minutes) for row in nearest(settings, found))
 
 
 def resolved(job: Job) -> dict:
@@ -147,13 +152,13 @@ def nearest(settings: dict, found: list[dict], deciding: Sequence[str] = ALIKE) 
     return [row for row, each in zip(found, alike) if each == most]
 
 
-def seconds(row: dict, faster: float = 1.0) -> float:
-    """Wall-clock seconds of a row's run, a search with its trials; all but loading on a machine so many times as fast."""
+def seconds(row: dict, faster: float = 1.0, larger: float = 1.0, minutes: float | None = None) -> float:
+    """Wall-clock seconds of a row's run, a search with its trials; with a model so many times as large, all but loading on a machine so many times as fast, and a calibration with the minutes that it may take."""
     spent = [*row["provenance"]["seconds"].items()]
     if row["kind"] == "tune":
         trial = row["name"].replace("tune/", "unlearn/", 1) + "-trial"
         spent += [pair for other in measured() if other["name"].startswith(trial) for pair in other["provenance"]["seconds"].items() if pair[0] not in ("load", "evaluate_before")]
-    return sum(value / (1.0 if stage == "load" else faster) for stage, value in spent)
+    return sum(60 * minutes if stage == "calibrate" and minutes is not None else larger * value / (1.0 if stage == "load" else faster) for stage, value in spent)
 
 
 @functools.cache

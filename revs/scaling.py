@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from statistics import median
@@ -17,6 +18,8 @@ sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkou
 from flow import estimate, plan, profile  # noqa: E402
 
 WITHIN = 0.2  # off by so much at most, a time is foreseen
+RUNS = {"unlearn": "unlearning", "tune": "searches", "curate": "curations", "calibrate": "calibrations", "own": "documents to report"}  # whose times are foretold
+FIRST, USUAL = "first on the model", "in the usual way"
 RECORD = RECORDED / "slurm.json"  # written by make slurm-try
 
 
@@ -43,18 +46,50 @@ def basis() -> str:
     )
 
 
+def ratios() -> dict[tuple[str, str], list[float]]:
+    """Foreseen ÷ taken by model and sort of run: each recorded run from all others of its model, as the plan does it, and as if it were the first, from those of other models."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for notebook, runs in RUNS.items():
+        every = [row for row in rows.find(RECORDED, kind=notebook).values() if notebook != "unlearn" or "failed" not in row["result"]]
+        for row in every:
+            model, took = estimate.name(row), taken(row)
+            size = functools.partial(larger, model)
+            own = [other for other in every if other is not row and size(other) == 1]
+            foreign = [other for other in every if size(other) not in (None, 1)]
+            for others, which in ((own, sort(row)), (foreign, f"{runs}, {FIRST}")):
+                if others:
+                    found.setdefault((title(model), which), []).append(estimate.foreseen(notebook, row["provenance"]["settings"], others, size) / took)
+    return found
+
+
+def larger(model: str, row: dict) -> float | None:
+    """How many times as many weights a model has as that of a row: 1 of its own, None where nobody knows."""
+    if model == estimate.name(row):
+        return 1
+    sizes = estimate.parameters(model), estimate.parameters(estimate.name(row))
+    return sizes[0] / sizes[1] if all(sizes) else None
+
+
+def taken(row: dict) -> float:
+    """Seconds of a recorded run, of unlearning those of the stages that are foreseen."""
+    return sum(row["provenance"]["seconds"].get(stage, 0.0) for stage in estimate.STAGES) if row["kind"] == "unlearn" else estimate.seconds(row)
+
+
+def sort(row: dict) -> str:
+    """What sort of run a row is of."""
+    runs = RUNS[row["kind"]]
+    if row["kind"] != "unlearn":
+        return runs
+    return f"{runs}, trials of a search" if is_trial(row["name"]) else f"{runs}, in another way" if tag_of(row["name"]) else f"{runs}, {USUAL}"
+
+
 def foretold() -> pd.DataFrame:
-    """How well times are foreseen: each recorded run of unlearning from all others of its model, as the plan does it."""
-    every = list(rows.find(RECORDED, kind="unlearn").values())
-    every = [row for row in every if "failed" not in row["result"]]
-    errors: dict[tuple[str, str], list[float]] = {}
-    for row in every:
-        others = [other for other in every if other is not row and estimate.name(other) == estimate.name(row)]
-        if others:
-            foreseen = estimate.by_stage(row["provenance"]["settings"], others)
-            kind = "trials of a search" if is_trial(row["name"]) else "in another way" if tag_of(row["name"]) else "in the usual way"
-            errors.setdefault((title(estimate.name(row)), kind), []).append(abs(foreseen / sum(row["provenance"]["seconds"].get(stage, 0.0) for stage in estimate.STAGES) - 1))
-    return pd.DataFrame([{"model": model, "runs": kind, "number": str(len(off)), f"off by {WITHIN:.0%} at most": f"{sum(each <= WITHIN for each in off) / len(off):.0%}", "off by, median": f"{median(off):.0%}"} for (model, kind), off in sorted(errors.items())])
+    """How well times are foreseen."""
+    lines = []
+    for (model, kind), found in sorted(ratios().items()):
+        off = [abs(ratio - 1) for ratio in found]
+        lines.append({"model": model, "runs": kind, "number": str(len(off)), f"off by {WITHIN:.0%} at most": f"{sum(each <= WITHIN for each in off) / len(off):.0%}", "off by, median": f"{median(off):.0%}", "foreseen ÷ taken, lowest": f"{min(found):.2f}", "highest": f"{max(found):.2f}"})
+    return pd.DataFrame(lines)
 
 
 def tried() -> tuple[pd.DataFrame, str]:

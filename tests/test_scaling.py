@@ -13,6 +13,7 @@ import yaml
 from flow import estimate, plan, profile, slots
 from flow.paths import ROOT
 from revs import methods, scaling
+from revs.results import title
 
 SLURM = ROOT / "profiles" / "slurm"
 
@@ -137,9 +138,34 @@ def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
         return {"name": name, "kind": "unlearn", "result": {"after": {"forget": 5}}, "provenance": {"model": {"name": model}, "settings": {"method": "ft_l", "data": "ssn", "steps": steps}, "seconds": {"unlearn": seconds}}}
 
     every = [row(f"x/ft_l-seed{seed}", "smollm2-135m", seconds) for seed, seconds in enumerate((100.0, 110.0, 50.0))] + [row("x/ft_l-seed0-trial00", "smollm2-135m", 100.0), row("y/ft_l-seed0", "other", 1.0)]
-    monkeypatch.setattr(scaling.rows, "find", lambda folder, kind: {row["name"]: row for row in every} | {"failed": {"result": {"failed": "It diverged."}}})
+    monkeypatch.setattr(scaling.rows, "find", lambda folder, kind: {row["name"]: row for row in every if row["kind"] == kind} | ({"failed": {"result": {"failed": "It diverged."}}} if kind == "unlearn" else {}))
     found = scaling.foretold().set_index("runs")
-    assert found.loc["in the usual way", "number"] == "3" and found.loc["in the usual way", "off by 20% at most"] == "67%" and found.loc["trials of a search", "off by, median"] == "0%" and len(found) == 2
+    usual, trials = found.loc["unlearning, in the usual way"], found.loc["unlearning, trials of a search"]
+    assert usual["number"] == "3" and usual["off by 20% at most"] == "67%" and (usual["foreseen ÷ taken, lowest"], usual["highest"]) == ("0.91", "2.00") and trials["off by, median"] == "0%" and len(found) == 2
+    every.append(row("z/ft_l-seed0", "a-269m", 400.0))  # twice as large, and twice as slow beside it: its first run, and the others', each from the other model
+    found = scaling.foretold().set_index("runs")
+    assert list(found.loc["unlearning, first on the model", "number"]) == ["4", "1"] and found.loc["unlearning, first on the model", "highest"].iloc[-1] == "0.50"
+
+
+def test_recorded_times_are_foreseen_as_the_page_says():
+    """A fifth for most runs that repeat others of the embedded model; an order of magnitude for nearly all that would be the first on their model."""
+    found = scaling.ratios()
+    usual = found[title("smollm2-135m"), f"unlearning, {scaling.USUAL}"]
+    assert sum(abs(ratio - 1) <= scaling.WITHIN for ratio in usual) >= 0.8 * len(usual) >= 40
+    first = [ratio for (_, runs), all_of in found.items() if runs.endswith(scaling.FIRST) for ratio in all_of]
+    assert sum(0.1 <= ratio <= 10 for ratio in first) >= 0.98 * len(first) >= 400
+
+
+def test_a_calibration_has_its_minutes(measured):
+    """Whatever the model and the machine; all else grows with the model."""
+    made = row("own/x/m", None, 104.0, minutes=5)
+    made["provenance"]["seconds"]["calibrate"] = 290.0
+    measured(made)
+    larger = estimate.parameters("llama-1.35b") / estimate.parameters("smollm2-135m")
+    assert estimate.estimate(job("own", minutes=10)).seconds == 104.0 + 600
+    assert estimate.estimate(job("own", minutes=10, model="llama-1.35b")).seconds == pytest.approx(104.0 * larger + 600)
+    assert estimate.estimate(job("own", minutes=10), True).seconds == 4.0 + 10.0 + 600
+    assert estimate.estimate(job("own", minutes=10, hyperparameters={"n_max": 5})).seconds == 104.0
 
 
 def test_stages_are_foreseen_one_by_one():
