@@ -77,6 +77,12 @@ def source(known: Estimate) -> str:
     return "nothing yet" if known.seconds is None else f"{known.like}, scaled by parameters" if known.like else "the same model"
 
 
+def said(notebook: str, settings: dict) -> str:
+    """How long one run would take, for its command's --plan."""
+    known = estimate(Job(notebook, settings, settings["rows"]))
+    return f"Time: {UNKNOWN if known.seconds is None else f'about {duration(known.seconds)}'}; measured on: {source(known)}."
+
+
 def summary(profile: Profile) -> list[str]:
     """Hours on one machine and on many, disk and downloads of the whole."""
     left = [job for job in profile.jobs.values() if not current(job)]

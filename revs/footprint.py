@@ -6,6 +6,7 @@ sizes follow from shapes; how many of them are alive at once was read off the co
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -201,7 +202,16 @@ def at_hand(spec: str) -> bool:
     if "hub" in entry:
         return isinstance(try_to_load_from_cache(entry["hub"], "config.json", revision=entry["revision"]), str)
     path = resolve(spec)
-    return (path / "config.json").is_file() or path.suffix == ".gguf" and path.is_file()
+    if (path / "config.json").is_file() or path.suffix == ".gguf" and path.is_file():
+        return True
+    with contextlib.suppress(ValueError):  # a name that no hub allows
+        return spec.count("/") == 1 and isinstance(try_to_load_from_cache(spec, "config.json"), str)
+    return False
+
+
+def said(settings: dict) -> str:
+    """What a run is foreseen to take of the memory that is free."""
+    return f"Memory: about {total(of_run(settings)) / 2**30:.1f} GiB; {free() / 2**30:.1f} GiB are free."
 
 
 def check(settings: dict) -> None:

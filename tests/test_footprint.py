@@ -2,6 +2,8 @@
 
 import inspect
 import json
+import re
+import sys
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ import torch
 from conftest import FAMILIES, build
 from flow import estimate, profile
 from revs import calibrate, footprint, load, methods
-from revs.experiments import begin, tune, unlearn
+from revs.experiments import begin, command, tune, unlearn
 from revs.select import PIECES
 
 NEAR = 0.2  # of what was measured
@@ -111,3 +113,20 @@ def test_a_plan_takes_memory_from_the_configuration_where_it_is_at_hand(tmp_path
     monkeypatch.setattr(estimate, "estimate", lambda job: estimate.Estimate(1.0, 123.0, None))
     assert estimate.memory(profile.Job("unlearn", {"model": "llama-3-8b", "dtype": "bfloat16"}, "build/rows")) > 2 * 8e9 / 2**20
     assert estimate.memory(profile.Job("unlearn", {"model": "no/such/folder"}, "build/rows")) == estimate.memory(profile.Job("bench", {}, "build/rows")) == 123.0
+
+
+def test_a_command_says_beforehand_what_its_run_would_take(tmp_path, monkeypatch, capsys):
+    """For a model of one's own too; nothing is read of it but its configuration, and nothing is written."""
+    decoder = build("llama-tied", dtype=torch.float32)
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "model-1b")
+    monkeypatch.setattr(load, "load", lambda *_: pytest.fail("a weight was read"))
+    given = ["--plan", "--model", str(tmp_path / "model-1b"), "--finetune", "false", "--rows", str(tmp_path / "rows")]
+    monkeypatch.setattr(sys, "argv", ["unlearn", *given])
+    command(unlearn.run)
+    assert re.fullmatch(r"Memory: about 0\.\d GiB; \d+\.\d GiB are free\.\nTime: about \d+ s; measured on: .+, scaled by parameters\.\n", capsys.readouterr().out)
+    monkeypatch.setitem(sys.modules, "flow.plan", None)  # as where the package is installed without the workflow
+    command(unlearn.run)
+    assert capsys.readouterr().out.count("\n") == 1 and not (tmp_path / "rows").exists()
+    monkeypatch.setattr(sys, "argv", ["unlearn", *given, "--seed", "two"])
+    with pytest.raises(SystemExit, match="seed is 'two', a str, but must be int"):
+        command(unlearn.run)

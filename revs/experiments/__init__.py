@@ -7,6 +7,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import yaml
 
@@ -36,10 +37,25 @@ def check(settings: dict, run: Callable) -> None:
 
 def begin(settings: dict, run: Callable) -> dict:
     """Checks settings, and whether a run with them fits into the memory that is free; then runs it."""
-    check(settings, run)
-    every = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()} | settings
-    importlib.import_module("revs.footprint").check(every)  # by its name: no row depends on what is foreseen
+    importlib.import_module("revs.footprint").check(complete(settings, run))  # by its name: no row depends on what is foreseen
     return run(**settings)
+
+
+def complete(settings: dict, run: Callable) -> dict:
+    """Settings, checked, with the defaults of all others."""
+    check(settings, run)
+    return {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()} | settings
+
+
+def plan(settings: dict, run: Callable) -> str:
+    """What a run would take: memory and, in a checkout, the time that rows of runs like it tell; a fine-tune that it starts from is not in it."""
+    every = complete(settings, run)
+    said = importlib.import_module("revs.footprint").said(every)
+    try:
+        workflow = importlib.import_module("flow.plan")
+    except ModuleNotFoundError:  # an installed package has no workflow
+        return said
+    return f"{said}\n{workflow.said(Path(inspect.getfile(run)).stem, every)}"
 
 
 def value(text: str):
@@ -51,15 +67,17 @@ def value(text: str):
 
 
 def command(run: Callable) -> None:
-    """Runs an experiment from the command line: every parameter is an option, read as YAML.
+    """Runs an experiment from the command line: every parameter is an option, read as YAML; with --plan only says what it would take.
 
     A mistake of the caller's ends with one sentence and status 2.
     """
     parser = argparse.ArgumentParser(description=inspect.getdoc(run).splitlines()[0])
     for name, parameter in inspect.signature(run).parameters.items():
         parser.add_argument(f"--{name}", type=value, default=argparse.SUPPRESS, metavar=str(parameter.annotation), help=f"default: {parameter.default!r}")
+    parser.add_argument("--plan", action="store_true", help="say what the run would take, and start nothing")
     settings = vars(parser.parse_args())  # only what was given: the rest are the function's own defaults
+    only = settings.pop("plan")
     try:
-        begin(settings, run)
+        print(plan(settings, run)) if only else begin(settings, run)
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
