@@ -52,6 +52,8 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None, revis
     options = choice(where, gguf, revision)
     with reading(spec, "configuration", where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **options)
+    if config.model_type not in architectures() and config.get_text_config() is not config:
+        raise ValueError(f"{spec} reads more than text ({config.model_type}): take its text-only checkpoint, or another model.")
     architecture(config.model_type, spec)
     if not gguf and (quantised := getattr(config, "quantization_config", None)):
         kind = (quantised if isinstance(quantised, dict) else vars(quantised)).get("quant_method", "in a way it does not name")

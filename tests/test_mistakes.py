@@ -19,7 +19,7 @@ import huggingface_hub
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import BloomConfig
+from transformers import BloomConfig, Gemma3Config
 
 from conftest import build as tiny
 from flow import build, profile
@@ -128,6 +128,12 @@ def a_configuration_of_wrong_types(place: Path) -> Calls:
 def an_unsupported_architecture(place: Path) -> Calls:
     BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(place / "bloom")
     yield loading(place / "bloom")
+
+
+@mistake("A model that reads more than text", "a Gemma 3 that sees pictures, without weights: the refusal comes first", r"reads more than text \(gemma3\): take its text-only checkpoint, or another model")
+def a_model_that_reads_more_than_text(place: Path) -> Calls:
+    Gemma3Config().save_pretrained(place / "gemma3")
+    yield loading(place / "gemma3")
 
 
 @mistake("Remote code demanded by a model", "a `config.json` of an unknown type that names Python files", "asks to run code that comes with it, which is never done", OSError)
