@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 import torch
 import yaml
+from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils.hub import resolve_revision
 
@@ -175,10 +176,28 @@ def explain(spec: str, part: str, where: str, error: Exception) -> str:
     if "model.safetensors" in text:
         return f"{spec} has no weights as safetensors, and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a complete copy, or save the model as safetensors where you trust it."
     if Path(where).exists():
-        return f"The {part} of {spec} cannot be read ({(text.strip() or type(error).__name__).splitlines()[0].split('. ')[0].rstrip(' .:')}): take another copy."
+        file = broken(Path(where)) if part == "weights" else None
+        named = f"{file}: " if file and file not in text else ""
+        return f"The {part} of {spec} cannot be read ({named}{(text.strip() or type(error).__name__).splitlines()[0].split('. ')[0].rstrip(' .:')}): take another copy."
     if any(sign in text.lower() for sign in ("gated", "401", "403")):
         return f"The weights of {spec} are gated: accept their licence on the hub, set HF_TOKEN in the environment, and run again (or give a local folder)."
     return f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the network, or give a local folder."
+
+
+def broken(folder: Path) -> str | None:
+    """The name of the first weight file that is not there or no safetensors, or of an index that is none."""
+    index = folder / "model.safetensors.index.json"
+    try:
+        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.is_file() else {file.name for file in folder.glob("*.safetensors")}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return index.name
+    for file in sorted(files):
+        try:
+            with safe_open(folder / file, "pt"):
+                continue
+        except (OSError, SafetensorError):
+            return file
+    return None
 
 
 def converted(name: str, entry: dict) -> Path:

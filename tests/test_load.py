@@ -56,6 +56,16 @@ def test_gated_weights_say_what_to_do_and_never_show_the_token(monkeypatch):
     assert "HF_TOKEN" in said and "licence" in said and "hf_secret" not in said
 
 
+def test_what_rust_panics_with_becomes_a_sentence(tmp_path, one_sentence):
+    """It is no Exception, and known by its name alone; what else is none goes through."""
+    panic = type("PanicException", (BaseException,), {})
+    with pytest.raises(OSError, match=r"The tokenizer of m cannot be read \(called unwrap on nothing\): take another copy") as error, load.reading("m", "tokenizer", str(tmp_path)):
+        raise panic("called unwrap on nothing\nat src/lib.rs")
+    assert one_sentence(error)
+    with pytest.raises(KeyboardInterrupt), load.reading("m", "tokenizer", str(tmp_path)):
+        raise KeyboardInterrupt
+
+
 def test_models_of_hub_and_wheels_are_pinned():
     for entry in registry().values():
         assert "config" in entry or len(entry.get("revision", entry.get("sha256"))) in (40, 64)

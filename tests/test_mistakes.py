@@ -54,6 +54,14 @@ def saved(place: Path, name: str = "model", seed: int = 0, **configuration) -> P
     return place / name
 
 
+def shard(folder: Path) -> Path:
+    """A model's weights in several files: the second of them."""
+    model = load.load(str(folder)).model
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="20KB")
+    return sorted(folder.glob("*.safetensors"))[1]
+
+
 def change(file: Path, **values) -> None:
     """Other values in a JSON file."""
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
@@ -261,6 +269,25 @@ def weights_without_an_index(place: Path) -> Calls:
     folder = saved(place)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     yield loading(folder)
+
+
+@mistake("A shard that is missing", "weights in several files, the second of which is gone", r"The weights of .* cannot be read \(.*model-00002-of-.*\): take another copy", OSError)
+def a_shard_that_is_missing(place: Path) -> Calls:
+    shard(saved(place)).unlink()
+    yield loading(place / "model")
+
+
+@mistake("A shard that is cut short", "weights in several files, the second without its last bytes", r"The weights of .* cannot be read \(model-00002-of-.*: .*\): take another copy", OSError)
+def a_shard_that_is_cut_short(place: Path) -> Calls:
+    cut(shard(saved(place)))
+    yield loading(place / "model")
+
+
+@mistake("A corrupt index of weights", "a `model.safetensors.index.json` that is cut short", r"The weights of .* cannot be read \(model.safetensors.index.json: .*\): take another copy", OSError)
+def an_index_of_weights_cut_short(place: Path) -> Calls:
+    shard(saved(place))
+    cut(place / "model/model.safetensors.index.json")
+    yield loading(place / "model")
 
 
 @mistake("No tokenizer", "a model's folder without a tokenizer", "has no tokenizer that can be read: take a complete copy", OSError)
