@@ -30,7 +30,7 @@ from revs.select import PIECES, WORTH
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
-OTHERS = {"memorise": "memorising", "calibrate": "calibrating", "own": "documents to report"}  # experiments of which runs are compared too
+OTHERS = {"memorise": "memorising", "calibrate": "calibrating", "own": "documents to report", "tune": "searching", "curate": "curating"}  # experiments of which runs are compared too
 CHARACTERS = 4  # of a token, where they are not counted: what n_max_len keeps, and a data set for a tokenizer that is not here
 SECRET = 25  # tokens of a long secret, where the secrets are not known yet
 
@@ -135,10 +135,10 @@ PARTS: dict[str, Callable] = {
 }  # fmt: skip
 
 
-def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int, measures: Sequence[str], sentences: int = BATCH) -> dict[str, int]:
+def predicted(at: Shape, method: str, hp, prompt: int, secret: int, forget: int, measures: Sequence[str], sentences: int = BATCH, device_map: str | None = None) -> dict[str, int]:
     """Bytes by part for so many secrets to forget and sentences to evaluate, with the longest prompt and the longest secret in tokens; no process on a GPU."""
     return {
-        "process": 0 if torch.cuda.is_available() else PROCESS,
+        "process": 0 if on_gpu(device_map) else PROCESS,
         "weights": at.weights * at.bytes,
         "evaluating": evaluating(at, prompt, secret, "attacks" in measures, sentences),
         "unlearning": PARTS[method](at, hp, forget, prompt + secret),
@@ -152,9 +152,9 @@ def of_run(settings: dict) -> dict[str, int]:
         prompt, secret, groups = lengths(settings["data"], settings["model"])
         method = methods.method(settings["method"])
         every = trials(settings, at.layers) if "trials" in settings else [method.Hyperparameters(**methods.resolved(settings))]
-        return max((predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ())) for hp in every), key=total)
+        return max((predicted(at, settings["method"], hp, prompt, secret, settings["forget"] or groups // 2, settings.get("measures", ()), device_map=settings.get("device_map")) for hp in every), key=total)
     prompt, secret = lengths(settings["data"], settings["model"])[:2] if {"data", "minutes"} <= set(settings) else (PROMPT, SECRET)
-    parts = {"process": 0 if torch.cuda.is_available() else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, prompt, secret, False)}
+    parts = {"process": 0 if on_gpu(settings.get("device_map")) else PROCESS, "weights": at.weights * at.bytes, "evaluating": evaluating(at, prompt, secret, False)}
     if "epochs" in settings:  # AdamW on the weights themselves: a gradient and two moments
         parts["unlearning"] = 3 * at.weights * at.bytes + activations(at, settings["batch"] * PROMPT, at.layers, True)
     elif "minutes" in settings:
@@ -186,11 +186,15 @@ def total(parts: dict[str, int]) -> int:
     return sum(parts.values())
 
 
-def free() -> int:
-    """Bytes that a run could have: of all GPUs where there are any, else of the machine; this process's own are not taken by another."""
-    gpus = range(torch.cuda.device_count())
-    if gpus:
-        return sum(torch.cuda.mem_get_info(gpu)[0] + torch.cuda.memory_reserved(gpu) - torch.cuda.memory_allocated(gpu) for gpu in gpus)
+def on_gpu(device_map: str | None) -> bool:
+    """Does a run go to a GPU? It does where there is one, if nothing else was said."""
+    return torch.cuda.is_available() and not str(device_map).startswith("cpu")
+
+
+def free(device_map: str | None = None) -> int:
+    """Bytes that a run could have: of all GPUs if it goes there, else of the machine; this process's own are not taken by another."""
+    if on_gpu(device_map):
+        return sum(torch.cuda.mem_get_info(gpu)[0] + torch.cuda.memory_reserved(gpu) - torch.cuda.memory_allocated(gpu) for gpu in range(torch.cuda.device_count()))
     return psutil.virtual_memory().available + psutil.Process().memory_info().rss
 
 
@@ -211,7 +215,7 @@ def at_hand(spec: str) -> bool:
 
 def said(settings: dict) -> str:
     """What a run is foreseen to take of the memory that is free."""
-    return f"Memory: about {total(of_run(settings)) / 2**30:.1f} GiB; {free() / 2**30:.1f} GiB are free."
+    return f"Memory: about {total(of_run(settings)) / 2**30:.1f} GiB; {free(settings.get('device_map')) / 2**30:.1f} GiB are free."
 
 
 def check(settings: dict) -> None:
@@ -220,13 +224,13 @@ def check(settings: dict) -> None:
         needed = total(of_run(settings))
     except (OSError, ValueError, KeyError):  # the run itself will say what is wrong with its settings
         return
-    if needed > (there := free()):
+    if needed > (there := free(settings.get("device_map"))):
         smaller = "take bfloat16 weights, fewer secrets, or a machine with more" if settings["dtype"] == "float32" else "take fewer secrets, or a machine with more"
         raise MemoryError(f"{settings.get('method', 'This run')} on {settings['model']} would take about {needed / 2**30:.1f} GiB, but {there / 2**30:.1f} GiB of memory are free: {smaller}.")
 
 
 def compared() -> pd.DataFrame:
-    """Every method's recorded runs with the usual settings, and fine-tunes, calibrations and reports, by model and data set: the highest memory foreseen, and measured over seeds."""
+    """Every method's recorded runs with the usual settings and its searches, fine-tunes, calibrations, curations and reports, by model and data set: the highest memory foreseen, and measured over seeds."""
     lines = []
     for row in rows.find(rows.RECORDED, kind="unlearn").values():
         made = row["provenance"]
@@ -237,20 +241,21 @@ def compared() -> pd.DataFrame:
         secret = int(items["ranks"].map(len).max())
         prompt = lengths(asked["data"], made["model"]["name"])[0] if asked["data"] in data.builtin() else PROMPT
         hp = methods.method(asked["method"]).Hyperparameters(**asked["hyperparameters"])
-        parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"], len(items))
-        lines.append({"model": made["model"]["name"], "data": Path(asked["data"]).stem, "method": asked["method"], "foreseen": total(parts) / 2**20, "measured": made["peak_memory_mb"]})
+        parts = predicted(shape(made["model"]["name"], made["model"]["dtype"]), asked["method"], hp, prompt, secret, row["result"]["after"]["forget"], asked["measures"], len(items), "cpu")
+        lines.append({"model": made["model"]["name"], "data": Path(asked["data"]).stem, "kind": "unlearn", "method": asked["method"], "foreseen": total(parts) / 2**20, "measured": made["peak_memory_mb"]})
     for kind in OTHERS:
         for row in rows.find(rows.RECORDED, kind=kind).values():
             made, asked = row["provenance"], row["provenance"]["settings"]
-            if not made["hardware"]["gpu"] and (kind != "calibrate" or asked["data"] in data.builtin()):  # the lengths of its secrets have to be known
-                lines.append({"model": made["model"]["name"], "data": asked.get("data", row["name"].split("/")[1]), "method": kind, "foreseen": total(of_run(asked)) / 2**20, "measured": made["peak_memory_mb"]})
-    return pd.DataFrame(lines).groupby(["model", "data", "method"], sort=False).mean().reset_index().assign(ratio=lambda frame: frame["foreseen"] / frame["measured"])
+            if not made["hardware"]["gpu"] and (kind not in ("calibrate", "tune") or asked["data"] in data.builtin()):  # the lengths of its secrets have to be known
+                lines.append({"model": made["model"]["name"], "data": asked.get("data", row["name"].split("/")[1]), "kind": kind, "method": asked.get("method"), "foreseen": total(of_run(asked | {"device_map": "cpu"})) / 2**20, "measured": made["peak_memory_mb"]})
+    return pd.DataFrame(lines).groupby(["model", "data", "kind", "method"], sort=False, dropna=False).mean().reset_index().assign(ratio=lambda frame: frame["foreseen"] / frame["measured"])
 
 
 def table() -> pd.DataFrame:
     """The same for readers."""
     frame = compared()
+    runs = [": ".join(filter(None, (OTHERS.get(kind), methods.registry()[method]["title"] if isinstance(method, str) else None))) for kind, method in zip(frame["kind"], frame["method"])]
     return pd.DataFrame({
-        "model": frame["model"].map(results.title), "secrets": frame["data"].map(lambda name: methods.PAPER_DATA.get(name, name)), "run": frame["method"].map(lambda name: OTHERS.get(name) or methods.registry()[name]["title"]),
+        "model": frame["model"].map(results.title), "secrets": frame["data"].map(lambda name: methods.PAPER_DATA.get(name, name)), "run": runs,
         "foreseen, MiB": frame["foreseen"].map("{:,.0f}".format), "measured, MiB": frame["measured"].map("{:,.0f}".format), "foreseen ÷ measured": frame["ratio"].map("{:.2f}".format),
     })  # fmt: skip

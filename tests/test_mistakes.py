@@ -327,7 +327,7 @@ def an_unknown_precision(place: Path) -> Calls:
 
 @mistake("A run that cannot fit", "a model and a method that take more memory than is free", r"would take about .* GiB, but .* GiB of memory are free: take", MemoryError)
 def a_run_that_cannot_fit(place: Path) -> Calls:
-    with mock.patch.object(footprint, "free", lambda: 2**27):
+    with mock.patch.object(footprint, "free", lambda *_: 2**27):
         yield unlearning(place)
 
 
