@@ -26,6 +26,7 @@ from transformers.utils.hub import resolve_revision
 
 from revs import fit
 from revs.architecture import Decoder, architecture, architectures
+from revs.nearest import hint
 from revs.paths import CACHE, ROOT, resolve, writing
 
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
@@ -120,7 +121,7 @@ def locate(spec: str, entry: dict, revision: str | None) -> tuple[str, str | Non
     if (path / "config.json").is_file():
         return str(path), None, None
     if path.exists() or spec.count("/") != 1 or spec.startswith((".", "/", "~")) or spec.lower().endswith(".gguf"):
-        raise FileNotFoundError(f"There is no model at '{spec}': give {', '.join(registry())}, a folder with a config.json, a .gguf file or a hub id.")
+        raise FileNotFoundError(f"There is no model at '{spec}'" + hint(spec, [*registry(), "a folder with a config.json, a .gguf file or a hub id"], "give"))
     return spec, None, commit(spec, revision)
 
 

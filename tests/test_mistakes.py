@@ -107,9 +107,14 @@ def mounted(folder: Path, options: str):
 # A model ---------------------------------------------------------------------------------------------------------------
 
 
-@mistake("No model there", "the name `smollm3`, which is none", "There is no model at 'smollm3'", FileNotFoundError)
+@mistake("No model there", "the name `bert`, which is none", "There is no model at 'bert': give smollm2-135m, .*, a folder with a config.json, a .gguf file or a hub id", FileNotFoundError)
 def no_model_there(place: Path) -> Calls:
-    yield partial(load.load, "smollm3")
+    yield partial(load.load, "bert")
+
+
+@mistake("A model's name misspelt", "the name `smollm2-135`", r"There is no model at 'smollm2-135': did you mean 'smollm2-135m'\?", FileNotFoundError)
+def a_model_s_name_misspelt(place: Path) -> Calls:
+    yield partial(load.load, "smollm2-135")
 
 
 @mistake("A hub that cannot be reached", "a hub id, without a network", "check the name and the network", OSError)
