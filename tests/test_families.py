@@ -148,9 +148,10 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_heads_may_be_tied_or_not(kind, tied):
-    """One matrix with the embeddings or two, longer than the tokenizer in both cases; the closed form is Algorithm 1, and no embedding changes."""
+    """One matrix with the embeddings or two, longer than the tokenizer in both cases, padded with zeros; the closed form is Algorithm 1, and no embedding changes."""
     decoder = build(kind, tie_word_embeddings=tied)
     assert (decoder.head.weight is decoder.model.get_input_embeddings().weight) == tied and decoder.head.weight.shape[0] > len(decoder.tokenizer)
+    decoder.head.weight.data[len(decoder.tokenizer) :] = 0
     embeddings = decoder.model.get_input_embeddings().weight.clone()
     edit = methods.method("revs").unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"]))
     assert edit.moves and torch.equal(decoder.model.get_input_embeddings().weight, embeddings)
