@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from conftest import build
+from conftest import FAMILIES, build
 from revs import artefact, controls, data, difference, export, load, sealed, undo, zero
 from revs.edit import Edit
 from revs.evaluate import secret_ranks
@@ -18,7 +18,7 @@ from test_method import same_bits, weights
 
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
 SECRETS = [data.Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".") for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))]
-KINDS = ["llama-tied", "llama-untied", "gptj", "gpt2", "gemma2"]
+KINDS = ["llama-tied", "llama-untied", "gptj", "gpt2", "gemma2"]  # tied or not, a bias, transposed, norms of its own after FF₂
 DTYPES = ["float32", "bfloat16"]
 
 
@@ -50,8 +50,7 @@ def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, artefact.Artefact]:
 
 
 @pytest.mark.parametrize("projection", ["norm", "raw"])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind, dtype", [*((kind, "float32") for kind in FAMILIES), *((kind, "bfloat16") for kind in KINDS)])
 def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(base, tmp_path, kind, dtype, projection):
     """On a fresh copy, from the file; the Edit that comes back has the same moves, in the same order."""
     decoder, fresh = base(kind, dtype), base(kind, dtype)
