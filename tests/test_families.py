@@ -4,6 +4,7 @@ The models are tiny and random, so that a norm, a bias or a transposed weight th
 """
 
 import copy
+import itertools
 import math
 from dataclasses import replace
 
@@ -135,10 +136,9 @@ def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection,
     assert reached
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("method", methods.registry())
+@pytest.mark.parametrize("method, dtype", [*itertools.product(methods.registry(), [torch.float32, torch.bfloat16]), ("revs", torch.float16)], ids=str)
 def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtype):
-    """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit."""
+    """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit. REVS in float16 too."""
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
     settings = QUICK[method] if method in QUICK else (MEMIT_LIKE if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__ else QUICK["revs"] if method in ("random", "layer_major") else {"lr": 1e-3})
