@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from huggingface_hub import ResolvedRevision
+from huggingface_hub import ResolvedRevision, constants
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revs import data, evaluate, load
+from revs import data, evaluate, footprint, load
 from revs.load import explain, identify, registry, save, tokenizer_hash
 
 
@@ -106,6 +106,22 @@ def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
     monkeypatch.setattr(load, "resolve_revision", lambda spec, revision: ResolvedRevision(commit, initial=revision))
     assert load.locate("owner/one", {}, None) == load.locate("owner/one", {}, "main") == ("owner/one", None, commit)
     assert load.identify("owner/one") == commit and load.choice("owner/one", None, commit) == {"revision": commit}
+
+
+def test_an_unpinned_hub_id_comes_from_the_cache_without_a_network(tiny, tmp_path, monkeypatch):
+    """As it was downloaded: the newest commit that the cache knows pins it."""
+    commit = "0123456789" * 4
+    save(*tiny, tmp_path / "models--owner--tiny/snapshots" / commit)
+    (tmp_path / "models--owner--tiny/refs").mkdir()
+    (tmp_path / "models--owner--tiny/refs/main").write_text(commit)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert not footprint.at_hand("owner/tiny")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    decoder = load.load("owner/tiny")
+    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == ("owner/tiny", commit, commit)
+    assert torch.equal(decoder.head.weight, tiny[0].lm_head.weight) and tokenizer_hash(load.tokenizer("owner/tiny")) == tokenizer_hash(tiny[1])
+    assert footprint.at_hand("owner/tiny") and not footprint.at_hand("owner/other") and not footprint.at_hand("no name/at all")
+    assert footprint.shape("owner/tiny", "float32").weights == sum(weight.numel() for weight in decoder.model.parameters())
 
 
 def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp_path):
