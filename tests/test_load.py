@@ -1,6 +1,8 @@
 """Models come from a folder, a GGUF file, a hub id or a name; what cannot be used is in test_mistakes.py."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,8 +10,14 @@ from huggingface_hub import ResolvedRevision, constants
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revs import data, evaluate, footprint, load
+from revs import artefact, data, evaluate, footprint, load
+from revs.experiments import begin
+from revs.experiments import own as experiment
 from revs.load import explain, identify, registry, save, tokenizer_hash
+from revs.rows import write_text
+from test_curate import knowing, own  # noqa: F401
+
+COMMIT = "0123456789" * 4
 
 
 @pytest.fixture
@@ -102,26 +110,37 @@ def test_hub_ids_that_nothing_pins_are_told_apart():
 
 
 def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
-    commit = "0123456789" * 4
-    monkeypatch.setattr(load, "resolve_revision", lambda spec, revision: ResolvedRevision(commit, initial=revision))
-    assert load.locate("owner/one", {}, None) == load.locate("owner/one", {}, "main") == ("owner/one", None, commit)
-    assert load.identify("owner/one") == commit and load.choice("owner/one", None, commit) == {"revision": commit}
+    monkeypatch.setattr(load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision))
+    assert load.locate("owner/one", {}, None) == load.locate("owner/one", {}, "main") == ("owner/one", None, COMMIT)
+    assert load.identify("owner/one") == COMMIT and load.choice("owner/one", None, COMMIT) == {"revision": COMMIT}
+
+
+def cached(place: Path, monkeypatch) -> Path:
+    """The folder of owner/tiny's newest commit in a hub cache of its own, without a network."""
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(place))
+    write_text(place / "models--owner--tiny/refs/main", COMMIT)
+    return place / "models--owner--tiny/snapshots" / COMMIT
 
 
 def test_an_unpinned_hub_id_comes_from_the_cache_without_a_network(tiny, tmp_path, monkeypatch):
     """As it was downloaded: the newest commit that the cache knows pins it."""
-    commit = "0123456789" * 4
-    save(*tiny, tmp_path / "models--owner--tiny/snapshots" / commit)
-    (tmp_path / "models--owner--tiny/refs").mkdir()
-    (tmp_path / "models--owner--tiny/refs/main").write_text(commit)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert not footprint.at_hand("owner/tiny")
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    save(*tiny, cached(tmp_path, monkeypatch))
     decoder = load.load("owner/tiny")
-    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == ("owner/tiny", commit, commit)
+    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == ("owner/tiny", COMMIT, COMMIT)
     assert torch.equal(decoder.head.weight, tiny[0].lm_head.weight) and tokenizer_hash(load.tokenizer("owner/tiny")) == tokenizer_hash(tiny[1])
     assert footprint.at_hand("owner/tiny") and not footprint.at_hand("owner/other") and not footprint.at_hand("no name/at all")
     assert footprint.shape("owner/tiny", "float32").weights == sum(weight.numel() for weight in decoder.model.parameters())
+
+
+def test_a_hub_id_in_the_cache_goes_from_documents_to_a_report(own, knowing, tmp_path, monkeypatch):  # noqa: F811
+    """Without a network; the row and the edit name the commit that was downloaded."""
+    shutil.copytree(knowing, cached(tmp_path / "hub", monkeypatch))
+    settings = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
+    row = begin({"documents": str(own), "model": "owner/tiny", "finetune": False, "hyperparameters": settings, "out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")}, experiment.run)
+    assert row["result"]["after"]["written"] < row["result"]["before"]["written"] and row["provenance"]["inputs"]["model"] == COMMIT
+    assert artefact.read(tmp_path / "out/edit.safetensors").model == COMMIT
 
 
 def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp_path):
