@@ -7,6 +7,7 @@ Printed numbers are rounded: a rule is broken only if no unrounded numbers could
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from statistics import median
 
 import pandas as pd
@@ -16,6 +17,7 @@ from revs.metrics import harmonic_mean
 from revs.paper import CORE, EXTRACTION
 
 ABLATIONS = ("tab:ablation_neuron_selection", "tab:method_results", "tab:ablation_token_method")
+Row = tuple[str, str]  # data set, name
 PARTS = {"Unlearning Score": ("Efficacy@100", "Generalization@100", "Specificity"), "Resistance Score": ("Logit-Lens@100", "Delta@100", "Perturb@100")}
 
 
@@ -32,18 +34,25 @@ def rounding(cell: dict) -> float:
     return 0.5 * 10.0 ** -len(cell["printed"].split("±")[0].strip().partition(".")[2].rstrip("} \\$"))
 
 
-def above_its_harmonic_mean() -> pd.DataFrame:
-    """A mean of harmonic means never exceeds the harmonic mean of the means (Jensen's inequality)."""
-    broken = []
+def too_large() -> Iterator[tuple[str, Row, str, dict[str, dict]]]:
+    """Printed scores above the harmonic mean of their own columns, whatever the rounding: table, row, score, and the columns' cells.
+
+    A mean of harmonic means never exceeds the harmonic mean of the means (Jensen's inequality).
+    """
     for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS):
-        for (dataset, row), cells in lines(label).items():
+        for place, cells in lines(label).items():
             for score, names in PARTS.items():
-                parts = [cells[name] for name in names if name in cells]
-                if score in cells and len(parts) > 1:
-                    bound = harmonic_mean([part["value"] + rounding(part) for part in parts])
-                    if cells[score]["value"] - rounding(cells[score]) > bound:
-                        broken.append({"table": f"`{label}`", "data": dataset, "row": row, "printed": f"{score} {cells[score]['value']:g}", "at most": f"{harmonic_mean([part['value'] for part in parts]):.2f}", "from": ", ".join(f"{part['value']:g}" for part in parts)})
-    return pd.DataFrame(broken)
+                parts = {name: cells[name] for name in names if name in cells}
+                if score in cells and len(parts) > 1 and cells[score]["value"] - rounding(cells[score]) > harmonic_mean([part["value"] + rounding(part) for part in parts.values()]):
+                    yield label, place, score, parts
+
+
+def above_its_harmonic_mean() -> pd.DataFrame:
+    """The scores that are too large, and the most that they can be."""
+    return pd.DataFrame([
+        {"table": f"`{label}`", "data": dataset, "row": row, "printed": f"{score} {lines(label)[dataset, row][score]['value']:g}", "at most": f"{harmonic_mean([part['value'] for part in parts.values()]):.2f}", "from": ", ".join(f"{part['value']:g}" for part in parts.values())}
+        for label, (dataset, row), score, parts in too_large()
+    ])  # fmt: skip
 
 
 def lens_against_efficacy() -> pd.DataFrame:
@@ -58,16 +67,29 @@ def lens_against_efficacy() -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def rows_that_repeat() -> pd.DataFrame:
-    """Rows of two tables that agree in every number, to the digits that both print, although their columns mean other things."""
+def repeats() -> Iterator[tuple[tuple[str, Row, list[dict]], tuple[str, Row, list[dict]]]]:
+    """Rows of two tables that agree in every number, to the digits that both print, although their columns mean other things: table, row and cells of both, the one with more digits first."""
     every = [(label, place, list(cells.values())) for label in (*CORE.values(), *EXTRACTION.values(), *ABLATIONS) for place, cells in lines(label).items()]
-    found = []
-    for i, (one, place, some) in enumerate(every):
-        for other, elsewhere, others in every[i + 1 :]:
-            if one != other and len(some) == len(others) > 2 and [c["column"] for c in some] != [c["column"] for c in others]:
+    for i, one in enumerate(every):
+        for other in every[i + 1 :]:
+            some, others = one[2], other[2]
+            if one[0] != other[0] and len(some) == len(others) > 2 and [c["column"] for c in some] != [c["column"] for c in others]:
                 if all(abs(a["value"] - b["value"]) <= max(rounding(a), rounding(b)) + 1e-9 for a, b in zip(some, others)) and len({a["value"] for a in some}) > 1:
-                    found.append({"row": f"`{one}`: {place[0]}, {place[1]}", "repeats": f"`{other}`: {elsewhere[0]}, {elsewhere[1]}", "numbers": ", ".join(f"{a['value']:g} = {b['value']:g}" for a, b in zip(some, others))})
-    return pd.DataFrame(found)
+                    yield tuple(sorted((one, other), key=lambda row: sum(map(rounding, row[2]))))
+
+
+def rows_that_repeat() -> pd.DataFrame:
+    """The rows that stand twice, under other heads."""
+    return pd.DataFrame([
+        {"row": f"`{one}`: {', '.join(place)}", "repeats": f"`{other}`: {', '.join(elsewhere)}", "numbers": ", ".join(f"{a['value']:g} = {b['value']:g}" for a, b in zip(some, others))}
+        for (one, place, some), (other, elsewhere, others) in repeats()
+    ])  # fmt: skip
+
+
+def doubtful() -> dict[tuple[str, str, str, str], str]:
+    """Cells that cannot all be what they are printed as, by table, data set, row and column, and why: a score that is too large with the columns that it is of, and the less exact of two rows that stand twice."""
+    found = {(label, *place, column): f"{score} is above the harmonic mean of its columns" for label, place, score, parts in too_large() for column in (score, *parts)}
+    return found | {(label, *place, cell["column"]): f"{source['column']} of `{one}`" for (one, _, some), (label, place, others) in repeats() for source, cell in zip(some, others)}
 
 
 def one_configuration_twice() -> pd.DataFrame:

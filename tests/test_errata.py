@@ -25,6 +25,14 @@ def test_a_row_stands_in_two_tables():
     assert "tab:extraction_results_gptj" in row["row"] and "tab:method_results" in row["repeats"] and "REVS" in row["row"] and "83.48 = 83.5" in row["numbers"]
 
 
+def test_cells_that_cannot_all_be_right_are_named_and_their_neighbours_are_not():
+    found = errata.doubtful()
+    assert found["tab:method_results", "Emails", "REVS", "Efficacy@100"] == "Logit-Lens@100 of `tab:extraction_results_gptj`"  # the copy, not the row that it was taken from
+    assert ("tab:extraction_results_gptj", "Emails", "REVS", "Logit-Lens@100") not in found
+    assert "above the harmonic mean" in found["tab:core_results_llama", "SSN", "Max-Entropy", "Specificity"] and ("tab:core_results_llama", "SSN", "Max-Entropy", "MMLU") not in found
+    assert len(found) == 4 + 3 + 4 + 3 + 4
+
+
 def test_one_configuration_has_several_numbers():
     found = errata.one_configuration_twice().set_index("column")
     assert list(found.loc["Resistance Score"]) == ["84.2", "82.6", "83.9"]
