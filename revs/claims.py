@@ -17,7 +17,8 @@ from revs import abilities, ablations, errata, extraction, methods, organic, pap
 from revs.paths import ROOT
 from revs.tables import DASH, showing
 
-REPRODUCED, DIRECTION, DIFFERENT, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "not measured here")
+REPRODUCED, DIRECTION, DIFFERENT, NOTHING_DONE, UNMEASURED = VERDICTS = ("reproduced", "same direction", "different", "unedited too", "not measured here")
+NUMBER, CLAIM = "number", "claim"
 DATA = {"SSN": "ssn", "Emails": "emails", "URLs": "urls"}
 PII = "tab:pii-distribution"
 PAGES = {**dict.fromkeys(paper.CORE.values(), "core"), **dict.fromkeys(paper.EXTRACTION.values(), "extraction"), "tab:ablation_neuron_selection": "neurons", "tab:method_results": "zeroing", "tab:ablation_token_method": "tokens", PII: "organic"}
@@ -121,9 +122,9 @@ def number(place: Place, theirs: dict[Place, float], ours: dict[Place, float], t
     """The verdict on one printed number."""
     if place not in ours:
         return UNMEASURED
-    if abs(ours[place] - theirs[place]) <= tolerance:
-        return REPRODUCED
     dataset, row, column = place
+    if abs(ours[place] - theirs[place]) <= tolerance:
+        return NOTHING_DONE if abs(ours.get((dataset, "Unedited", column), math.inf) - theirs[place]) <= tolerance else REPRODUCED
     others = [(dataset, other, column) for _, other, _ in theirs if other not in (row, "Unedited") and (dataset, other, column) in theirs and (dataset, other, column) in ours]
     revs = [other for other in others if other[1] in THE_METHOD]
     against = revs or others
@@ -191,26 +192,34 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
 def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], model: str, guessed: set[tuple[str, str]], tolerance: float) -> list[dict]:
     """The lines of one table's cells. An ablation that is not recorded on the paper's data set is not judged by another's."""
     their_values, our_values = {place: cell["value"] for place, cell in theirs.items()}, {place: cell.value for place, cell in ours.items()}
-    lines = []
+    lines, doubts = [], errata.doubtful()
     for place, cell in theirs.items():
         dataset, row, column = place
         verdict = number(place, their_values, our_values, tolerance)
         expected = DASH if label == PII else f"within {tolerance} points"
-        lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), model, expected, verdict, unmeasured(label, dataset, column, row, guessed), PAGES[label]))
+        why = over_unedited(place, their_values, our_values) if verdict == NOTHING_DONE else unmeasured(label, dataset, column, row, guessed)
+        lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), model, expected, verdict, why, PAGES[label], NUMBER, doubts.get((label, *place), "")))
     return lines
+
+
+def over_unedited(place: Place, theirs: dict[Place, float], ours: dict[Place, float]) -> str:
+    """How far a number is above the unedited model's, in the paper and here; empty for the unedited model itself, or where the paper does not print it."""
+    dataset, row, column = place
+    before = (dataset, "Unedited", column)
+    return f"over unedited: {theirs[place] - theirs[before]:+.1f} in the paper, {ours[place] - ours[before]:+.1f} here" if row != "Unedited" and before in theirs else ""
 
 
 def hardware() -> list[dict]:
     """The lines of the GPUs and minutes that the Appendix prints: they are of its machine."""
     of_paper = paper.tables()["hardware"]
     why = "a number of the paper's GPUs; what ours took, on a processor, is on the page of costs"
-    return [line("App. Hardware", f"{of_paper['dataset']}, {row}: {what}", str(value), None, "", DASH, UNMEASURED, why, "cost") for what, values in (("GPUs", of_paper["gpus"]), ("minutes", of_paper["runtime_minutes"])) for row, value in values.items()]
+    return [line("App. Hardware", f"{of_paper['dataset']}, {row}: {what}", str(value), None, "", DASH, UNMEASURED, why, "cost", NUMBER) for what, values in (("GPUs", of_paper["gpus"]), ("minutes", of_paper["runtime_minutes"])) for row, value in values.items()]
 
 
 def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
     """The lines of one claim: its check on the paper's own numbers, and on ours."""
     if "reason" in claim:
-        return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "")]
+        return [line(claim["place"], claim["says"], DASH, None, model, DASH, UNMEASURED, claim["reason"], "", CLAIM)]
     if "curve" in claim:
         return [of_curve(claim, dataset, model) for dataset in claim["data"]]
     lines, label = [], claim["table"]
@@ -226,7 +235,7 @@ def verdicts(claim: dict, tables: dict, model: str) -> list[dict]:
         why = unmeasured(label, dataset, claim["column"], ", ".join(missing), guessed)
         subject = next((given for given in next(iter(claim["expect"].values())) if given in known), "REVS")
         in_its_table = {True: "holds in its table", False: "does not hold in its own table", None: DASH}[said]
-        lines.append(line(claim["place"], f"{dataset}: {claim['says']}", in_its_table, ours.get((dataset, subject, claim["column"])), model, check(claim, dataset), verdict, why, PAGES[label]))
+        lines.append(line(claim["place"], f"{dataset}: {claim['says']}", in_its_table, ours.get((dataset, subject, claim["column"])), model, check(claim, dataset), verdict, why, PAGES[label], CLAIM))
     return lines
 
 
@@ -238,7 +247,7 @@ def of_curve(claim: dict, dataset: str, model: str) -> dict:
     told = judge(model, DATA[dataset], *given)
     verdict = UNMEASURED if told is None else REPRODUCED if told[0] else DIFFERENT
     ours = None if told is None else Told(told[1], tuple(told[2]))
-    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim, dataset)}", verdict, missing or f"no recorded runs on {dataset} yet" + GPTJ * ("GPT-J" in claim["place"]), page)
+    return line(claim["place"], f"{dataset}: {claim['says']}", DASH, ours, model, f"{kind}: {', '.join(map(str, given))}{late(claim, dataset)}", verdict, missing or f"no recorded runs on {dataset} yet" + GPTJ * ("GPT-J" in claim["place"]), page, CLAIM)
 
 
 def late(claim: dict, dataset: str) -> str:
@@ -263,23 +272,29 @@ def unmeasured(label: str, dataset: str, column: str, row: str, guessed: set[tup
     return f"no recorded run of {row} on {dataset} yet" + GPTJ * label.endswith("_gptj")
 
 
-def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str) -> dict:
-    """One line of the ledger."""
+def line(where: str, what: str, theirs: str, ours: Ours | Told | None, model: str, expected: str, verdict: str, reason: str, page: str, kind: str, doubt: str = "") -> dict:
+    """One line of the ledger; ``doubt`` is why its printed number cannot be right."""
     behind = ", ".join(ours.rows) if ours else ""
     interval = DASH if not isinstance(ours, Ours) or ours.interval is None or ours.interval[0] == ours.interval[1] else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
-    return {"where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict == UNMEASURED else "", "page": page, "rows": behind}
+    return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": results.title(model) if ours else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE) else "", "doubt": doubt, "page": page, "rows": behind}
 
 
 def summary(frame: pd.DataFrame) -> dict[str, int]:
-    """How many lines have each verdict."""
-    counts = frame["verdict"].value_counts()
+    """How many lines have each verdict; what cannot be right as printed is not counted."""
+    counts = frame.loc[frame["doubt"] == "", "verdict"].value_counts()
     return {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}
+
+
+def counted(frame: pd.DataFrame) -> str:
+    """The same in words."""
+    doubtful = int((frame["doubt"] != "").sum())
+    return ", ".join(f"{value} {name}" for name, value in summary(frame).items()) + (f"; {doubtful} more cannot be right as printed and are not counted" if doubtful else "")
 
 
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only, ``behind`` the address of those rows."""
     return pd.DataFrame({
         "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "interval": frame["interval"], "on": frame["on"], "expected": frame["expected"],
-        "verdict": frame["verdict"], "why not": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
+        "verdict": frame["verdict"], "doubtful as printed": frame["doubt"], "why": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
         "behind": [showing("provenance", "tab-rows", names.split(", ")) if names else "" for names in frame["rows"]],
     })  # fmt: skip

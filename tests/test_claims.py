@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from revs import abilities, claims, methods, paper, results, rows, statistics
-from revs.claims import DIFFERENT, DIRECTION, REPRODUCED, UNMEASURED, Ours
+from revs.claims import CLAIM, DIFFERENT, DIRECTION, NOTHING_DONE, NUMBER, REPRODUCED, UNMEASURED, Ours
 from revs.tables import DASH, Filtered
 from test_results import shelf  # noqa: F401
 
@@ -24,6 +24,9 @@ def values(*numbers: float) -> dict:
     ("MEMIT", (100, 20, 30, 80), (100, 20, 45, 50), DIRECTION),  # still below REVS
     ("MEMIT", (100, 20, 30, 80), (100, 20, 55, 50), DIFFERENT),
     ("Unedited", (100, 20, 30, 80), (80, 20, 30, 80), DIFFERENT),
+    ("Unedited", (100, 20, 30, 80), (100, 20, 30, 80), NOTHING_DONE),
+    ("REVS", (95, 96, 97, 98), (94, 97, 96, 93), NOTHING_DONE),  # Delta: whoever does nothing has it too
+    ("REVS", (95, 96, 97, 98), (80, 97, 96, 93), REPRODUCED),
 ])
 def test_verdicts_on_numbers(row, theirs, ours, verdict):
     assert claims.number(("SSN", row, "Specificity"), values(*theirs), values(*ours), 10) == verdict
@@ -85,7 +88,19 @@ def test_a_verdict_is_never_without_a_row_or_a_reason(ledger):
     judged = ledger[ledger["verdict"] != UNMEASURED]
     assert (judged["rows"] != "").all() and (judged["ours"] != "–").all() and (judged["on"] != "–").all()
     assert (ledger.loc[ledger["verdict"] == UNMEASURED, "why"] != "").all()
-    assert sum(claims.summary(ledger).values()) == len(ledger)
+    assert sum(claims.summary(ledger).values()) == (ledger["doubt"] == "").sum() < len(ledger)
+
+
+def test_what_an_unedited_model_has_too_and_what_cannot_be_right_is_told_apart(ledger):
+    by_what = ledger[ledger["where"].isin(["`tab:extraction_results_llama`", "`tab:method_results`"])].set_index("what")
+    assert by_what.loc["SSN, Unedited: Resistance Score", ["verdict", "why"]].tolist() == [NOTHING_DONE, ""]
+    assert set(by_what.loc[by_what.index.str.contains("Delta"), "verdict"]) <= {NOTHING_DONE, UNMEASURED}
+    assert by_what.loc["SSN, REVS: Delta@100", "why"].startswith("over unedited: +2.1 in the paper, ")
+    copied = by_what.loc[["Emails, REVS: Efficacy@100", "Emails, REVS: Specificity"], "doubt"]
+    assert list(copied) == ["Logit-Lens@100 of `tab:extraction_results_gptj`", "Delta@100 of `tab:extraction_results_gptj`"]
+    assert set(ledger.loc[ledger["kind"] == CLAIM, "doubt"]) == {""} and set(ledger["kind"]) == {CLAIM, NUMBER}
+    said = claims.counted(ledger)
+    assert f"{(ledger['doubt'] != '').sum()} more cannot be right" in said and f"{((ledger['verdict'] == REPRODUCED) & (ledger['doubt'] == '')).sum()} reproduced, " in said
 
 
 def cell(label: str, what: str) -> pd.Series:
@@ -134,7 +149,7 @@ def test_the_method_is_known_under_its_names_in_the_ablations(row):
 def test_a_benchmark_at_chance_level_is_not_judged(shelf):  # noqa: F811
     """And one that the model knows has the interval of its items."""
     asked = lambda share: {name: {"accuracy": accuracy, "items": 100, "right": "1" * 100} for name, accuracy in (("mmlu", share), ("gsm8k", 0.0))}
-    for share, verdict in ((0.27, UNMEASURED), (0.6, REPRODUCED)):
+    for share, verdict in ((0.27, UNMEASURED), (0.6, NOTHING_DONE)):
         for name in ("unedited", "revs"):
             shelf(method=name, seed=1)
             shelf(method=name, seed=1, tag="integrity")
