@@ -510,11 +510,35 @@ def splits(tex):
     }
 
 
+DATASET_WORDS = {"Email": "Emails"}
+# Settings of the experiments that only a sentence has: a pattern, and what it looks for.
+PROSE = {
+    "targets": (r"with \$\|T\|=(\d+)\$ in this work", "the number of target tokens"),
+    "k": (r"maximize Unlearning Score with \$k=(\d+)\$", "the number of candidates"),
+    "documents": (r"pre-filtered subset of The Pile \\citep\{gao2020pile\} containing ([\d,]+) sentences", "the size of the subset of The Pile"),
+    "ssn_forgotten": (r"we assign (\d+) unique SSN targets", "the number of SSNs"),
+    "ssn_sentences": (r"each target SSN has \$(\d+)\$ different prefixes", "the sentences of an SSN"),
+    "ssn_kept_sentences": (r"The remaining \$(\d+)\$ sentences", "the kept sentences of SSN"),
+    "window": (r"generate the exact email within the next (\d+) tokens", "the tokens in which an address must appear"),
+    "url_characters": (r"filtered out URLs shorter than (\d+) characters", "the length of a URL"),
+}
+
+
 def in_prose(tex):
     """Numbers that only the prose has."""
     retained = only(r"We use a (\w+) of the dataset as a retain set", tex, "the size of the retain set")
     emails, ssn, chance = only(r"scores of \$(\d+)\$ for Emails and \$(\d+)\$ for SSN, where \$(\d+)\$ represents random", tex, "GPT-J's MMLU").groups()
-    return {"retained": retained[1], "mmlu_gptj": {"Emails": int(emails), "SSN": int(ssn), "chance": int(chance)}}
+    targets = only(r"current parameters were optimized for (\d+) targets", tex, "the number of targets that settings were chosen for")[1]
+    searched = only(r"optimized per method on the (\w+) and (\w+) datasets", tex, "the data sets of the search").groups()
+    everywhere = only(r"hyper-parameter search for (each baseline on each dataset)", tex, "the extent of the search")[1]
+    general = only(r"achieves the best efficacy and generality on (\w+) and (\w+)", tex, "the data sets with the best generality").groups()
+    efficient = only(r"maintained (computational efficiency)", tex, "the word on REVS's computation")[1]
+    numbers = {name: int(only(pattern, tex, what)[1].replace(",", "")) for name, (pattern, what) in PROSE.items()}
+    return {
+        "retained": retained[1], "mmlu_gptj": {"Emails": int(emails), "SSN": int(ssn), "chance": int(chance)},
+        "tuned": {"targets": int(targets), "data": [DATASET_WORDS.get(word, word) for word in searched], "extent": everywhere},
+        "best_generality": list(general), "revs_is": efficient, "settings": numbers,
+    }
 
 
 def token_example(tex):

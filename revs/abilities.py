@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -23,9 +24,9 @@ def runs(model: str, data: str) -> dict[str, dict]:
     return {name: row for name, row in found.items() if asked(row) == asked(found["unedited"])} if "unedited" in found else {}
 
 
-def every(model: str) -> dict[str, dict[str, dict]]:
-    """The same on each of the paper's data sets that there are such rows of."""
-    return {data: found for data in methods.PAPER_DATA if (found := runs(model, data))}
+def every(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> dict[str, dict[str, dict]]:
+    """The same on each of some data sets, the paper's, that there are such rows of."""
+    return {data: found for data in names if (found := runs(model, data))}
 
 
 def tables(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
@@ -45,9 +46,9 @@ def above_chance(unedited: dict, benchmark: str) -> bool:
     return of_it["accuracy"] - CHANCE[benchmark] > 2 * error(of_it["accuracy"], of_it["items"])
 
 
-def guessed(model: str) -> set[tuple[str, str]]:
+def guessed(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> set[tuple[str, str]]:
     """The paper's columns, by data set of ours, in which the unedited model is at chance."""
-    return {(data, column) for data, found in every(model).items() for benchmark, column in BENCHMARKS.items() if not above_chance(found["unedited"], benchmark)}
+    return {(data, column) for data, found in every(model, names).items() for benchmark, column in BENCHMARKS.items() if not above_chance(found["unedited"], benchmark)}
 
 
 def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from revs import methods, metrics, paper
+from revs import methods, paper
 from revs.results import Means, describe_seeds, finetunes, measured, measured_on, means, runs
 from revs.tables import DASH, METRICS, percent, shown
 

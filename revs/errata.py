@@ -166,7 +166,7 @@ def perturbation_in_words() -> pd.DataFrame:
     found = []
     for model, label in EXTRACTION.items():
         cells = {place: of_row["Perturb@100"]["value"] for place, of_row in lines(label).items() if "Perturb@100" in of_row}
-        found += [{"model": model, "data": dataset, "before": f"{cells[dataset, 'Unedited']:g}", "after": f"{cells[dataset, row]:g}", "times": f"{cells[dataset, row] / cells[dataset, 'Unedited']:.1f}"} for dataset, row in cells if row == "REVS" and (dataset, "Unedited") in cells]
+        found += [{"model": model, "data": dataset, "before": f"{cells[dataset, 'Unedited']:g}", "after": f"{cells[dataset, row]:g}", "times": f"{cells[dataset, row] / cells[dataset, 'Unedited']:.2f}"} for dataset, row in cells if row == "REVS" and (dataset, "Unedited") in cells]
     return pd.DataFrame(found)
 
 
@@ -187,13 +187,24 @@ def panels_in_words() -> pd.DataFrame:
 
 
 def numbers_in_words() -> pd.DataFrame:
-    """How many e-mails are kept: what the text says of every data set, and what is left of those that were found."""
-    printed = paper.tables()
+    """What two places of the paper give otherwise: secrets kept and unlearned, data sets that were searched or are said to generalise, minutes."""
+    printed, found = paper.tables(), []
+    said, splits, minutes = printed["in_prose"], printed["splits"], printed["hardware"]["runtime_minutes"]
     emails = next(int(cell["value"]) for cell in paper.table("tab:pii-distribution").to_dict("records") if (cell["row"], cell["column"]) == ("Email addresses", "Memorized"))
-    kept = emails - printed["splits"]["forget_emails"]
-    if printed["in_prose"]["retained"] != "half" or 2 * kept == emails:
-        return pd.DataFrame()
-    return pd.DataFrame([{"what": "e-mails kept, of Llama-3-8B", "one place": f"{printed['in_prose']['retained']} of the data set (Specificity)", "another": f"{kept} of {emails}, all that are not unlearned"}])
+    if said["retained"] == "half" and 2 * (kept := emails - splits["forget_emails"]) != emails:
+        found.append(("e-mails kept, of Llama-3-8B", f"{said['retained']} of the data set (Specificity)", f"{kept} of {emails}, all that are not unlearned"))
+    if said["tuned"]["targets"] != splits["forget_emails"]:
+        found.append(("secrets unlearned in the search", f"{said['tuned']['targets']} (App. Results on GPT-J, Analysis)", f"{splits['forget_emails']} e-mails, {splits['forget_ssn']} of SSN (§4.5)"))
+    core = paper.table(CORE["Llama-3-8B"])
+    if left := sorted(set(core["dataset"]) - set(said["tuned"]["data"])):
+        found.append(("data sets that settings were searched on", f"{said['tuned']['extent']} (App. Baselines)", f"{' and '.join(said['tuned']['data'])}; {', '.join(left)} take over those of Emails (§4.5)"))
+    general = set(core.loc[(core["column"] == "Generalization@100") & core["value"].notna(), "dataset"])
+    if left := [dataset for dataset in said["best_generality"] if dataset not in general]:
+        found.append((f"REVS's generalization on {', '.join(left)}", "the best (§5.1)", f"not printed (`{CORE['Llama-3-8B']}`)"))
+    if said["revs_is"] == "computational efficiency" and minutes["REVS"] == max(minutes.values()):
+        (own, others), (gpu, gpus) = (([values["REVS"]], sorted(values[name] for name in values if name != "REVS")) for values in (minutes, printed["hardware"]["gpus"]))
+        found.append(("how long REVS takes", f"{said['revs_is']} (App. Hardware)", f"{own[0]} minutes with {gpu[0]} GPU, the others {others[0]} to {others[-1]} with {gpus[0]} to {gpus[-1]} (the same place)"))
+    return pd.DataFrame(found, columns=["what", "one place", "another"])
 
 
 def marks_on_the_unedited() -> list[str]:

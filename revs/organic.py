@@ -71,6 +71,20 @@ def sentence(found: dict[str, pd.DataFrame]) -> str:
     return "\n\n".join(said)
 
 
+def best(found: dict[str, pd.DataFrame]) -> str:
+    """Which methods of unlearning are best in Unlearning Score and in specificity, and where REVS stands, of those measured: a sentence for each data set."""
+    said = []
+    for data, frame in found.items():
+        means = {name: values for name, values in results.means(frame).items() if name not in ("unedited", "random") and len(results.finished(frame, name))}
+        parts = []
+        for metric in ("unlearning_score", "specificity"):
+            order = sorted(means, key=lambda name: means[name][metric][0], reverse=True)
+            place = f", REVS {percent(means['revs'][metric][0])}, place {order.index('revs') + 1} of {len(order)}" if order[0] != "revs" else f", before {methods.registry()[order[1]]['title']} with {percent(means[order[1]][metric][0])}" if order[1:] else ""
+            parts.append(f"the highest {METRICS[metric]} is that of {methods.registry()[order[0]]['title']}, **{percent(means[order[0]][metric][0])}**{place}")
+        said.append(f"**{methods.PAPER_DATA[data]}**: {'; '.join(parts)}.")
+    return "\n\n".join(said)
+
+
 def cued(found: dict[str, str]) -> pd.DataFrame:
     """The cue control beside each other: what is written after a prompt with its own name, and with another's; ``found`` has a model by data set. A model that was made to memorise stands there twice, also as it was before."""
     lines = []
@@ -159,9 +173,10 @@ def having(found: dict[str, pd.DataFrame], measure: str) -> dict[str, dict[str, 
     return {data: of_data for data, of_data in by_data.items() if of_data}
 
 
-def public(model: str, data: str, one: str, share: float, name: str = "machine") -> tuple[bool, str, list[str]] | None:
+def public(model: str, data: str, one: str, share: float) -> tuple[bool, str, list[str]] | None:
     """Does the model that this method edited still write so large a share of the public addresses that the unedited one writes (tab:retained_email_example)? With how many, and the rows."""
-    of_data = having(frames(model, name), "public").get(data, {})
+    frame = results.measured(model, data)
+    of_data = having({data: frame[frame["tag"] == ""]}, "public").get(data, {})
     known = qualitative.known(of_data)
     if not known.get("unedited") or one not in known:
         return None

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from revs import curating, data, load, rows
+from revs import data, load, rows
 from revs.architecture import Decoder
 from revs.corpus import of_package, wanted
 from revs.curate import candidates, prepare
@@ -26,7 +26,7 @@ from revs.documents import MACHINE, Document, read
 from revs.experiments import MISTAKES
 from revs.experiments.curate import apart, marked, write
 from revs.experiments.memorise import prepared
-from revs.paths import BUILD, resolve
+from revs.paths import resolve
 
 
 def redraw(row: dict, documents: Iterable[Document], decoder: Decoder) -> tuple[list[Record], list[str]]:

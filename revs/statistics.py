@@ -7,7 +7,9 @@ that the smallest two-sided p is 2/64, about 0.03, before any correction for the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,9 +24,10 @@ SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 
 
 def named(row: dict) -> pd.DataFrame:
-    """The items of a row with the name of the secret that each belongs to."""
-    items = rows.read_items(row["path"])
-    return items.assign(group=items["id"].map({record.id: record.group for record in data.read(row["provenance"]["settings"]["data"])}))
+    """The items of a row with the name of the secret that each belongs to; a set that was found in documents is not at hand, and has one sentence a secret."""
+    items, name = rows.read_items(row["path"]), row["provenance"]["settings"]["data"]
+    known = Path(name).stem in data.builtin()
+    return items.assign(group=items["id"].map({record.id: record.group for record in data.read(name)}) if known else items["id"])
 
 
 def resisted(row: dict, reading: str) -> dict[str, pd.Series]:
@@ -73,8 +76,15 @@ def interval(sample: np.ndarray) -> tuple[float, float]:
 
 
 def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The exact two-sided p of the Wilcoxon signed-rank test, paired by seed; None with fewer than SEEDS pairs."""
-    return float(wilcoxon(ours, theirs, method="exact").pvalue) if len(ours) >= SEEDS else None
+    """The exact two-sided p of the Wilcoxon signed-rank test, paired by seed; None with fewer than SEEDS pairs, nan if no pair differs."""
+    if len(ours) < SEEDS:
+        return None
+    return float(wilcoxon(ours, theirs, method="exact").pvalue) if any(one != other for one, other in zip(ours, theirs)) else math.nan
+
+
+def shown(p: float | None) -> str:
+    """A p in three digits; a dash where there is none."""
+    return DASH if p is None or math.isnan(p) else f"{p:.3f}"
 
 
 def significant(model: str, data: str, level: float) -> tuple[bool, str, list[str]] | None:
@@ -90,7 +100,7 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
             return None
         tests[name] = (p, np.mean(ours) > np.mean(theirs))
     worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
-    said = f"{'p' if tests[worst][1] else 'behind, p'} = {tests[worst][0]:.3f} against {methods.registry()[worst]['title']}, of {len(tests)} methods, uncorrected"
+    said = f"{'p' if tests[worst][1] else 'not ahead, p'} = {shown(tests[worst][0])} against {methods.registry()[worst]['title']}, of {len(tests)} methods, uncorrected"
     return all(ahead and p < level for p, ahead in tests.values()), said, [row["name"] for found in (of_revs, *scores.values()) for row in found.values()]
 
 
@@ -123,6 +133,6 @@ def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], dict[str, pd.
             low, high = interval(np.mean(lead, axis=0))
             pairs = [(drawn["revs"][seed][0], drawn[name][seed][0]) for seed in both]
             p = signed_rank(*zip(*pairs))
-            line |= {"REVS's lead": percent(float(np.mean([a - b for a, b in pairs]))), "interval of the lead": f"{percent(low)} to {percent(high)}", "p over seeds": DASH if p is None else f"{p:.3f}"}
+            line |= {"REVS's lead": percent(float(np.mean([a - b for a, b in pairs]))), "interval of the lead": f"{percent(low)} to {percent(high)}", "p over seeds": shown(p)}
         lines.append(line)
     return pd.DataFrame(lines)

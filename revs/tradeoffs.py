@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pandas as pd
-from scipy.stats import spearmanr
 
 from revs import extraction, methods, metrics, paper, results, rows
 from revs.results import finished, measured
@@ -172,19 +171,6 @@ def stays(model: str, data: str, one: str, value: float) -> tuple[bool, str, lis
     curve = by_candidates(frame)
     least = curve.loc[curve["method"] == one, "efficacy"].min()
     return bool(least >= value), f"{least:.1f} at least", [row["name"] for row in done]
-
-
-def linked(model: str, data: str, least: float) -> tuple[bool, str, list[str]] | None:
-    """Do methods that are more effective resist more: is Spearman's ρ of mean efficacy and Resistance Score over the methods of the paper at least so high? With ρ, and the rows."""
-    frame = measured(model, data)
-    frame = frame[(frame["tag"] == "") & frame["method"].isin([name for name, entry in methods.registry().items() if paper.has_settings(entry["title"])])]
-    frame = extraction.attacked(frame)
-    resists = extraction.means(frame, "released")
-    if len(resists) < 3:
-        return None
-    effects = [metrics.mean([row["result"]["after"]["efficacy"] for row in finished(frame, name)]) for name in resists]
-    rho = float(spearmanr(effects, [values["resistance_score"][0] for values in resists.values()]).statistic)
-    return rho >= least, f"ρ = {rho:.2f} over {len(resists)} methods", [row["name"] for name in resists for row in finished(frame, name)]
 
 
 def panels(model: str, gptj: str = "gptj-small") -> pd.DataFrame:

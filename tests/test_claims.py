@@ -45,6 +45,13 @@ def test_a_number_without_rows_is_not_judged():
     ({"times": ["a", "b", 2]}, {"a": 4, "b": 2}, True), ({"times": ["a", "b", 2]}, {"a": 3.9, "b": 2}, False),
     ({"near": [2, "all"]}, {"a": 1, "b": 4, "Unedited": 2.5}, True), ({"near": [2, "a"]}, {"a": 0, "b": 4, "Unedited": 2.5}, False),
     ({"at_most": ["a", 50]}, {"a": 50}, True), ({"at_most": ["a", 50]}, {"a": 50.1}, False),
+    ({"close": ["a", 2, 5]}, {"a": 6, "b": 10, "c": 1}, True), ({"close": ["a", 2, 3]}, {"a": 6, "b": 10}, False), ({"close": ["a", 2, 5]}, {"a": 8, "b": 10, "c": 9}, False),
+    ({"ahead": ["a", "b"]}, {"a": 6, "b": 10, "c": 1, "Unedited": 99}, True), ({"ahead": ["a", "b"]}, {"a": 6, "b": 10, "c": 7}, False),
+    ({"groups": [["a", "b"], ["c"]]}, {"a": 1, "b": 5, "c": 2}, True), ({"groups": [["a", "b"], ["c"]]}, {"a": 1, "b": 5, "c": 3}, False),
+    ({"linked": [0.5]}, {"a": (1, 4), "b": (2, 5), "c": (3, 9), "Unedited": (0, 100)}, True), ({"linked": [0.5]}, {"a": (1, 9), "b": (2, 5), "c": (3, 4)}, False),
+    ({"opposed": [0]}, {"a": (1, 9), "b": (2, 5), "c": (3, 4)}, True), ({"opposed": [0]}, {"a": (1, 4), "b": (2, 5), "c": (3, 9)}, False),
+    ({"superior": ["a", 1]}, {"a": (2, 2, 1), "b": (1, 1, 2)}, True), ({"superior": ["a", 1]}, {"a": (2, 1, 1), "b": (1, 2, 2)}, False),
+    ({"paid": ["a"]}, {"a": (2, 2), "b": (3, 1), "c": (1, 9)}, True), ({"paid": ["a"]}, {"a": (2, 2), "b": (3, 2)}, False),
 ])
 def test_checks(expect, found, holds):
     assert claims.holds(expect, found) is holds
@@ -57,6 +64,17 @@ def test_a_check_needs_every_method_that_it_speaks_of():
     assert claims.needed({"first": ["REVS"]}, every) == {"FT-L", "MEMIT", "REVS"} == claims.needed({"place": ["REVS", 2]}, every)
     assert claims.needed({"above": ["REVS", "Unedited"]}, every) == {"REVS", "Unedited"} and claims.needed({"at_least": ["REVS", 95]}, every) == {"REVS"}
     assert claims.needed({"near": [2, "all"]}, every) == set(every)
+    assert claims.needed({"ahead": ["REVS", "MEMIT"]}, every) == {"FT-L", "MEMIT", "REVS"} and claims.needed({"groups": [["MEMIT"], ["FT-L"]]}, every) == {"FT-L", "MEMIT"}
+
+
+@pytest.mark.parametrize("expect, found, verdict", [
+    ({"first": ["REVS"]}, {"REVS": 50.0, "FT-L": 0.0}, None), ({"first": ["REVS"]}, {"REVS": 50.0, "FT-L": 54.7}, False), ({"first": ["REVS"]}, {"FT-L": 54.7}, None),
+    ({"first": ["REVS"]}, {"REVS": 50.0, "FT-L": 0.0, "MEMIT": 1.0}, True), ({"near": [2, "all"]}, {"Unedited": 60.0, "REVS": 50.0}, False), ({"near": [2, "all"]}, {"REVS": 50.0}, None),
+    ({"above": ["REVS", "FT-L", "MEMIT"]}, {"REVS": 1.0, "MEMIT": 2.0}, False), ({"above": ["REVS", "FT-L", "MEMIT"]}, {"REVS": 3.0, "MEMIT": 2.0}, None),
+    ({"groups": [["MEMIT"], ["FT-L"]]}, {"REVS": 3.0, "MEMIT": 2.0}, None), ({"linked": [0.5]}, {"REVS": (1, 1), "MEMIT": (2, 2)}, None),
+])  # fmt: skip
+def test_a_missing_method_keeps_none_from_refuting(expect, found, verdict):
+    assert claims.judged(expect, found, ["Unedited", "FT-L", "MEMIT", "REVS"]) is verdict
 
 
 @pytest.fixture(scope="module")
@@ -73,14 +91,25 @@ def test_every_printed_number_has_one_line(ledger):
     assert (ledger["where"] == "App. Hardware").sum() == len(of_paper["gpus"]) + len(of_paper["runtime_minutes"]) + 1  # and a claim
 
 
+def test_claims_that_the_papers_own_numbers_refute_are_listed():
+    found = claims.against_the_paper().set_index(["where", "the text"])["printed"]
+    assert found["App. Results on GPT-J", "Emails: Head-Projection is very effective too, here: among the two best"].startswith("REVS 97.22, MEMIT 88.23, Head-Projection 82.55, ")
+    assert {printed for (_, text), printed in found.items() if "compromises specificity" in text} == {f"ρ = {rho} over 7 methods" for rho in ("0.71", "0.82")}
+    gsm8k = next(printed for (_, text), printed in found.items() if text.startswith("Emails: GSM8K"))
+    assert "FT-L 50.94" in gsm8k and "Unedited 47.99" in gsm8k
+    assert not any("highest Unlearning Score" in text for _, text in found.index)
+
+
 def test_every_claim_has_its_lines(ledger):
-    wanted = sum(len(claim.get("data", [0])) for claim in claims.terms()["claims"])
-    assert (~ledger["where"].str.startswith("`")).sum() == wanted + len(claims.hardware())
+    organic = lambda claim: set(claim.get("data", ())) & {"Emails", "URLs"} if "GPT-J" not in claim["place"] and claim.get("table") not in claims.ABLATIONS and "secrets" not in claim else ()
+    wanted = sum(len(claim.get("data", [0])) + len(organic(claim)) for claim in claims.terms()["claims"])
+    assert (ledger["kind"] == CLAIM).sum() == wanted
     for claim in claims.terms()["claims"]:
         assert sum(key in claim for key in ("reason", "expect", "curve")) == 1 and claim["says"] and claim["place"]
         if "expect" in claim:
             known = {row for _, row, _ in claims.printed(claim["table"])}
-            assert claims.needed(claim["expect"], []) <= known and all((data, column) in {(d, c) for d, _, c in claims.printed(claim["table"])} for data in claim["data"] for column in [claim["column"]] if claim["column"] not in abilities.BENCHMARKS.values())
+            there = {(d, c) for label in (claim["table"], claims.TWINS.get(claim["table"])) if label for d, _, c in claims.printed(label)}
+            assert claims.needed(claim["expect"], []) <= known and all((data, column) in there for data in claim["data"] for column in claims.columns_of(claim) if column not in abilities.BENCHMARKS.values())
             assert claims.check(claim)
 
 
@@ -128,14 +157,16 @@ def test_what_the_paper_found_with_gptj_is_judged_by_a_gptj_alone(shelf):  # noq
     assert line["verdict"] == UNMEASURED and "make gptj" in line["why"]
     shelf(seed=1, specificity=0.9, model="gptj-small")
     line = cell("tab:core_results_gptj", "SSN, REVS: Specificity")
-    assert line["on"] == results.title("gptj-small") != results.title("smollm2-135m") and line["ours"].startswith("90.0")
+    assert line["on"] == f"{results.title('gptj-small')}, synthetic" and line["ours"].startswith("90.0")
     assert cell("tab:core_results_llama", "SSN, REVS: Specificity")["ours"].startswith("50.0")
 
 
 def test_a_rule_that_is_younger_than_its_rows_says_so_on_their_data_sets():
     claim = {"column": "Specificity", "expect": {"at_least": ["REVS", 80]}, "late": ["SSN"]}
-    assert claims.check(claim, "SSN") == "Specificity: REVS at least 80 (a rule that is younger than the rows)" and claims.check(claim, "URLs") == "Specificity: REVS at least 80"
-    assert claims.late({}, "SSN") == "" and all(set(claim.get("late", ())) <= set(claim.get("data", ())) for claim in claims.terms()["claims"])
+    synthetic, organic = claims.Judge("a", {}, "synthetic"), claims.Judge("b", {}, "organic")
+    assert claims.check(claim) == "Specificity: REVS at least 80" and claims.late(claim, "SSN", synthetic, "ours") == " (a rule that is younger than the rows)"
+    assert claims.late(claim, "URLs", synthetic, "ours") == claims.late(claim, "SSN", synthetic, None) == "" and claims.late(claim, "URLs", organic, "ours") == claims.LATE
+    assert all(set(claim.get("late", ())) <= set(claim.get("data", ())) for claim in claims.terms()["claims"])
     assert "SSN" in next(claim for claim in claims.terms()["claims"] if claim["id"] == "efficacy-best")["late"]
 
 
@@ -144,6 +175,41 @@ def test_the_method_is_known_under_its_names_in_the_ablations(row):
     """A row on the method's other side than in the paper is different, although another row is on the paper's side."""
     theirs, ours = ({("Emails", name, "Efficacy@100"): value for name, value in zip(("Random", "First", row), values)} for values in ((20, 90, 80), (60, 90, 50)))
     assert claims.number(("Emails", "Random", "Efficacy@100"), theirs, ours, 10) == DIFFERENT
+
+
+def test_what_is_said_of_e_mails_is_judged_by_organic_ones_too(shelf):  # noqa: F811
+    """One higher method refutes a first place, although others were not measured; a synthetic set's verdict does not change by it."""
+    for name in [name for name, entry in methods.registry().items() if paper.has_settings(entry["title"])]:
+        shelf(data="emails", method=name, seed=1, efficacy=0.9 if name == "revs" else 0.1, specificity=0.9)
+    shelf(data="machine-email", model="qwen2.5-coder-1.5b", seed=1, efficacy=0.5, specificity=0.5)
+    said = lambda: claims.ledger("smollm2-135m").query("what == 'Emails: REVS has the highest Unlearning Score of all methods' and not `where`.str.contains('GPT-J')").set_index("on")
+    before = said()
+    shelf(data="machine-email", model="qwen2.5-coder-1.5b", method="memit", seed=1, efficacy=0.9, specificity=0.9)
+    after = said()
+    (synthetic, organic) = [next(on for on in after.index if on.endswith(kind)) for kind in ("synthetic", "organic")]
+    assert list(before.loc[[synthetic, organic], "verdict"]) == [REPRODUCED, UNMEASURED] and list(after.loc[[synthetic, organic], "verdict"]) == [REPRODUCED, DIFFERENT]
+    assert after.loc[organic, "expected"].endswith(claims.LATE) and after.loc[organic, "page"] == "organic" and not after.loc[synthetic, "expected"].endswith(claims.LATE)
+    assert "make organic" in before.loc[organic, "why"] and "qwen" in after.loc[organic, "rows"]
+
+
+def test_a_claim_about_two_columns_is_checked_on_the_papers_own_too(shelf):  # noqa: F811
+    for name, efficacy, depths in (("revs", 0.9, [[100, 100]]), ("memit", 0.5, [[50, 50]]), ("ft_l", 0.1, [[10, 10]])):
+        shelf(method=name, seed=1, efficacy=efficacy, depths=depths)
+    shelf(method="random", seed=1, efficacy=0.0, depths=[[100, 100]])  # a control: not counted
+    line = lambda: claims.ledger("smollm2-135m").query("what.str.startswith('SSN: methods that are more effective resist more') and not `where`.str.contains('GPT-J')").iloc[0]
+    assert (line()["ours"], line()["paper"], line()["verdict"]) == ("ρ = 1.00 over 3 methods", "holds in its table: ρ = 1.00 over 7 methods", REPRODUCED)
+    shelf(method="revs", seed=1, efficacy=0.0, depths=[[100, 100]])
+    assert line()["verdict"] == DIFFERENT and len(line()["rows"].split(", ")) == 3
+
+
+def test_minutes_are_compared_with_those_of_revs(shelf):  # noqa: F811
+    shelf(data="emails", method="revs", seed=1, seconds=120)
+    assert claims.ledger("smollm2-135m").set_index("what").loc["Emails, REVS: minutes", "verdict"] == UNMEASURED
+    for name, seconds in (("memit", 60), ("ft_l", 180)):
+        shelf(data="emails", method=name, seed=1, seconds=seconds)
+    found = claims.ledger("smollm2-135m").set_index("what")
+    assert list(found.loc[[f"Emails, {name}: minutes" for name in ("REVS", "MEMIT", "FT-L", "RMU")], "verdict"]) == [DIFFERENT, DIRECTION, DIFFERENT, UNMEASURED]
+    assert found.loc["Emails, FT-L: minutes", "ours"] == "3.0"
 
 
 def test_a_benchmark_at_chance_level_is_not_judged(shelf):  # noqa: F811
@@ -174,6 +240,9 @@ def test_significance_needs_six_seeds_and_every_method(shelf):  # noqa: F811
     assert judged()[:2] == (True, "p = 0.031 against FT-L, of 6 methods, uncorrected") and len(judged()[2]) == 42
     shelf(method="memit", seed=6, efficacy=0.99, specificity=0.99)
     assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 6 methods, uncorrected")
+    for seed in range(1, 7):
+        shelf(method="memit", seed=seed, efficacy=0.9, specificity=0.9)
+    assert judged()[:2] == (False, "not ahead, p = – against MEMIT, of 6 methods, uncorrected")
 
 
 def test_our_numbers_are_printed_with_their_spread():

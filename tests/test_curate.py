@@ -432,7 +432,6 @@ def test_a_row_draws_its_data_set_again(own, knowing, tmp_path, monkeypatch, cap
     written = path.read_bytes()
     path.unlink()
     monkeypatch.setattr(curate, "tried", lambda *_: pytest.fail("the model was asked"))
-    monkeypatch.setattr(redraw, "BUILD", tmp_path / "build")
     again = lambda: (monkeypatch.setattr("sys.argv", ["redraw", row, "--documents", str(own)]), redraw.main())  # noqa: E731
     again()
     assert path.read_bytes() == written and capsys.readouterr().out.splitlines()[-1] == "3 of 3 secrets were found again: build/curated/own.jsonl."

@@ -57,6 +57,17 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert organic.having(frames, "instead") == {}
 
 
+def test_who_is_best_is_read_off_the_rows(shelf):  # noqa: F811
+    """The controls have no part in it, and another value is another sentence."""
+    shelf(data="machine-email", seed=1, efficacy=0.9, specificity=0.5)
+    shelf(data="machine-email", method="random", seed=1, efficacy=0.0, specificity=1.0)
+    shelf(data="machine-email", method="memit", seed=1, efficacy=0.6, specificity=0.4)
+    said = lambda: organic.best(organic.frames("smollm2-135m", "machine"))
+    assert said().startswith("**Emails**: the highest Unlearning Score is that of REVS, **") and "Specificity is that of REVS, **50.0**, before MEMIT with 40.0." in said()
+    shelf(data="machine-email", method="memit", seed=1, efficacy=0.9, specificity=0.8)
+    assert "Unlearning Score is that of MEMIT" in said() and "Specificity is that of MEMIT, **80.0**, REVS 50.0, place 2 of 2." in said()
+
+
 @pytest.mark.parametrize(("model", "data", "where"), [
     ("qwen2.5-coder-1.5b", "machine-email", "this model"), ("qwen2.5-coder-1.5b", "machine-url", "this model's e-mail addresses"),
     ("smollm2-135m", "machine-email", "the embedded model"), ("llama-3-8b", "machine-email", "this model, by the paper"),
@@ -91,7 +102,7 @@ def test_what_the_cue_control_says(shelf):  # noqa: F811
 
 
 def test_public_addresses_that_are_left(shelf):  # noqa: F811
-    judged = lambda share: organic.public("smollm2-135m", "emails", "revs", share)
+    judged = lambda share: organic.public("smollm2-135m", "machine-email", "revs", share)
     assert judged(0.5) is None
     for name, known in (("unedited", {"a": True, "b": True, "c": False}), ("revs", {"a": True, "b": False, "c": True})):
         shelf(data="machine-email", method=name, seed=1)

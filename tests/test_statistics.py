@@ -16,6 +16,13 @@ def test_six_pairs_can_reach_a_thirty_second_and_three_nothing():
     assert statistics.signed_rank(ours[:3], [0, 0, 0]) is None
 
 
+@pytest.mark.filterwarnings("error")
+def test_pairs_that_do_not_differ_have_no_p():
+    """Two methods at nought on every seed: no number, and nothing said on the way."""
+    p = statistics.signed_rank([0.0] * 6, [0.0] * 6)
+    assert np.isnan(p) and statistics.shown(p) == statistics.shown(None) == "–" and statistics.shown(2 / 64) == "0.031"
+
+
 def test_an_interval_is_the_middle_of_a_sample():
     assert statistics.interval(np.arange(1001) / 1000) == pytest.approx((0.025, 0.975))
 

@@ -58,6 +58,8 @@ def test_the_landing_page_shows_what_the_rows_say():
     means = results.means(results.runs("smollm2-135m", "ssn"))
     for value in (means["revs"]["unlearning_score"], means["revs"]["specificity"], means["random"]["unlearning_score"]):
         assert percent(*value) in text("book/index")
+    ledger = claims.ledger("smollm2-135m")
+    assert all(claims.counted(ledger[ledger["kind"] == kind]) in text("book/index") for kind in (claims.NUMBER, claims.CLAIM))
 
 
 def test_the_core_page_has_a_numbered_table_and_both_sides():

@@ -1,0 +1,64 @@
+"""Checks of the ledger that no table's cell decides: how much of a model an edit touches, how long it takes, what its strength costs.
+
+Each but ``minutes`` returns whether it holds, what was found in words, and the rows; None without them.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from revs import footprint, methods, paper
+from revs.results import finished, measured
+from revs.tradeoffs import by_strength
+
+Found = tuple[bool, str, list[str]]
+
+
+def small(model: str, data: str, one: str, most: float) -> Found | None:
+    """Does this method change at most so many per cent of all columns of FF₂ ("a small subset of neurons")? The mean over seeds."""
+    frame = measured(model, data)
+    if not len(done := finished(frame[frame["tag"] == ""], one)):
+        return None
+    shape = footprint.shape(model, done.iloc[0]["provenance"]["model"]["dtype"])
+    share = 100 * statistics.mean(row["result"]["edit"]["columns"] for row in done) / (shape.layers * shape.ff)
+    return share <= most, f"{share:.1f} per cent of {shape.layers * shape.ff:,} columns", [row["name"] for row in done]
+
+
+def minutes(model: str, data: str) -> dict[str, tuple[float, tuple[str, ...]]]:
+    """The median minutes of unlearning of each method of the paper, by its title, and the rows; only on the processor and threads of REVS's first run."""
+    frame = measured(model, data)
+    frame = frame[frame["tag"] == ""]
+    machine = lambda row: [row["provenance"]["hardware"][part] for part in ("gpu", "cpu", "threads")]
+    there = [machine(row) for row in finished(frame, "revs")][:1]
+    found = {entry["title"]: [row for row in finished(frame, name) if machine(row) in there] for name, entry in methods.registry().items() if paper.has_settings(entry["title"])}
+    return {title: (statistics.median(row["provenance"]["seconds"]["unlearn"] for row in done) / 60, tuple(row["name"] for row in done)) for title, done in found.items() if done}
+
+
+def costs(model: str, data: str, one: str, metric: str, value: float, other: str) -> Found | None:
+    """Has some point of this method's strength curve so much of a metric, and less of the other than the best point without it?"""
+    if one not in (found := by_strength(model, data)):
+        return None
+    curve = found[one]
+    there = curve[metric] >= value
+    if not there.any():
+        return False, f"{curve[metric].max():.1f} at most", list(curve["name"])
+    return bool(curve.loc[there, other].max() < curve.loc[~there, other].max()), f"{other} {curve.loc[there, other].max():.1f} with it, {curve.loc[~there, other].max():.1f} without", list(curve["name"])
+
+
+def narrower(model: str, data: str, one: str, other: str, metric: str) -> Found | None:
+    """Does a metric vary less over this method's strength curve than over the other's?"""
+    found = by_strength(model, data)
+    if not {one, other} <= set(found):
+        return None
+    mine, theirs = (found[name][metric].max() - found[name][metric].min() for name in (one, other))
+    return bool(mine < theirs), f"{mine:.1f} against {theirs:.1f} points", [*found[one]["name"], *found[other]["name"]]
+
+
+def traded(model: str, data: str, *names: str) -> Found | None:
+    """Is each method's specificity lower where its strength curve has the most efficacy than where it has the least?"""
+    found = by_strength(model, data)
+    if not set(names) <= set(found):
+        return None
+    ends = {name: [curve.loc[place, "specificity"] for place in (curve["efficacy"].idxmin(), curve["efficacy"].idxmax())] for name in names for curve in [found[name]]}
+    said = ", ".join(f"{methods.registry()[name]['title']} {first:.1f} to {last:.1f}" for name, (first, last) in ends.items())
+    return all(last < first for first, last in ends.values()), said, [row for name in names for row in found[name]["name"]]

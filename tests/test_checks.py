@@ -1,0 +1,38 @@
+"""Claims about the size of an edit and the price of its strength are judged from rows."""
+
+import pytest
+from test_results import shelf  # noqa: F401
+
+from revs import checks, rows
+
+
+def test_a_small_subset_is_a_share_of_all_columns(shelf):  # noqa: F811
+    judged = lambda most: checks.small("smollm2-135m", "ssn", "revs", most)
+    assert judged(10) is None
+    shelf(seed=1)
+    (row,) = rows.find(kind="unlearn").values()
+    row["result"]["edit"]["columns"] = 4608
+    rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert judged(10)[:2] == (True, "10.0 per cent of 46,080 columns") and judged(9)[0] is False and len(judged(9)[2]) == 1
+
+
+def test_what_strength_costs(shelf):  # noqa: F811
+    judged = lambda kind, *given: getattr(checks, kind)("smollm2-135m", "ssn", *given)
+    assert judged("costs", "revs", "efficacy", 99, "specificity") is judged("narrower", "memit", "revs", "specificity") is judged("traded", "revs", "memit") is None
+    for name, knob, points in (("revs", "r_h", ((0.02, 0.5, 0.9), (0.05, 0.9, 0.5))), ("memit", "clamp_norm_factor", ((0.5, 0.5, 0.7), (0.9, 0.9, 0.75)))):
+        for number, (value, efficacy, specificity) in enumerate(points):
+            shelf(method=name, tag=("base" if name == "revs" else "strength") if not number else f"strength-{knob}{value}", hyperparameters={knob: value}, efficacy=efficacy, specificity=specificity)
+    assert judged("costs", "revs", "efficacy", 99, "specificity")[:2] == (False, "90.0 at most")
+    assert judged("costs", "revs", "efficacy", 90, "specificity")[:2] == (True, "specificity 50.0 with it, 90.0 without") and judged("costs", "memit", "efficacy", 90, "specificity")[0] is False
+    assert judged("narrower", "memit", "revs", "specificity")[:2] == (True, "5.0 against 40.0 points") and judged("narrower", "revs", "memit", "specificity")[0] is False
+    assert judged("traded", "revs")[:2] == (True, "REVS 90.0 to 50.0") and judged("traded", "revs", "memit")[0] is False
+
+
+def test_minutes_are_of_one_machine(shelf):  # noqa: F811
+    shelf(seed=1, seconds=120)
+    shelf(method="memit", seed=1, seconds=60)
+    assert checks.minutes("smollm2-135m", "ssn")["REVS"][0] == pytest.approx(2)
+    row = rows.find(kind="unlearn")["unlearn/ssn/smollm2-135m/memit-seed1"]
+    row["provenance"]["hardware"]["threads"] += 1
+    rows.save(row["path"], {key: value for key, value in row.items() if key not in ("path", "origin")})
+    assert set(checks.minutes("smollm2-135m", "ssn")) == {"REVS"} and checks.minutes("smollm2-135m", "urls") == {}
