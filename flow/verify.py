@@ -1,9 +1,9 @@
 """`make verify`: after a change of code that should change no result, are the recorded rows still true?
 
 Rows that came from the same modules (one method of one experiment), or from a part of them, are a group. Of those with all the
-modules of a group that is stale, the quickest row's run is made twice, on the first few secrets of its data: by the code of BASE, the commit before the change, and by the present code. If
-both results are equal, bit for bit, the group's rows get the present stamp, and say which run speaks for them; if not, they
-stay stale and are to be recorded anew. Where a change concerns some settings only, rows with these settings speak for
+modules of a group that is stale, the quickest row's run is made twice, on the first few secrets of its data: by the code of BASE,
+the commit before the change, and by the present code. If both results are equal, bit for bit, the group's rows get the present
+stamp, and say which run speaks for them; if not, they stay stale and are to be recorded anew. Where a change concerns some settings only, rows with these settings speak for
 themselves alone: EACH names them, with * for any part of a name. Both runs are made here, since another processor rounds
 otherwise than the one that recorded, and both start from one model, which had three epochs to memorise (for a report, all of them). Rows whose settings
 or inputs changed are not touched.
