@@ -152,19 +152,22 @@ def origin_sentence(frame: pd.DataFrame) -> str:
     return "of the runs behind it, " + " and ".join(parts)
 
 
-def again(model: str, data: str) -> pd.DataFrame:
-    """Recorded runs of the core table beside the same runs drawn again on another machine, its own fine-tune included (tag ``again``); empty without rows."""
-    frame = measured(model, data, folders=[rows.RECORDED])
+def learned_again(model: str, data: str) -> pd.DataFrame:
+    """Runs of the core table beside the same runs on a fine-tune in bfloat16 arithmetic (tag ``autocast``): means and standard deviations, in per cent; empty without rows.
+
+    The share of memorised secrets among those of each fine-tune stands with it. Both have the same text, order and settings.
+    """
+    frame = measured(model, data)
+    learned = {row["provenance"]["settings"]["autocast"]: row["result"] for row in finetunes(model, data) if row["provenance"]["settings"]["digits"] == "noise"}
     lines = []
     for name in methods.registry():
         of_method = frame[frame["method"] == name]
-        second = of_method[of_method["tag"] == "again"]
+        second = of_method[of_method["tag"] == "autocast"]
         first = of_method[(of_method["tag"] == "") & of_method["seed"].isin(second["seed"])]
-        for part in (first, second) if len(second) else ():
-            machine = part["row"].iloc[0]["provenance"]["hardware"]
-            values = means(part)[name]
-            seconds = statistics.median(row["provenance"]["seconds"]["unlearn"] for row in part["row"])
-            lines.append({"method": methods.registry()[name]["title"], "machine": machine["gpu"] or machine["cpu"]} | {label: percent(*values[metric]) for metric, label in METRICS.items()} | {"unlearning, s": f"{seconds:.0f}"})
+        for half, part in ((False, first), (True, second)) if len(first) and len(second) else ():
+            memorised = percent(learned[half]["memorised"] / learned[half]["sentences"]) if half in learned else DASH
+            values = {label: percent(*means(part)[name][metric]) for metric, label in METRICS.items()}
+            lines.append({"method": methods.registry()[name]["title"], "learned in": "bfloat16" if half else "float32", "memorised": memorised} | values)
     return pd.DataFrame(lines)
 
 

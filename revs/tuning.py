@@ -121,12 +121,13 @@ def own_trials(row: dict, folder: Path) -> pd.DataFrame:
 def same_secrets(model: str, data: str) -> pd.DataFrame:
     """What the paper's way to choose changes for REVS: settings from other people's secrets, and from seed 0 of the very secrets that are reported on.
 
-    One line each: the score where they were chosen, and the means of runs on other seeds that one machine made (tags ``again`` and ``tuned-here``). Empty without rows.
+    One line each: the score where they were chosen, and the means of runs on other seeds (those of the core table that the tag ``tuned-here`` has, too). Empty without rows.
     """
     found = {Path(row["provenance"]["settings"]["data"]).stem: row["result"]["unlearning_score"] for row in rows.find(kind="tune").values() if (row["provenance"]["model"]["name"], row["provenance"]["settings"]["method"], row["provenance"]["settings"].get("tag", "")) == (model, "revs", "")}
     frame = measured(model, data)
     lines = []
-    for tag, place, words in (("again", f"{data}-tune", "other people's secrets"), ("tuned-here", data, "seed 0 of the same secrets")):
+    frame = frame[frame["seed"].isin(frame.loc[frame["tag"] == "tuned-here", "seed"])]
+    for tag, place, words in (("", f"{data}-tune", "other people's secrets"), ("tuned-here", data, "seed 0 of the same secrets")):
         part = frame[(frame["method"] == "revs") & (frame["tag"] == tag)]
         if len(part) and place in found:
             values = means(part)["revs"]

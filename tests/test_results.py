@@ -85,13 +85,19 @@ def test_the_table_keeps_the_order_of_the_registry(shelf):
     assert list(table["method"]) == ["Unedited", "FT-L", "MEMIT", "REVS"]
 
 
-def test_the_same_runs_on_two_machines(shelf):
-    assert results.again("smollm2-135m", "ssn").empty
-    shelf(seed=1, efficacy=0.4, seconds=10)
+def test_the_same_runs_on_two_fine_tunes(shelf, monkeypatch):
+    """Of the same seeds; a method that has runs on only one of the two says nothing."""
+    shelf(seed=1, efficacy=0.4)
     shelf(seed=2, efficacy=0.9)
-    shelf(seed=1, efficacy=0.6, tag="again", seconds=30)
-    table = results.again("smollm2-135m", "ssn")
-    assert list(table["Efficacy"]) == ["40.0", "60.0"] and list(table["unlearning, s"]) == ["10", "30"]
+    shelf(method="memit", seed=1, efficacy=0.5)
+    assert results.learned_again("smollm2-135m", "ssn").empty
+    shelf(seed=1, efficacy=0.6, tag="autocast")
+    shelf(method="head_projection", seed=1, efficacy=0.7, tag="autocast")
+    learned = [{"result": {"sentences": 10, "memorised": 10 - half}, "provenance": {"settings": {"autocast": half, "digits": "noise"}}} for half in (False, True)]
+    monkeypatch.setattr(results, "finetunes", lambda *of: learned)
+    table = results.learned_again("smollm2-135m", "ssn")
+    assert list(table["memorised"]) == ["100.0", "90.0"]
+    assert list(table["method"]) == ["REVS", "REVS"] and list(table["learned in"]) == ["float32", "bfloat16"] and list(table["Efficacy"]) == ["40.0", "60.0"]
 
 
 def test_ranking_leaves_out_the_controls(shelf):
@@ -410,8 +416,9 @@ def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
     frame = tuning.same_secrets("smollm2-135m", "ssn")
     assert frame.empty
     for seed in (1, 2):
-        shelf(seed=seed, tag="again", efficacy=0.4)
+        shelf(seed=seed, efficacy=0.4)
         shelf(seed=seed, tag="tuned-here", efficacy=0.6)
+    shelf(seed=3, efficacy=0.9)
     searched = {data: {"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "smollm2-135m"}}, "result": {"unlearning_score": score}} for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))}
     find = rows.find
     monkeypatch.setattr(rows, "find", lambda *folders, kind=None: searched if kind == "tune" else find(*folders, kind=kind))
