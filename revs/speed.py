@@ -173,6 +173,27 @@ def shares(found: dict) -> str:
     return "; ".join(f"{way}: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts.items()) for way, parts in each.items())
 
 
+def bounds(model: str, data: str) -> str:
+    """What keeps REVS above its floor and evaluation from being quicker, part by part; empty without the rows."""
+    said = []
+    if found := row("floor", model, data):
+        took, parts = found["result"]["medians"], found["result"]["parts"]
+        beyond_it = {part: took["ours"] / took["floor"] * parts[part] / sum(parts.values()) for part in ("gate", "edit", "direction", "selection")}
+        said.append(
+            f"Of the {took['ours'] / took['floor']:.2f} floors that a token takes, "
+            + ", ".join(f"{part} is {times:.2f}" for part, times in beyond_it.items())
+            + ". A gate reads $U$ up to where enough tokens are ahead, and all of it in a layer that it finds open; an edit looks for one place among all $V$ tokens in each neuron that it moves: neither is in the floor, and both are traffic with memory."
+        )
+    if found := row("attacks", model, data):
+        took, each = found["result"]["medians"], found["result"]["parts"]
+        own = {name.removeprefix("ours: "): seconds for name, seconds in each.items() if name.startswith("ours: ")}
+        said.append(
+            f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in own.items())}. Greedy tokens come one by one in both ways, so that however quick the rest were, "
+            f"the ratio could not pass {took['released'] / own['greedy tokens']:.0f}."
+        )
+    return "\n\n".join(said)
+
+
 def memory(model: str, data: str) -> Reading | None:
     if not (found := row("memory", model, data)):
         return None

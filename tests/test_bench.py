@@ -118,7 +118,8 @@ def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path, monkeyp
     row = bench.run(what="attacks", rows=str(tmp_path), repeats=1, targets=2, **world)
     assert row["result"]["agreement"] == 1 and set(row["result"]["timings"]) == WAYS["attacks"]
     assert row["result"]["tokens"] == 2 * (2 + 2)  # target tokens of the sentences to forget, seen and unseen
-    monkeypatch.setattr(speed, "row", lambda *_: row)
+    monkeypatch.setattr(speed, "row", lambda what, *_: row if what == "attacks" else None)
+    assert "Greedy tokens come one by one" in speed.bounds("m", "d") and "floors" not in speed.bounds("m", "d")
     calls = row["result"]["calls"]
     assert calls["vectors"] == 2 * 2 * 3 + 2 * 2  # Logit-Lens, Delta and Perturbation for each token, ranks of the unseen
     assert f"for {calls['vectors']:,} passes and {calls['logits']:,} projections" in speed.evaluation("m", "d").behind and "ours: " in speed.one_run_parts(row)
@@ -238,6 +239,7 @@ def test_goals_are_read_from_rows(measured):
     assert list(schedules["schedule"]) == ["`exact`", "`paper`"] and "times as long" in said
     row = speed.row("floor", "tiny", "random")
     assert set(speed.one_run(row)["way"]) == WAYS["floor"] and "in per cent: " in speed.one_run_parts(row)
+    assert f"Of the {values['floor'][0]:.2f} floors" in speed.bounds("tiny", "random") and "Greedy" not in speed.bounds("tiny", "random") and speed.bounds("none", "random") == ""
 
 
 def slope(numbers, seconds) -> float:
