@@ -184,7 +184,7 @@ def model(ax: Axes, x: float, y: float, edited: tuple[int, ...]) -> None:
 
 
 def pieces(ax: Axes, middle: float, case: Case, heights: list[float], ranks: list[int] | None = None) -> None:
-    """The secret's tokens side by side, each at its height, targets in colour; those that fell with an arrow and their rank."""
+    """The secret's tokens side by side, each at its height, targets in colour; those that fell with their rank below them and, where there is room, an arrow."""
     top, widths = max(heights), [1.7 + 1.05 * len(piece) for piece in case.pieces]
     x = middle - (sum(widths) + 0.6 * (len(widths) - 1)) / 2
     for i, (piece, y, width) in enumerate(zip(case.pieces, heights, widths)):
@@ -192,8 +192,9 @@ def pieces(ax: Axes, middle: float, case: Case, heights: list[float], ranks: lis
         box(ax, x, y - 1.4, width, 2.8, colour, 0.2 if i in case.T else 0)
         write(ax, x + width / 2, y - 0.15, piece, color=colour, weight="bold" if i in case.T else "normal")
         if y < top:
+            write(ax, x + width / 2, y - 2.9, f"{ranks[i]:,}", color=TARGET, weight="bold")
+        if top - y > 3:
             arrow(ax, (x + width / 2, top), (x + width / 2, y + 1.6), TARGET)
-            write(ax, x + width + 0.6, y - 0.15, f"{ranks[i]:,}", color=TARGET, weight="bold", ha="left")
         x += width + 0.6
 
 

@@ -75,11 +75,26 @@ def test_the_second_picture_has_every_rank_of_the_example(ax, example):
     assert set(map(str, example.path + example.in_neuron)) <= set(words(ax))
 
 
-@pytest.mark.parametrize("draw", ["unlearning", "editing"])
-def test_no_words_overlap(ax, example, draw):
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_no_words_of_a_case_overlap(ax, seed):
+    diagrams.unlearning(ax, diagrams.case(recorded(f"revs-seed{seed}"), "ssn"))
+    check_no_words_overlap(ax)
+
+
+@pytest.mark.parametrize("ranks", [[882, 0, 0, 0, 1, 0], [3, 0, 0, 0, 0, 2], [25244, 0, 0, 0, 9000, 1]])
+def test_no_words_of_a_fall_overlap(ax, ranks):
+    """However far each target fell."""
+    diagrams.unlearning(ax, diagrams.Case("The number of Ada is", ["900", "-", "11", "-", "123", "4"], [0, 4], ranks))
+    check_no_words_overlap(ax)
+
+
+def test_no_words_of_the_example_overlap(ax, example):
+    diagrams.editing(ax, example)
+    check_no_words_overlap(ax)
+
+
+def check_no_words_overlap(ax):
     """The lines of a font are higher than its letters: a fifth of the height may touch."""
-    shown = diagrams.case(recorded("revs-seed1"), "ssn") if draw == "unlearning" else example
-    getattr(diagrams, draw)(ax, shown)
     ax.figure.draw_without_rendering()
     boxes = [(text.get_text(), text.get_window_extent().expanded(1, 0.8)) for text in ax.texts if text.get_text()]
     assert not [(one, other) for i, (one, a) in enumerate(boxes) for other, b in boxes[i + 1 :] if a.overlaps(b)]
