@@ -25,7 +25,7 @@ book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m flow.build quick
 
 test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict book
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) tests --ignore tests/rendered
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs $(PARALLEL) tests --ignore tests/rendered
 	@$(PY) -m flow.build quick
 	$(PY) -m pytest -q tests/rendered
 	@$(PY) -m flow.nbtest

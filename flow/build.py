@@ -23,6 +23,7 @@ from flow import estimate, lifeline
 from flow.paths import BUILD, LOGS, ROOT, shown
 from flow.profile import Profile, known, read
 from flow.site import HTML
+from revs.paths import writing
 from revs.rows import write_text
 
 LOG = LOGS / "snakemake.log"
@@ -35,8 +36,10 @@ class Busy(RuntimeError):
 @contextlib.contextmanager
 def lock():
     """Holds build/.lock, which the kernel releases however this process and Snakemake end; gives its descriptor."""
-    BUILD.mkdir(exist_ok=True)
-    with (BUILD / ".lock").open("w") as stream:
+    with writing(BUILD):
+        BUILD.mkdir(exist_ok=True)
+        stream = (BUILD / ".lock").open("w")
+    with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -157,7 +160,7 @@ def main() -> None:
                 run(profile, names, arguments.cores, held)
             else:
                 print("Nothing has changed.")
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Interrupted: the next call continues from here.")

@@ -16,14 +16,15 @@ from pathlib import Path
 
 import nbformat
 import papermill
-import yaml
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from flow import lifeline
 from flow.paths import ROOT, shown
+from revs.experiments import value
 from revs.nearest import hint
 from revs.notebook import assigned
+from revs.paths import writing
 
 OWN = ("Refused", "ValueError", "OSError", "FileNotFoundError", "PermissionError", "FloatingPointError")  # whose messages are sentences
 
@@ -69,7 +70,8 @@ def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
     for parameter in parameters:
         if parameter not in legal:
             raise ValueError(f"{shown(source)} has no parameter '{parameter}'" + hint(parameter, sorted(legal)))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    with writing(target.parent):
+        target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
     scratch = target.with_name(f".{target.stem}.running.ipynb")
@@ -104,16 +106,24 @@ def clean(notebook, source: Path, target: Path):
     return notebook
 
 
+def mapping(text: str) -> dict:
+    """What stands behind -y."""
+    found = value(text)
+    if not isinstance(found, dict):
+        raise argparse.ArgumentTypeError(f"{text!r} is no YAML mapping: write '{{name: value}}'.")
+    return found
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m flow.notebook", description="Executes a notebook with parameters.")
     parser.add_argument("source", type=Path, help="the notebook")
     parser.add_argument("target", type=Path, help="where the executed notebook goes")
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), help="a parameter; the value is read as YAML")
-    parser.add_argument("-y", type=yaml.safe_load, default={}, metavar="YAML", help="parameters as a YAML mapping")
+    parser.add_argument("-y", type=mapping, default={}, metavar="YAML", help="parameters as a YAML mapping")
     parser.add_argument("--name", help="how the job is called in what it prints; by default as the target")
     arguments = parser.parse_args()
-    parameters = arguments.y | {name: yaml.safe_load(value) for name, value in arguments.p}
+    parameters = arguments.y | {name: value(text) for name, text in arguments.p}
     name = arguments.name or arguments.target.stem
     lifeline.hold()
     logging.getLogger("papermill").setLevel(logging.ERROR)
@@ -121,7 +131,7 @@ def main() -> None:
     start = time.monotonic()
     try:
         execute(arguments.source.resolve(), arguments.target.resolve(), parameters, name)
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"{name}: {error}")
     print(f"{name}: finished in {time.monotonic() - start:.0f} s", flush=True)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from flow.paths import ROOT, products, shown
+from revs import methods
 from revs.data import together
 from revs.experiments import check
 from revs.nearest import hint
@@ -165,6 +166,8 @@ def expand(run: dict, rows: str) -> list[Job]:
         if "rows" in parameters:
             raise ValueError("rows is set by the workflow: leave it out.")
         check(parameters, experiment(notebook))
+        if "method" in parameters:
+            methods.method(parameters["method"])
         jobs.append(Job(notebook, parameters | ({} if rows == defaults(notebook)["rows"] else {"rows": rows}), rows))
     return jobs
 

@@ -25,6 +25,11 @@ def table() -> pd.DataFrame:
     return pd.DataFrame([{"family": name} | {check: "/".join(map(str, counts[name])) if name in counts else DASH for check, counts in checks.items()} for name in names])
 
 
+def families() -> str:
+    """The model types that are supported, as a configuration names them."""
+    return ", ".join(sorted(architectures()))
+
+
 def shapes() -> pd.DataFrame:
     """The table of architectures: what is special about each, in its own terms."""
     return pd.DataFrame([{"family": f"`{name}`"} | {column: str(value) for column, value in vars(entry).items()} for name, entry in sorted(architectures().items())])

@@ -1,13 +1,14 @@
 """How much memory a run takes, from the model's configuration and the run's settings, before a weight is read.
 
 A sum of four parts: the process, the weights, what evaluating and what unlearning needs. Each is a number of arrays whose
-sizes follow from shapes; how many of them are alive at once was read off the code. A fine-tune that a run starts from is not in it.
+sizes follow from shapes; how many of them are alive at once was read off the code. A fine-tune that a run begins with has a sum of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,13 +25,14 @@ from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K, START, settings as candidate
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
-from revs.experiments import tune
-from revs.paths import resolve
+from revs.experiments import memorise, tune
+from revs.paths import BUILD, resolve
 from revs.select import PIECES, WORTH
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
 OTHERS = {"memorise": "memorising", "calibrate": "calibrating", "own": "documents to report", "tune": "searching", "curate": "curating"}  # experiments of which runs are compared too
+CGROUPS = Path("/sys/fs/cgroup")  # where Linux says what a container, or a job of a cluster, may have
 CHARACTERS = 4  # of a token, where they are not counted: what n_max_len keeps, and a data set for a tokenizer that is not here
 SECRET = 25  # tokens of a long secret, where the secrets are not known yet
 
@@ -195,7 +197,21 @@ def free(device_map: str | None = None) -> int:
     """Bytes that a run could have: of all GPUs if it goes there, else of the machine; this process's own are not taken by another."""
     if on_gpu(device_map):
         return sum(torch.cuda.mem_get_info(gpu)[0] + torch.cuda.memory_reserved(gpu) - torch.cuda.memory_allocated(gpu) for gpu in range(torch.cuda.device_count()))
-    return psutil.virtual_memory().available + psutil.Process().memory_info().rss
+    own = psutil.Process().memory_info().rss
+    return min(psutil.virtual_memory().available + own, allowed())
+
+
+def allowed() -> float:
+    """Bytes that control groups leave to this process, in any folder between its own and the top; what is kept of files can be given up."""
+    found = [float("inf")]
+    with contextlib.suppress(OSError):
+        group = CGROUPS / Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+        for folder in (group, *group.parents):
+            if (most := folder / "memory.max").is_file() and (limit := most.read_text().strip()) != "max":
+                kept = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                used = int((folder / "memory.current").read_text()) - int(kept["inactive_file"])
+                found.append(int(limit) - used + psutil.Process().memory_info().rss)
+    return min(found)
 
 
 def at_hand(spec: str) -> bool:
@@ -213,20 +229,39 @@ def at_hand(spec: str) -> bool:
     return False
 
 
+def first(settings: dict) -> dict | None:
+    """Settings of the fine-tune that a run begins with; None if it takes the model as it is, or finds it memorised with the same settings."""
+    if settings.get("finetune", False) is False:
+        return None
+    given = settings["finetune"] if isinstance(settings["finetune"], dict) else {}
+    wanted = {name: parameter.default for name, parameter in inspect.signature(memorise.run).parameters.items() if name != "rows"}
+    wanted |= {"model": settings["model"], "data": data.together(settings.get("data", "ssn"))} | given
+    for kept in (BUILD / "models").glob("*/row.json"):
+        with contextlib.suppress(ValueError):  # a row of another version
+            if rows.read(kept)["provenance"]["settings"] == wanted:
+                return None
+    return wanted
+
+
 def said(settings: dict) -> str:
-    """What a run is foreseen to take of the memory that is free."""
-    return f"Memory: about {total(of_run(settings)) / 2**30:.1f} GiB; {free(settings.get('device_map')) / 2**30:.1f} GiB are free."
+    """What a run is foreseen to take of the memory that is free, and what the fine-tune that it begins with."""
+    before = first(settings)
+    more = f", and {total(of_run(before)) / 2**30:.1f} GiB for the fine-tune that comes first" if before else ""
+    return f"Memory: about {total(of_run(settings)) / 2**30:.1f} GiB{more}; {free(settings.get('device_map')) / 2**30:.1f} GiB are free."
 
 
 def check(settings: dict) -> None:
-    """Raises MemoryError, before a weight is read, for a run that cannot fit; what cannot be foreseen is not refused."""
+    """Raises MemoryError, before a weight is read, for a run that cannot fit, or whose fine-tune cannot; what cannot be foreseen is not refused."""
     try:
-        needed = total(of_run(settings))
+        before = first(settings)
+        needed = {settings.get("method", "This run"): total(of_run(settings))} | ({"The fine-tune": total(of_run(before))} if before else {})
     except (OSError, ValueError, KeyError):  # the run itself will say what is wrong with its settings
         return
-    if needed > (there := free(settings.get("device_map"))):
-        smaller = "take bfloat16 weights, fewer secrets, or a machine with more" if settings["dtype"] == "float32" else "take fewer secrets, or a machine with more"
-        raise MemoryError(f"{settings.get('method', 'This run')} on {settings['model']} would take about {needed / 2**30:.1f} GiB, but {there / 2**30:.1f} GiB of memory are free: {smaller}.")
+    there = free(settings.get("device_map"))
+    for what, most in needed.items():
+        if most > there:
+            smaller = "take bfloat16 weights, fewer secrets, or a machine with more" if settings["dtype"] == "float32" else "take fewer secrets, or a machine with more"
+            raise MemoryError(f"{what} on {settings['model']} would take about {most / 2**30:.1f} GiB, but {there / 2**30:.1f} GiB of memory are free: {smaller}.")
 
 
 def compared() -> pd.DataFrame:

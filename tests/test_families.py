@@ -191,13 +191,27 @@ def test_logits_are_capped_and_keep_their_order(kind):
     assert moved[0] == moved[1] != []
 
 
+def two_of_unlike_length(decoder) -> list[Target]:
+    return [Target(name, "text", name, decoder.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt) for name, prompt in (("a", "the number is "), ("b", "it is "))]
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_padding_does_not_show(kind):
+    """In a batch a secret's ranks, the attacks' depths and the greedy tokens are what they are alone."""
+    decoder = build(kind, dtype=torch.float32)
+    every = lambda targets: (secret_ranks(decoder, targets), attacks.measure(decoder, Split(targets, [], []))[1], continuations(decoder, targets))
+    both = two_of_unlike_length(decoder)
+    together, alone = every(both), [every([target]) for target in both]
+    assert together == tuple(one | other for one, other in zip(*alone)) and any(map(any, together[0].values()))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
     """Depths for every layer, within the vocabulary, under every perturbation; something for every neuron; fifty tokens are written, and what became of a secret is said."""
     family.model.to(dtype)
     attributed = attributions(family, IDS, 7)
     assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
-    targets = [Target(name, "text", name, family.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt) for name, prompt in (("a", "the number is "), ("b", "it is "))]
+    targets = two_of_unlike_length(family)
     result, columns = attacks.measure(family, Split(targets, [], []))
     assert all(0 <= value <= 1 for value in result["resistance_score"].values())
     assert all(len(columns[name]["logit_lens"]) == 3 and max(map(max, columns[name]["delta"])) < V for name in "ab")

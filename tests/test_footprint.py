@@ -4,13 +4,15 @@ import inspect
 import json
 import re
 import sys
+from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
 from conftest import FAMILIES, build
 from flow import estimate, profile
-from revs import calibrate, footprint, load, methods
+from revs import calibrate, footprint, load, methods, rows
 from revs.experiments import begin, command, tune, unlearn
 from revs.select import PIECES
 
@@ -29,7 +31,7 @@ def test_a_shape_is_that_of_the_model(family, tmp_path):
 
 
 def test_recorded_runs_took_what_is_foreseen():
-    """Each method on each model and data set, in the mean over seeds, on a CPU."""
+    """Each method on each model and data set, the lowest of the seeds, on a CPU."""
     found = footprint.compared()
     assert len(found) >= 28 and set(found["method"]) >= {name for name, entry in methods.registry().items() if "module" in entry and name not in ("layer_major", "zero")} and set(found["kind"]) == {"unlearn", *footprint.OTHERS}
     far = found[(found["ratio"] - 1).abs() > found["kind"].map(FARTHER).fillna(NEAR)]
@@ -67,6 +69,41 @@ def test_a_run_that_cannot_fit_is_refused_with_the_number(tmp_path, monkeypatch,
     with pytest.raises(MemoryError, match=r"^revs on .* would take about 0\.\d GiB, but 0\.2 GiB of memory are free: take bfloat16 weights, fewer secrets") as error:
         begin({"model": str(tmp_path / "model"), "finetune": False, "rows": str(tmp_path / "rows")}, unlearn.run)
     assert one_sentence(error) and not (tmp_path / "rows").exists()
+
+
+def test_a_fine_tune_that_comes_first_has_to_fit_too(tmp_path, monkeypatch):
+    """Until the memorised model is there: one of the same settings, whatever code made it."""
+    monkeypatch.setattr(footprint, "BUILD", tmp_path)
+    alone, tuned = (footprint.total(footprint.of_run(one)) for one in (asked(), footprint.first(asked(finetune=True))))
+    assert alone < tuned and footprint.first(asked()) is None
+    monkeypatch.setattr(footprint, "free", lambda *_: (alone + tuned) // 2)
+    footprint.check(asked())
+    with pytest.raises(MemoryError, match=r"^The fine-tune on smollm2-135m would take about 3\.\d GiB, but"):
+        footprint.check(asked(finetune=True))
+    assert re.fullmatch(r"Memory: about 1\.\d GiB, and 3\.\d GiB for the fine-tune that comes first; .* are free\.", footprint.said(asked(finetune={"epochs": 9})))
+    row = json.loads((rows.RECORDED / "memorise" / "synthetic" / "smollm2-135m.json").read_text())
+    (tmp_path / "models" / "x").mkdir(parents=True)
+    (tmp_path / "models" / "x" / "row.json").write_text(json.dumps(row))
+    footprint.check(asked(finetune=True))
+    assert footprint.first(asked(finetune={"epochs": 9}))["epochs"] == 9
+    (tmp_path / "models" / "x" / "row.json").write_text(json.dumps(row | {"schema": 0}))
+    assert footprint.first(asked(finetune=True)) is not None
+
+
+def test_a_container_allows_what_its_groups_do(tmp_path, monkeypatch):
+    """The narrowest folder on the way up; pages of files do not count."""
+    own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip().lstrip("/")
+    monkeypatch.setattr(footprint, "CGROUPS", tmp_path)
+    assert footprint.allowed() == float("inf") and footprint.free() > 2**30
+    (tmp_path / own).mkdir(parents=True, exist_ok=True)
+    for folder, most in ((tmp_path, "max"), (tmp_path / own, str(2**20))):
+        for name, said in {"memory.max": most, "memory.current": str(2**19), "memory.stat": f"anon 7\ninactive_file {2**18}"}.items():
+            (folder / name).write_text(f"{said}\n")
+    if own:
+        assert 0 < footprint.allowed() - (2**20 - 2**18) == footprint.free() - (2**20 - 2**18) < 2**33
+    (tmp_path / "memory.max").write_text(str(2**19))
+    (tmp_path / own / "memory.max").write_text("max") if own else None
+    assert footprint.allowed() - (2**19 - 2**18) == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
 
 
 def test_a_run_on_the_cpu_of_a_machine_with_a_gpu_has_the_memory_of_the_machine(monkeypatch):

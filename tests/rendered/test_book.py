@@ -12,7 +12,7 @@ import privacy
 import pytest
 import yaml
 
-from revs import ablations, claims, methods, paper, places, results, summary, tradeoffs
+from revs import ablations, claims, conformance, methods, paper, places, results, summary, tradeoffs
 from revs.paths import BUILD, ROOT
 from revs.tables import percent
 
@@ -60,6 +60,10 @@ def test_the_landing_page_shows_what_the_rows_say():
         assert percent(*value) in text("book/index")
     ledger = claims.ledger("smollm2-135m")
     assert all(claims.counted(ledger[ledger["kind"] == kind]) in text("book/index") for kind in (claims.NUMBER, claims.CLAIM))
+
+
+def test_the_page_on_models_of_ones_own_names_every_family():
+    assert conformance.families() in text("book/run")
 
 
 def test_the_core_page_has_a_numbered_table_and_both_sides():
