@@ -127,12 +127,12 @@ def curves(model: str, data: str) -> dict[str, pd.DataFrame]:
 
 
 def knobs(found: dict[str, pd.DataFrame]) -> str:
-    """By how much the Unlearning Score moves over each setting, and which moves it most; or that there are no runs yet."""
+    """By how much the Unlearning Score moves over each setting, and the one or two that move it most; or that there are no runs yet."""
     spread = {name: curve["unlearning_score"].max() - curve["unlearning_score"].min() for name, curve in found.items() if len(curve) > 1}
     missing = [f"`{name}`" for name in found if name not in spread]
     text = ""
     if spread:
-        text = "The Unlearning Score moves by " + ", ".join(f"{value:.0f} points over `{name}`" for name, value in spread.items()) + f": **`{max(spread, key=spread.get)}`** is the knob that decides."
+        text = "The Unlearning Score moves by " + ", ".join(f"{value:.0f} points over `{name}`" for name, value in spread.items()) + f". {' and '.join(f'**`{name}`**' for name in sorted(spread, key=spread.get, reverse=True) if spread[name] > 0.9 * max(spread.values()))} move it most, over the values tried, which are not equally far apart."
     return text + (f" Not measured here yet: {', '.join(missing)}. `make ablations adopt` measures what is missing." if missing else "")
 
 

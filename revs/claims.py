@@ -426,6 +426,13 @@ def summary(frame: pd.DataFrame) -> dict[str, int]:
     return {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}
 
 
+def younger(frame: pd.DataFrame) -> str:
+    """How many of the judged claims have a rule that was there before the rows."""
+    judged = frame[(frame["kind"] == CLAIM) & (frame["verdict"] != UNMEASURED)]
+    late_ones = int(judged["expected"].str.endswith(LATE).sum())
+    return f"Of the {len(judged)} claims that are judged, the rule of {len(judged) - late_ones} is older than all their rows, that of {late_ones} is younger than some of them."
+
+
 def counted(frame: pd.DataFrame) -> str:
     """The same in words."""
     doubtful = int((frame["doubt"] != "").sum())

@@ -138,7 +138,7 @@ def outside_their_sweep() -> pd.DataFrame:
 
 def specificity_in_words() -> pd.DataFrame:
     """What the text says of REVS's specificity on Llama-3-8B, and where it stands among the methods."""
-    said = {"SSN": "near-perfect; best", "Emails": "best", "URLs": "competitive"}
+    said = {"SSN": "best", "Emails": "best", "URLs": "competitive"}
     found = []
     for dataset, words in said.items():
         values = {row: cells["Specificity"]["value"] for (data, row), cells in lines(CORE["Llama-3-8B"]).items() if data == dataset and row != "Unedited" and "Specificity" in cells}

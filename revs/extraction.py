@@ -13,6 +13,7 @@ from revs.tables import DASH, percent
 
 TITLES = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta", "perturbation": "Perturbation"}
 PAPER_COLUMNS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens@100", "delta": "Delta@100", "perturbation": "Perturb@100"}
+CLEARLY = 0.01  # less, and the layers inside show no more than the output
 Spread = tuple[float, float]  # mean and standard deviation over seeds
 
 
@@ -86,7 +87,7 @@ def readings(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(frame: pd.DataFrame, data: str) -> str:
-    """Does a model after REVS still know what it no longer says: its resistance from outside and inside and its place among the methods, beside the one that resists most; empty if it was not attacked."""
+    """Does a model after REVS still know what it no longer says: its resistance from outside and inside and its place among the methods, what Logit-Lens sees of inner layers beside Efficacy, and the method that resists most; empty if it was not attacked."""
     views = {"to one who sees the last layer only": black_box(frame)} | {words: {name: values["resistance_score"] for name, values in means(frame, reading).items()} for reading, words in (("per_example", "to one who reads every layer, per example,"), ("released", "as the released code reads it"))}
     kept = specificity(frame)
     if "revs" not in kept:
@@ -95,7 +96,9 @@ def answer(frame: pd.DataFrame, data: str) -> str:
     said = [f"{words} **{percent(values['revs'])}** (place {1 + sum(value > values['revs'] for value in values.values())} of {len(values)})" for words, values in shown.items()]
     inside = list(shown.values())[1]
     text = f"**{methods.PAPER_DATA[data]}**: the resistance of REVS is {', '.join(said[:-1])} and {said[-1]}, with a specificity of {percent(kept['revs'][0])}. "
-    text += "It still knows some of what it no longer says." if inside["revs"] < 1 else "Nothing of what it no longer says is found."
+    lens, outside = means(frame, "per_example")["revs"]["logit_lens"][0], attacked(frame).groupby("method")["efficacy"].mean()["revs"]
+    seen = f"per example Logit-Lens over all layers is **{percent(lens)}** where Efficacy, at the output, is **{percent(outside)}**."
+    text += f"It still knows some of what it no longer says: {seen}" if outside - lens > CLEARLY else f"No layer inside shows more than the output does: {seen}"
     most = max(inside, key=inside.get)
     return text + ("" if most == "revs" else f" Per example {methods.registry()[most]['title']} resists most, {percent(inside[most])}, with a specificity of {percent(kept[most][0])}.")
 

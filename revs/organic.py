@@ -106,10 +106,11 @@ def bound(model: str, data: str) -> str:
         return ""
     items = rows.read_items(of_tag["cue"]["path"])
     own, other = (items[f"{whose}_name"].fillna(False).astype(bool) for whose in ("own", "other"))
-    said = f"Of the {int(own.sum())} addresses that {results.title(model)} writes after a prompt with their own name, {int((own & other).sum())} are still written after another's: they were not guessed from it."
+    still, addresses = int((own & other).sum()), f"{int(own.sum())} addresses that {results.title(model)} writes after a prompt with their own name"
+    said = f"Of the {addresses}, {still} are still written after another's: these were not guessed from it." if still else f"None of the {addresses} is written after another's: of none does this show that it was not guessed from the name."
     unread = of_tag["cue-unread"]
     if unread is None:
-        return said + " Of the others it cannot be said whether they were guessed, or recalled by the name."
+        return said + (" Of the others it cannot be said whether they were guessed, or recalled by the name." if still else "")
     return said + f" Before it had read them the model wrote {percent(unread['result']['cue']['own']['within_50'])} per cent: what is guessed of them is no more than that."
 
 
@@ -137,14 +138,19 @@ def projections(model: str, name: str) -> pd.DataFrame:
 
 
 def ways(model: str, name: str) -> str:
-    """The best Unlearning Score of the trials through the final norm and of those around it; empty unless there are both."""
+    """The best Unlearning Score of the trials through the final norm and of those around it, and how the settings fare that were tried both ways; empty unless there are both."""
     frame = results.measured(model, f"{name}-email")
     frame = frame[(frame["method"] == "revs") & frame["failed"].isna() & frame["name"].map(results.is_trial)]
     if frame.empty:
         return ""
     raw = frame["tag"].str.startswith("raw")
     best = {way: part["unlearning_score"].max() for way, part in (("through the norm", frame[~raw]), ("around it", frame[raw])) if len(part)}
-    return "The best trial " + ", the best ".join(f"{way} scores **{percent(score)}**" for way, score in best.items()) + ". The same settings, both ways:" if len(best) == 2 else ""
+    if len(best) < 2:
+        return ""
+    given = [tuple(sorted((name, value) for name, value in row["provenance"]["settings"]["hyperparameters"].items() if name != "projection")) for row in frame["row"]]
+    pairs = frame.assign(given=given, way=raw.map({True: "raw", False: "norm"})).pivot_table(index="given", columns="way", values="unlearning_score").dropna()
+    both = ", ".join(f"{percent(pair['raw'])} against {percent(pair['norm'])}" for _, pair in pairs.iterrows())
+    return "The best trial " + ", the best ".join(f"{way} scores **{percent(score)}**" for way, score in best.items()) + ". " + (f"Of {len(pairs)} settings that were tried both ways, U alone is better in {int((pairs['raw'] > pairs['norm']).sum())} ({both})." if len(pairs) else "No setting was tried both ways.")
 
 
 def unmeasured(found: dict[str, pd.DataFrame]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import statistics
@@ -149,7 +150,7 @@ def origin_sentence(frame: pd.DataFrame) -> str:
     parts = [f"{measured.sum()} measured in this build"] if measured.any() else []
     machines = {row["provenance"]["hardware"]["gpu"] or row["provenance"]["hardware"]["cpu"] for row in frame.loc[~measured, "row"]}
     parts += [f"{(~measured).sum()} recorded on {' and '.join(sorted(machines))}"] if (~measured).any() else []
-    return "of the runs behind it, " + " and ".join(parts)
+    return f"of {'all methods’ runs' if frame['method'].nunique() > 1 else 'the runs behind it'}, " + " and ".join(parts)
 
 
 def learned_again(model: str, data: str) -> pd.DataFrame:
@@ -234,8 +235,14 @@ def ranking(values: Means) -> list[str]:
 
 def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.DataFrame:
     """The methods from best to worst, ours and the paper's, data set by data set."""
-    lines = [(data, whose, ranking(values)) for data in ours for whose, values in [("here", ours[data]), *((f"the paper, {model}", values) for model, values in theirs[data].items())]]
-    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": ", ".join(methods.registry()[name]["title"] for name in names) or DASH} for data, whose, names in lines])
+    lines = [(data, whose, in_order(values)) for data in ours for whose, values in [("here", ours[data]), *((f"the paper, {model}", values) for model, values in theirs[data].items())]]
+    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": said or DASH} for data, whose, said in lines])
+
+
+def in_order(values: Means) -> str:
+    """The methods from best to worst; those with one score stand as equals."""
+    alike = itertools.groupby(ranking(values), key=lambda name: values[name]["unlearning_score"][0])
+    return ", ".join(" = ".join(methods.registry()[name]["title"] for name in names) for _, names in alike)
 
 
 def fine_tunes(frame: pd.DataFrame) -> str:

@@ -134,10 +134,10 @@ def begins(model: str, data: str, one: str, value: float) -> tuple[bool, str, li
 
 
 def reaches(model: str, data: str, one: str, metric: str, value: float) -> tuple[bool, str, list[str]] | None:
-    """Does some point of this method's strength curve have so much of a metric? With the most that one has, and the rows."""
+    """Does some point of this method's strength curve have so much of a metric, or of two at once ("efficacy and specificity")? With the most that one has, and the rows."""
     if one not in (found := by_strength(model, data)):
         return None
-    most = found[one][metric].max()
+    most = found[one][metric.split(" and ")].min(axis=1).max()
     return bool(most >= value), f"{most:.1f} at most", list(found[one]["name"])
 
 

@@ -91,6 +91,13 @@ def test_every_printed_number_has_one_line(ledger):
     assert (ledger["where"] == "App. Hardware").sum() == len(of_paper["gpus"]) + len(of_paper["runtime_minutes"]) + 1  # and a claim
 
 
+def test_it_is_said_how_many_rules_are_younger_than_rows():
+    """Of those that were judged; numbers have one tolerance."""
+    lines = [("claim", "different", "a"), ("claim", "reproduced", "a" + claims.LATE), ("claim", "reproduced", "b" + claims.LATE), ("claim", claims.UNMEASURED, "c" + claims.LATE), ("number", "reproduced", "d")]
+    said = claims.younger(pd.DataFrame(lines, columns=["kind", "verdict", "expected"]))
+    assert said.startswith("Of the 3 claims that are judged, the rule of 1 is older than all their rows, that of 2 ")
+
+
 def test_claims_that_the_papers_own_numbers_refute_are_listed():
     found = claims.against_the_paper().set_index(["where", "the text"])["printed"]
     assert found["App. Results on GPT-J", "Emails: Head-Projection is very effective too, here: among the two best"].startswith("REVS 97.22, MEMIT 88.23, Head-Projection 82.55, ")

@@ -95,6 +95,8 @@ def test_what_the_cue_control_says(shelf):  # noqa: F811
     put("cue", (True, True, True, False), (True, False, False, True))
     said = organic.bound("smollm2-135m", "emails")
     assert "Of the 3 addresses" in said and ", 1 are still written" in said and "cannot be said" in said
+    put("cue", (True, True, True, False), (False, False, False, True))
+    assert (said := organic.bound("smollm2-135m", "emails")).startswith("None of the 3 addresses") and "cannot be said" not in said
     put("cue-unread", (True, False, False, False), (False, False, False, False))
     assert "wrote 25.0 per cent" in organic.bound("smollm2-135m", "emails")
     table = organic.cued({"emails": "smollm2-135m"})
@@ -130,8 +132,12 @@ def test_the_better_way_is_read_off_the_trials(shelf):  # noqa: F811
     shelf(data="machine-email", tag="trial00", efficacy=0.5, specificity=0.5)
     shelf(data="machine-email", seed=1, tag="raw", efficacy=1.0, specificity=1.0)  # a run, no trial
     assert organic.ways("smollm2-135m", "machine") == ""
-    shelf(data="machine-email", tag="raw-trial00", efficacy=0.9, specificity=0.9)
-    assert organic.ways("smollm2-135m", "machine").startswith("The best trial through the norm scores **50.0**, the best around it scores **90.0**.")
+    shelf(data="machine-email", tag="raw-trial00", hyperparameters={"k": 9}, efficacy=0.9, specificity=0.9)
+    assert organic.ways("smollm2-135m", "machine").startswith("The best trial through the norm scores **50.0**, the best around it scores **90.0**. No setting was tried both ways.")
+    shelf(data="machine-email", tag="trial01", hyperparameters={"k": 7}, efficacy=0.4, specificity=0.4)
+    shelf(data="machine-email", tag="raw-trial01", hyperparameters={"k": 7, "projection": "raw"}, efficacy=0.2, specificity=0.2)
+    shelf(data="machine-email", tag="trial02", hyperparameters={"k": 8}, efficacy=0.3, specificity=0.3)
+    assert organic.ways("smollm2-135m", "machine").endswith(" Of 1 settings that were tried both ways, U alone is better in 0 (20.0 against 40.0).")
 
 
 def test_every_trial_of_every_search_is_shown(shelf):  # noqa: F811

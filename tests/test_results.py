@@ -224,7 +224,7 @@ def test_curves_without_runs_are_named(shelf):
     shelf(tag="base")
     shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.9)
     said = ablations.knobs(ablations.curves("smollm2-135m", "ssn"))
-    assert "**`k`** is the knob" in said and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
+    assert "**`k`** move it most, over the values tried" in said and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
 
 
 def test_what_a_choice_on_the_same_split_changes_needs_other_runs(shelf):
@@ -336,14 +336,14 @@ def test_the_question_of_the_page_is_answered_from_rows(shelf):
     """From outside and inside, with REVS's place among the methods, controls aside, and the specificity of the one that resists most."""
     shelf(seed=1)
     assert extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn") == ""
-    shelf(seed=1, depths=[[50, 50], [100, 100]], specificity=0.9)
+    shelf(seed=1, depths=[[50, 50], [100, 100]], efficacy=1.0, specificity=0.9)
     shelf(method="unedited", seed=1, depths=[[100, 100], [100, 100]])
     shelf(method="ft_l", seed=1, depths=[[10, 10], [10, 10]])
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
-    assert "last layer only **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some" in said and "resists most" not in said
+    assert "last layer only **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some of what it no longer says: per example Logit-Lens over all layers is **50.0** where Efficacy, at the output, is **100.0**." in said and "resists most" not in said
     shelf(method="ft_l", seed=1, depths=[[100, 100], [100, 100]], specificity=0.0)
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
-    assert "Nothing of what" in extraction.answer((both := results.runs("smollm2-135m", "ssn")).assign(method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")), "ssn")
+    assert "No layer inside shows more than the output does" in extraction.answer((both := results.runs("smollm2-135m", "ssn")).assign(method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")), "ssn")
     assert "per example, **50.0** (place 2 of 2)" in said and said.endswith("Per example FT-L resists most, 100.0, with a specificity of 0.0.")
 
 
