@@ -31,6 +31,16 @@ def test_a_knob_has_its_runs_and_the_tuned_one_in_order(shelf):  # noqa: F811
     assert list(lines["knob"]) == ["0.006", "0.02", "0.05"] and list(lines["Efficacy"]) == ["10.0", "50.0", "90.0"]
 
 
+def test_a_point_far_better_than_the_tuned_one_is_named(shelf):  # noqa: F811
+    """By more than ten points; a method without its tuned run among them is left out."""
+    found = lambda: tradeoffs.missed({("smollm2-135m", "ssn"): tradeoffs.by_strength("smollm2-135m", "ssn")})
+    for method, tag, value, score in (("revs", "base", 0.1, 0.5), ("revs", "curve-r_h0.2", 0.2, 0.59), ("memit", "strength-clamp_norm_factor0.75", 0.75, 0.1), ("memit", "strength-clamp_norm_factor4.0", 4.0, 0.9)):
+        shelf(method=method, tag=tag, hyperparameters={tradeoffs.KNOBS[method]: value}, efficacy=score, specificity=score)
+    assert found() == ""
+    shelf(method="memit", tag="strength", hyperparameters={"clamp_norm_factor": 2.0}, efficacy=0.2, specificity=0.2)
+    assert "SSN, SmolLM2: MEMIT with `clamp_norm_factor` 4 scores 90.0, as it was tuned 20.0." in found().replace(results.short("smollm2-135m"), "SmolLM2") and "REVS" not in found()
+
+
 def test_a_panel_has_a_short_title_and_a_caption_what_its_points_were_made_on(shelf):  # noqa: F811
     assert tradeoffs.panel("gptj-small", "ssn") == "SSN, a small GPT-J" and tradeoffs.panel("smollm2-135m", "urls") == "URLs, SmolLM2-135M-Instruct"
     for model, data in (("gptj-small", "ssn"), ("gptj-small", "emails"), ("smollm2-135m", "ssn")):
