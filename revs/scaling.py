@@ -19,7 +19,7 @@ from flow import estimate, plan, profile  # noqa: E402
 
 WITHIN = 0.2  # off by so much at most, a time is foreseen
 RUNS = {"unlearn": "unlearning", "tune": "searches", "curate": "curations", "calibrate": "calibrations", "own": "documents to report"}  # whose times are foretold
-FIRST, USUAL, SAME_DAY = "first on the model", "in the usual way", "from others of the same day"
+FIRST, USUAL, SAME_DAY = "first on the model", "in the usual way", "repeated on the same day"
 RECORD = RECORDED / "slurm.json"  # written by make slurm-try
 
 
@@ -47,7 +47,7 @@ def basis() -> str:
 
 
 def ratios() -> dict[tuple[str, str], list[float]]:
-    """Foreseen ÷ taken by model and sort of run: each recorded run from all others of its model, as the plan does it; a usual run also from those of the same day, when the machine was as fast; and as if it were the first, from those of other models."""
+    """Foreseen ÷ taken by model and sort of run: each recorded run from all others of its model, as the plan does it; a usual run that was repeated on its day, when the machine was as fast, also from the rows of that day; and as if it were the first, from those of other models."""
     found: dict[tuple[str, str], list[float]] = {}
     for notebook, runs in RUNS.items():
         every = [row for row in rows.find(RECORDED, kind=notebook).values() if notebook != "unlearn" or "failed" not in row["result"]]
@@ -56,11 +56,18 @@ def ratios() -> dict[tuple[str, str], list[float]]:
             size = functools.partial(larger, model)
             own = [other for other in every if other is not row and size(other) == 1]
             foreign = [other for other in every if size(other) not in (None, 1)]
-            same_day = [other for other in own if other["provenance"]["when"] == row["provenance"]["when"] and sort(row).endswith(USUAL)]
+            same_day = [other for other in own if other["provenance"]["when"] == row["provenance"]["when"]] if sort(row).endswith(USUAL) else []
+            same_day = same_day if any(repeats(row, other) for other in same_day) else []
             for others, which in ((own, sort(row)), (same_day, f"{sort(row)}, {SAME_DAY}"), (foreign, f"{runs}, {FIRST}")):
                 if others:
                     found.setdefault((title(model), which), []).append(estimate.foreseen(notebook, row["provenance"]["settings"], others, size) / took)
     return found
+
+
+def repeats(row: dict, other: dict) -> bool:
+    """Do two runs differ in their seed alone?"""
+    one, two = ({name: value for name, value in each["provenance"]["settings"].items() if name != "seed"} for each in (row, other))
+    return one == two
 
 
 def larger(model: str, row: dict) -> float | None:

@@ -142,7 +142,7 @@ def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
     found = scaling.foretold().set_index("runs")
     usual, trials = found.loc["unlearning, in the usual way"], found.loc["unlearning, trials of a search"]
     assert usual["number"] == "3" and usual["off by 20% at most"] == "67%" and (usual["foreseen ÷ taken, lowest"], usual["highest"]) == ("0.91", "2.00") and trials["off by, median"] == "0%" and len(found) == 3
-    same_day = found.loc["unlearning, in the usual way, from others of the same day"]
+    same_day = found.loc["unlearning, in the usual way, repeated on the same day"]
     assert same_day["number"] == "2" and (same_day["foreseen ÷ taken, lowest"], same_day["highest"]) == ("0.91", "1.05")
     every.append(row("z/ft_l-seed0", "a-269m", 400.0))  # twice as large, and twice as slow beside it: its first run, and the others', each from the other model
     found = scaling.foretold().set_index("runs")
@@ -157,7 +157,7 @@ def test_recorded_times_are_foreseen_as_the_page_says():
     assert sum(abs(ratio - 1) <= scaling.WITHIN for ratio in same_day) >= 0.8 * len(same_day) >= 40
     assert sum(abs(ratio - 1) <= scaling.WITHIN for ratio in usual) >= 0.5 * len(usual) >= 40
     first = [ratio for (_, runs), all_of in found.items() if runs.endswith(scaling.FIRST) for ratio in all_of]
-    assert sum(0.1 <= ratio <= 10 for ratio in first) >= 0.98 * len(first) >= 400
+    assert sum(0.1 <= ratio <= 10 for ratio in first) >= 0.95 * len(first) >= 400
 
 
 def test_a_calibration_has_its_minutes(measured):
