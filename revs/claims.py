@@ -6,6 +6,7 @@ says of our rows. Ours are of another model than the paper's, and each line says
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -80,8 +81,9 @@ class Told:
         return self.text
 
 
+@functools.cache
 def terms() -> dict:
-    """params/claims.yml."""
+    """params/claims.yml. Read once and shared: do not change it."""
     return yaml.safe_load((ROOT / "params" / "claims.yml").read_text(encoding="utf-8"))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -36,8 +37,9 @@ PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # ways in which a
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+@functools.cache
 def registry() -> dict[str, dict]:
-    """The models that can be asked for by name, from params/models.yml."""
+    """The models that can be asked for by name, from params/models.yml. Read once and shared: do not change it."""
     return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from dataclasses import fields
@@ -23,8 +24,9 @@ REVS_OWN = ("n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n")  # its settings th
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
+@functools.cache
 def registry() -> dict[str, dict]:
-    """Every method with its title, module, colour and marker, in the order of the paper's tables."""
+    """Every method with its title, module, colour and marker, in the order of the paper's tables. Read once and shared: do not change it."""
     return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
 
 
