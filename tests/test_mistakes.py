@@ -91,6 +91,17 @@ def unlearning(place: Path, **more) -> Callable:
     return partial(begin, settings | more, unlearn.run)
 
 
+def running(place: Path, code: str, *more: str) -> Callable:
+    """The runner on a notebook of one cell; it ends as the process does, with what that says last."""
+    source = notebook(place / "n.ipynb", code)
+
+    def run():
+        status, _, last = ended(runner(source, place / "out.ipynb", *more), seconds=60)
+        sys.exit(status and last)
+
+    return run
+
+
 @contextmanager
 def mounted(folder: Path, options: str):
     """A small file system of its own; skipped aloud where it cannot be had."""
@@ -474,13 +485,7 @@ def an_unknown_parameter_of_a_notebook(place: Path) -> Calls:
 
 @mistake("Parameters that are no mapping", "`-y 3` behind a notebook's name", r"-y: '3' is no YAML mapping: write '\{name: value\}'", SystemExit)
 def parameters_that_are_no_mapping(place: Path) -> Calls:
-    source = notebook(place / "n.ipynb", "x = 1")
-
-    def run():
-        status, _, last = ended(runner(source, place / "out.ipynb", "-y", "3"), seconds=60)
-        sys.exit(status and last)
-
-    yield run
+    yield running(place, "x = 1", "-y", "3")
 
 
 @mistake("An unknown method in a profile", "`method: rev`, noticed before anything is planned", r"There is no method 'rev': did you mean 'revs'\?")
@@ -609,13 +614,7 @@ def a_read_only_folder(place: Path) -> Calls:
 
 @mistake("A kernel killed for memory", "a notebook whose process is killed with signal 9; its runner has a minute to notice", "process was killed, most often because the memory was full", SystemExit, keeps=("out.failed.ipynb",))
 def a_killed_kernel(place: Path) -> Calls:
-    source = notebook(place / "n.ipynb", "import os\nos.kill(os.getpid(), 9)")
-
-    def run():
-        status, _, last = ended(runner(source, place / "out.ipynb", "--name", "n"), seconds=60)
-        sys.exit(status and last)
-
-    yield run
+    yield running(place, "import os\nos.kill(os.getpid(), 9)", "--name", "n")
 
 
 @mistake("A read-only checkout", "a build whose products go to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)
