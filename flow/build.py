@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import fcntl
 import importlib
 import json
 import os
@@ -23,7 +22,7 @@ from flow import estimate, lifeline
 from flow.paths import BUILD, LOGS, ROOT, shown
 from flow.profile import Profile, known, read
 from flow.site import HTML
-from revs.paths import writing
+from revs.paths import held
 from revs.rows import write_text
 
 LOG = LOGS / "snakemake.log"
@@ -36,14 +35,7 @@ class Busy(RuntimeError):
 @contextlib.contextmanager
 def lock():
     """Holds build/.lock, which the kernel releases however this process and Snakemake end; gives its descriptor."""
-    with writing(BUILD):
-        BUILD.mkdir(exist_ok=True)
-        stream = (BUILD / ".lock").open("w")
-    with stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Busy("Another build is running in this folder: wait for it, or end it first.") from None
+    with held(BUILD / ".lock", Busy("Another build is running in this folder: wait for it, or end it first.")) as stream:
         yield stream.fileno()
 
 

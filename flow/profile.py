@@ -17,8 +17,7 @@ import yaml
 
 from flow.paths import ROOT, products, shown
 from revs import methods
-from revs.data import together
-from revs.experiments import check
+from revs.experiments import check, finetune
 from revs.nearest import hint
 
 EXPERIMENTS = ("bench", "calibrate", "curate", "memorise", "own", "tune", "unlearn")
@@ -61,11 +60,9 @@ class Job:
         if other.notebook == "curate":
             name = other.settings["name"]
             return self.settings.get("secrets") == f"build/curated/{name}.txt" or self.settings.get("data") in [f"build/curated/{part}.jsonl" for part in (name, *(f"{name}-{kind}" for kind in other.settings["kinds"]))]
-        if self.notebook == "memorise" or other.notebook != "memorise" or self.settings["finetune"] is False:
+        if self.notebook == "memorise" or other.notebook != "memorise":
             return False
-        tuned = self.settings["finetune"] if isinstance(self.settings["finetune"], dict) else {}
-        wanted = defaults("memorise") | {"model": self.settings["model"], "data": together(self.settings.get("data", "ssn"))} | tuned
-        return all(wanted[name] == value for name, value in other.settings.items() if name != "rows")
+        return finetune(self.settings) == {name: value for name, value in other.settings.items() if name != "rows"}
 
 
 @dataclass(frozen=True)

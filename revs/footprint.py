@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +24,7 @@ from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K, START, settings as candidate
 from revs.curate import PROMPT
 from revs.evaluate import BATCH
-from revs.experiments import memorise, tune
+from revs.experiments import finetune, tune
 from revs.paths import BUILD, resolve
 from revs.select import PIECES, WORTH
 
@@ -231,12 +230,8 @@ def at_hand(spec: str) -> bool:
 
 def first(settings: dict) -> dict | None:
     """Settings of the fine-tune that a run begins with; None if it takes the model as it is, or finds it memorised with the same settings."""
-    if settings.get("finetune", False) is False:
-        return None
-    given = settings["finetune"] if isinstance(settings["finetune"], dict) else {}
-    wanted = {name: parameter.default for name, parameter in inspect.signature(memorise.run).parameters.items() if name != "rows"}
-    wanted |= {"model": settings["model"], "data": data.together(settings.get("data", "ssn"))} | given
-    for kept in (BUILD / "models").glob("*/row.json"):
+    wanted = finetune(settings)
+    for kept in (BUILD / "models").glob("*/row.json") if wanted else ():
         with contextlib.suppress(ValueError):  # a row of another version
             if rows.read(kept)["provenance"]["settings"] == wanted:
                 return None

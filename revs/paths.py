@@ -42,14 +42,21 @@ def writing(folder: Path):
 
 
 @contextlib.contextmanager
-def alone(folder: Path, mend: str, lock: str = ".lock"):
-    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if another run does, or it cannot be written to."""
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / lock).open("w")
+def held(file: Path, busy: Exception):
+    """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if another process does, OSError if it cannot be written."""
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        stream = file.open("w")
     with stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(f"Another run writes to {folder}: wait for it, or {mend}.") from None
+            raise busy from None
+        yield stream
+
+
+@contextlib.contextmanager
+def alone(folder: Path, mend: str, lock: str = ".lock"):
+    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if another run does, or it cannot be written to."""
+    with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {mend}.")):
         yield

@@ -35,6 +35,15 @@ def check(settings: dict, run: Callable) -> None:
             check(value, importlib.import_module("revs.experiments.memorise").run)
 
 
+def finetune(settings: dict) -> dict | None:
+    """Settings of the fine-tune that a run starts from, all but where its row goes; None if it takes the model as it is."""
+    if settings.get("finetune", False) is False:
+        return None
+    given = settings["finetune"] if isinstance(settings["finetune"], dict) else {}
+    own = {name: parameter.default for name, parameter in inspect.signature(importlib.import_module("revs.experiments.memorise").run).parameters.items() if name != "rows"}
+    return own | {"model": settings["model"], "data": importlib.import_module("revs.data").together(settings.get("data", "ssn"))} | given
+
+
 def begin(settings: dict, run: Callable) -> dict:
     """Checks settings, and whether a run with them fits into the memory that is free; then runs it."""
     importlib.import_module("revs.footprint").check(complete(settings, run))  # by its name: no row depends on what is foreseen
