@@ -29,6 +29,7 @@ PLACE = "" if products(PROFILE.name) == BUILD else f"{products(PROFILE.name).nam
 CORES = None if workflow.remote_exec else workflow.resource_settings.cores  # None on a cluster: its machines may have more than a job is given
 SLOTS = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resources else 0  # this machine's GPUs, if they are shared out
 GPUS = int(config.get("gpus", 1))
+THREADS = CORES * GPUS // max(SLOTS, GPUS) if CORES else config.get("threads", 8)  # of a run that has its part of the machine for itself
 HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.quote(sys.executable)} -m"
 SLOT = f"flow.slots {GPUS} {SLOTS}" if SLOTS else ""
 
@@ -75,7 +76,7 @@ rule run:
         command=command,
     log:
         "logs/" + PLACE + "{job}.log",
-    threads: max(1, CORES * GPUS // max(SLOTS, GPUS)) if CORES else config.get("threads", 8)
+    threads: lambda wildcards: max(1, THREADS // job(wildcards).abreast)
     resources:
         gpu=GPUS,
         mem_mb=lambda wildcards: estimate.memory_mb(job(wildcards)),

@@ -82,6 +82,7 @@ class Overview:
     """Puts what is done and how long the rest may take before every line of progress."""
 
     def __init__(self, profile: Profile, names: list[str]):
+        self.groups = {estimate.RUNS: [name for name, job in profile.jobs.items() if job.notebook != "memorise"], estimate.PAGES: profile.pages}
         self.waiting = {name: estimate.left(name, profile.jobs.get(name)) for name in names}
         self.total, self.start, self.begun = len(names), time.monotonic(), {}
         self.took: dict[str, float] = {}
@@ -99,10 +100,10 @@ class Overview:
         running = sum(max(0, seconds - (now - self.begun.get(name, now))) for name, seconds in self.waiting.items())
         return f"[{self.total - len(self.waiting)}/{self.total} done, {duration(now - self.start)}, about {duration(running)} left] {line}"
 
-    def seconds(self, pages: list[str]) -> dict[str, float]:
-        """Of every finished job; of all pages together, which run side by side, if all were made."""
-        together = {estimate.PAGES: round(max(self.ended[page] for page in pages) - min(self.begun[page] for page in pages))} if pages and set(pages) <= set(self.ended) else {}
-        return self.took | together
+    def seconds(self) -> dict[str, float]:
+        """Of every finished job; of all pages together, which run side by side, and of all runs but the fine-tunes, if all were made."""
+        made = {group: names for group, names in self.groups.items() if names and set(names) <= set(self.ended)}
+        return self.took | {group: round(max(self.ended[name] for name in names) - min(self.begun[name] for name in names)) for group, names in made.items()}
 
 
 def duration(seconds: float) -> str:
@@ -117,7 +118,7 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
     with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
         for line in process.stdout:
             print(overview(line.rstrip()), flush=True)
-    write_text(estimate.LAST, json.dumps(estimate.last() | overview.seconds(profile.pages), indent=1))
+    write_text(estimate.LAST, json.dumps(estimate.last() | overview.seconds(), indent=1))
     if process.returncode < 0:
         raise RuntimeError("Snakemake was killed: the next call continues from here.")
     if process.returncode:

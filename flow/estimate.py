@@ -20,13 +20,13 @@ from typing import NamedTuple
 
 from flow.paths import BUILD, LOGS
 from flow.profile import Job
-from revs import footprint, load, methods, operations, rows
+from revs import footprint, methods, models, operations, rows
 from revs.experiments.bench import PROMPT
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
 SECONDS = {"page": 15, "book": 60}  # before the first build on this machine
 LAST = LOGS / "seconds.json"  # of the last build's jobs, on this machine
-PAGES = "pages"  # there: of all pages together
+RUNS, PAGES = "runs", "pages"  # there: of all runs but the fine-tunes together, of all pages together
 STAGES = {  # of a run of unlearning, and the settings that decide how long each takes, the weightiest first
     "load": ("dtype",),
     "unlearn": ("method", "data", "dtype", "forget", "T", "hyperparameters"),
@@ -63,7 +63,7 @@ def measured() -> list[dict]:
 @functools.cache
 def parameters(model: str) -> float | None:
     """Millions of parameters, from a model's configuration, or, where that is not at hand, as its name says."""
-    if "shape" in load.registry().get(model, {}) or footprint.at_hand(model):
+    if "shape" in models.registry().get(model, {}) or footprint.at_hand(model):
         with contextlib.suppress(OSError, ValueError, KeyError):
             return footprint.shape(model, "float32").weights / 1e6
     found = re.search(r"(\d+(?:\.\d+)?)([mb])(?![a-z])", Path(model).name.lower())
@@ -181,7 +181,7 @@ def gain() -> float | None:
 def memory(job: Job) -> float | None:
     """MiB at the highest: from the model's configuration, else (a benchmark, a data set that is not there yet) from rows of runs like it."""
     model = job.settings["model"]
-    if job.notebook != "bench" and ("shape" in load.registry().get(model, {}) or footprint.at_hand(model)):  # nothing is downloaded for a plan
+    if job.notebook != "bench" and ("shape" in models.registry().get(model, {}) or footprint.at_hand(model)):  # nothing is downloaded for a plan
         with contextlib.suppress(OSError, ValueError, KeyError):
             return footprint.total(footprint.of_run(job.settings)) / 2**20
     return estimate(job).memory_mb

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import json
 import sys
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pandas as pd
 from flow.build import duration
 from flow.estimate import Estimate, estimate, memory
 from flow.profile import Job, Profile, known, read
-from revs import footprint, load, rows
+from revs import footprint, rows
+from revs.models import registry
 
 UNKNOWN = "unknown"
+UNDECIDING = ("seed", "tag", "rows")  # parameters that do not decide what a run takes
 MACHINES = {"1 CPU": (1, False), "1 GPU": (1, True), "8 GPUs": (8, True)}  # how many runs at once, and on what
 
 
@@ -44,9 +47,12 @@ def makespan(seconds: dict[str, float], needs: dict[str, list[str]], workers: in
 def costs(profile: Profile, jobs: list[Job]) -> tuple[dict[str, str], int]:
     """What some of a profile's runs take on each of MACHINES, and of how many nothing is known."""
     said = {}
+    alike = {job.id: json.dumps([job.notebook, {name: value for name, value in job.settings.items() if name not in UNDECIDING}], sort_keys=True) for job in jobs}
+    one = {alike[job.id]: job for job in jobs}
+    estimates = {gpu: {which: estimate(job, gpu) for which, job in one.items()} for gpu in (False, True)}
     needs = {job.id: [other.id for other in profile.upstream(job)] for job in jobs}
     for title, (workers, gpu) in MACHINES.items():
-        found = {job.id: estimate(job, gpu) for job in jobs}
+        found = {job.id: estimates[gpu][alike[job.id]] for job in jobs}
         seconds = {run: each.seconds for run, each in found.items() if each.seconds is not None}
         took = makespan(seconds, {run: [need for need in needs[run] if need in seconds] for run in seconds}, workers)
         said[title] = (duration(took) if seconds else UNKNOWN) + (", predicted" if any(each.predicted for each in found.values()) else "")
@@ -88,7 +94,7 @@ def summary(profile: Profile) -> list[str]:
     left = [job for job in profile.jobs.values() if not current(job)]
     said, unknown = costs(profile, left)
     lines = [f"{len(profile.jobs)} runs, {len(profile.jobs) - len(left)} done. Left: " + "; ".join(f"{title} {took}" for title, took in said.items()) + (f"; without {unknown} of which nothing is known yet." if unknown else ".")]
-    models = {name: load.registry()[name] for name in dict.fromkeys(job.settings["model"] for job in profile.jobs.values()) if name in load.registry()}
+    models = {name: registry()[name] for name in dict.fromkeys(job.settings["model"] for job in profile.jobs.values()) if name in registry()}
     instilled = [models[job.settings["model"]] for job in profile.jobs.values() if job.notebook == "memorise" and job.settings["model"] in models]
     disk = sum(map(size, models.values())) + sum(map(size, instilled))
     lines.append(f"Disk: {disk / 1024:.1f} GiB for the models and their memorised copies.")

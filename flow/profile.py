@@ -31,6 +31,7 @@ class Job:
     notebook: str
     parameters: dict = field(hash=False)  # those that differ from the notebook's defaults
     rows: str  # the folder that its row goes to, from the root
+    abreast: int = 1  # how many such runs share the machine's cores
 
     @property
     def settings(self) -> dict:
@@ -141,9 +142,9 @@ def build(name: str, content: dict) -> Profile:
 def expand(run: dict, rows: str) -> list[Job]:
     """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
 
-    What is varied and not part of a job's name anyway is added to its tag: ``n_max50``; of a mapping, each of its settings.
+    ``abreast`` says how many runs like these share the cores, 1 unless it is given. What is varied and not part of a job's name anyway is added to its tag: ``n_max50``; of a mapping, each of its settings.
     """
-    known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict})
+    known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict, "abreast": int})
     notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
     if notebook not in EXPERIMENTS:
         raise ValueError(f"'{notebook}' is not a notebook that makes rows" + hint(notebook, sorted(EXPERIMENTS)))
@@ -152,6 +153,8 @@ def expand(run: dict, rows: str) -> list[Job]:
             raise ValueError(f"over: {name} must be a list of values, but is {values!r}.")
         if name in fixed:
             raise ValueError(f"{name} stands in parameters and in over: give it once.")
+    if run.get("abreast", 1) < 1:
+        raise ValueError(f"abreast is {run['abreast']}, but at least one run shares the machine: give 1 or more.")
     jobs = []
     for values in itertools.product(*over.values()):
         varied = dict(zip(over, values))
@@ -165,7 +168,7 @@ def expand(run: dict, rows: str) -> list[Job]:
         check(parameters, experiment(notebook))
         if "method" in parameters:
             methods.method(parameters["method"])
-        jobs.append(Job(notebook, parameters | ({} if rows == defaults(notebook)["rows"] else {"rows": rows}), rows))
+        jobs.append(Job(notebook, parameters | ({} if rows == defaults(notebook)["rows"] else {"rows": rows}), rows, run.get("abreast", 1)))
     return jobs
 
 

@@ -25,9 +25,9 @@ BLOCK = re.compile(r"(<!-- timing:.*?-->\n).*?(<!-- /timing -->)", re.DOTALL)
 def measured() -> dict:
     """The seconds of the last installation and of the jobs of the last build, and the disk used."""
     jobs = estimate.last()
-    stages = dict.fromkeys(("memorise", "curate", "unlearn", "tune", "calibrate", "own", "bench", estimate.PAGES, "book"), 0.0)
+    stages = dict.fromkeys(("memorise", estimate.RUNS, estimate.PAGES, "book"), 0.0)
     for name, seconds in jobs.items():
-        if (stage := name.split("/")[0]) in stages:  # a page by itself is counted with all of them
+        if (stage := name.split("/")[0]) in stages:  # a run or a page by itself is counted with all of them
             stages[stage] += seconds
     disk = {"environment": size(ROOT / ".venv"), "models": size(CACHE / "models"), "build": size(BUILD)}
     install = float((ROOT / ".venv" / "install-seconds").read_text())
@@ -41,7 +41,7 @@ def size(folder: Path) -> int:
 
 def table(timing: dict) -> str:
     """The README's table."""
-    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", "curate": "finding secrets in documents", "unlearn": "unlearning and measuring", "tune": "a small search for settings", "calibrate": "margins for a model that nobody has tuned", "own": "documents to report", "bench": "a small benchmark", "pages": "light notebooks", "book": "the book"}
+    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", estimate.RUNS: "small runs, two at a time: unlearning and measuring, a search, margins, documents to report, a benchmark", estimate.PAGES: "light notebooks, two at a time", "book": "the book"}
     lines = [f"| {title} | {duration(timing['seconds'][stage])} |" for stage, title in names.items() if stage in timing["seconds"]]
     hardware, disk = timing["hardware"], timing["disk_mb"]
     return "\n".join([
@@ -50,7 +50,7 @@ def table(timing: dict) -> str:
         *lines,
         f"| **clone to book** | **{duration(sum(timing['seconds'].values()))}** |",
         "",
-        f"Measured {timing['when']} on {hardware['cores']} cores ({hardware['cpu']}), {hardware['memory_gb']} GiB, no GPU, one stage after the other. "
+        f"Measured {timing['when']} on {hardware['cores']} cores ({hardware['cpu']}), {hardware['memory_gb']} GiB, no GPU. "
         f"Disk: {disk['environment'] / 1024:.1f} GiB for the environment, {disk['models'] / 1024:.1f} GiB for the model's cache, {disk['build'] / 1024:.1f} GiB for `build/`.",
         "",
     ])  # fmt: skip

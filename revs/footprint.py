@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from revs import data, load, methods, results, rows
+from revs import data, load, methods, models, results, rows
 from revs.architecture import Decoder, architecture
 from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K, START, settings as candidate
@@ -57,9 +57,9 @@ class Shape:
 @functools.cache
 def shape(spec: str, dtype: str) -> Shape:
     """The shape of a model from its configuration alone, which is built without weights, or as params/models.yml gives it."""
-    if known := load.registry().get(spec, {}).get("shape"):
+    if known := models.registry().get(spec, {}).get("shape"):
         return Shape(**known, bytes=load.DTYPES[dtype].itemsize)
-    where, gguf, revision = load.locate(spec, load.registry().get(spec, {}), None)
+    where, gguf, revision = load.locate(spec, models.registry().get(spec, {}), None)
     with load.reading(spec, "configuration", where):
         config = AutoConfig.from_pretrained(where, trust_remote_code=False, **load.choice(where, gguf, revision))
     architecture(config.model_type, spec)
@@ -176,7 +176,7 @@ def trials(settings: dict, layers: int) -> list:
 def lengths(name: str, model: str) -> tuple[int, int, int]:
     """Tokens of the longest prompt and of the longest secret of a data set, and how many secrets it has."""
     records = data.read(name)
-    spec = load.registry().get(model, {}).get("tokenizer", model)
+    spec = models.registry().get(model, {}).get("tokenizer", model)
     tokenizer = load.tokenizer(spec) if at_hand(spec) else None
     count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]) if tokenizer else -(-len(text) // CHARACTERS)  # noqa: E731
     return max(count(record.prompt) for record in records), max(count(record.secret) for record in records), len({record.group for record in records})
@@ -215,7 +215,7 @@ def allowed() -> float:
 
 def at_hand(spec: str) -> bool:
     """Is the model on this machine, so that its tokenizer can be read without a download?"""
-    entry = load.registry().get(spec, {})
+    entry = models.registry().get(spec, {})
     if "wheel" in entry:
         return (load.converted(spec, entry) / "config.json").is_file()
     if "hub" in entry:
@@ -267,7 +267,7 @@ def compared() -> pd.DataFrame:
         if "failed" in row["result"] or results.tag_of(row["name"]) or made["hardware"]["gpu"]:
             continue
         asked = made["settings"]
-        items = rows.read_items(row["path"])
+        items = rows.read_items(row["path"], "ranks")
         secret = int(items["ranks"].map(len).max())
         prompt = lengths(asked["data"], made["model"]["name"])[0] if asked["data"] in data.builtin() else PROMPT
         hp = methods.method(asked["method"]).Hyperparameters(**asked["hyperparameters"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import hashlib
 import json
 import os
@@ -21,13 +20,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import torch
-import yaml
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils.hub import resolve_revision
 
 from revs import fit
 from revs.architecture import Decoder, architecture, architectures
+from revs.models import registry
 from revs.nearest import hint
 from revs.paths import CACHE, ROOT, resolve, writing
 
@@ -35,12 +34,6 @@ UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pi
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # ways in which accelerate spreads a model
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-@functools.cache
-def registry() -> dict[str, dict]:
-    """The models that can be asked for by name, from params/models.yml. Read once and shared: do not change it."""
-    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
 def load(spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None) -> Decoder:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 import yaml
 
-from revs import load, paper
+from revs import models, paper
 from revs.nearest import hint
 from revs.paths import ROOT
 
@@ -46,8 +46,14 @@ def measure(name: str) -> ModuleType:
 
 
 def tuned() -> dict[str, dict]:
-    """params/hyperparameters.yml: method → model → data set → settings."""
-    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+    """params/hyperparameters.yml: method → model → data set → settings. Shared: do not change it."""
+    return parsed((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+
+
+@functools.cache
+def parsed(text: str) -> dict:
+    """What YAML says, worked out once for each text."""
+    return yaml.safe_load(text)
 
 
 whole = lambda value: isinstance(value, int) and not isinstance(value, bool)
@@ -82,7 +88,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict) -> dict:
             raise ValueError(f"{key} of {name} is {value!r}, a {type(value).__name__}, but must be {known[key].replace('Sequence', 'list').replace(' | ', ' or ')}.")
     owner = registry()[name].get("settings_of", name)
     title = registry()[owner]["title"]
-    if (printed := load.registry().get(model, {}).get("paper")) and (kind := paper_data(data)) and paper.has_settings(title):
+    if (printed := models.registry().get(model, {}).get("paper")) and (kind := paper_data(data)) and paper.has_settings(title):
         found = paper.hyperparameters(title, printed, kind)
     else:
         chosen = tuned().get(owner, {})

@@ -6,6 +6,8 @@ A part of the work takes as long as its arithmetic or its traffic with memory do
 
 from __future__ import annotations
 
+import functools
+
 import yaml
 
 from revs.method import AT_ONCE, LOOK
@@ -60,6 +62,7 @@ def of_config(config: dict, bytes_of_weight: int) -> dict[str, int]:
     return {"layers": L, "d": d, "ff": ff, "V": config["vocab_size"], "body": round(L * (d * d * (2 + 2 * kept) + 3 * d * ff + 2 * d)), "bytes": bytes_of_weight}
 
 
+@functools.cache
 def machines() -> dict[str, dict]:
-    """params/machines.yml: the rates of machines that are not at hand."""
+    """params/machines.yml: the rates of machines that are not at hand. Read once and shared: do not change it."""
     return yaml.safe_load((ROOT / "params" / "machines.yml").read_text(encoding="utf-8"))

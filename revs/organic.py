@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from revs import curating, footprint, load, methods, qualitative, results, rows, tuning
+from revs import curating, footprint, methods, models, qualitative, results, rows, tuning
 from revs.curate import PROMPT
 from revs.tables import DASH, METRICS, percent
 
@@ -202,7 +202,7 @@ def settings(found: dict[str, pd.DataFrame]) -> pd.DataFrame:
                 where = DASH
             elif given != methods.hyperparameters(run["method"], model, name, {}):
                 where = "other settings than the present ones"
-            elif "paper" in load.registry().get(model, {}):
+            elif "paper" in models.registry().get(model, {}):
                 where = "this model, by the paper"
             else:
                 where = "this model" if name in of_model else "this model's e-mail addresses" if methods.like(name) in of_model else "the embedded model"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from revs import methods, metrics, paper, rows
 from revs.data import together
-from revs.load import registry
+from revs.models import registry
 from revs.tables import DASH, METRICS, percent
 
 PAPER_COLUMNS = {"efficacy": "Efficacy@100", "generalization": "Generalization@100", "specificity": "Specificity", "unlearning_score": "Unlearning Score"}
@@ -36,9 +36,9 @@ def short(model: str) -> str:
 def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFrame:
     """One line for each unlearning run of a model on some data sets, with the tag that its name carries; a failed run has no numbers."""
     lines = []
-    for name, row in rows.find(*folders, kind="unlearn").items():
+    for stem, (name, row) in ((stem, found) for stem in sorted(data) for found in rows.find(*folders, kind="unlearn", data=stem).items()):
         settings, result = row["provenance"]["settings"], row["result"]
-        if row["provenance"]["model"]["name"] == model and (stem := Path(settings["data"]).stem) in data:
+        if row["provenance"]["model"]["name"] == model:
             line = {"name": name, "data": stem, "method": settings["method"], "seed": settings["seed"], "tag": tag_of(name), "origin": row["origin"], "failed": result.get("failed"), "row": row}
             lines.append(line | settings["hyperparameters"] | numbers(result.get("after", {})))
     return pd.DataFrame(lines, columns=None if lines else ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS])

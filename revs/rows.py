@@ -24,13 +24,12 @@ from pathlib import Path
 import jsonschema
 import pandas as pd
 import psutil
-import torch
 
 from revs.paths import BUILD, PACKAGE, ROOT, writing
 
 SCHEMA = 1
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
-BOOKKEEPING = {"revs", "revs.experiments", "revs.fit", "revs.load", "revs.memory", "revs.methods", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
+BOOKKEEPING = {"revs", "revs.experiments", "revs.fit", "revs.load", "revs.memory", "revs.methods", "revs.models", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS_LIMIT = 500_000  # bytes
@@ -149,6 +148,8 @@ def save(path: Path, row: dict) -> None:
 
 def machine() -> dict:
     """Versions and hardware of this run."""
+    import torch  # here, not above: who only reads rows need not wait for it
+
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "versions": {"python": platform.python_version()} | {name: importlib.metadata.version(name) for name in PACKAGES},
@@ -165,6 +166,8 @@ def cpu() -> str:
 
 def peak_memory_mb() -> int:
     """The process's highest resident memory, or the GPU's highest allocation where there is one."""
+    import torch
+
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20)
     import resource  # not on Windows
@@ -227,9 +230,9 @@ def read(path: Path) -> dict:
     return row
 
 
-def read_items(path: Path) -> pd.DataFrame:
-    """The per-item values beside a row, lists parsed."""
-    frame = pd.read_csv(Path(path).with_suffix(".items.csv.gz") if str(path).endswith(".json") else path)
+def read_items(path: Path, *columns: str) -> pd.DataFrame:
+    """The per-item values beside a row, lists parsed; only these columns, of those that there are, if some are named."""
+    frame = pd.read_csv(Path(path).with_suffix(".items.csv.gz") if str(path).endswith(".json") else path, usecols=(lambda column: column in columns) if columns else None)
     for column in frame:
         if frame[column].astype(str).str.startswith("[").any():
             frame[column] = frame[column].map(json.loads, na_action="ignore")
@@ -245,16 +248,14 @@ def stale(row: dict) -> bool:
         return True
 
 
-def find(*folders: Path, kind: str | None = None) -> dict[str, dict]:
+def find(*folders: Path, kind: str | None = None, data: str | None = None) -> dict[str, dict]:
     """Rows by name, of the recorded folder and then of this build: a run of both is the one of this build.
 
-    Each row gets ``origin``: "measured in this build" or "recorded".
+    Each row gets ``origin``: "measured in this build" or "recorded". Its name is kind/data/model/…, so that those of other data need not be read.
     """
     found = {}
     for folder in folders or (RECORDED, MEASURED):
-        for path in sorted(folder.rglob("*.json")):
-            if path.parent == folder:  # the schema and other records: rows lie deeper
-                continue
+        for path in sorted(folder.glob(f"*/{data or '**'}/**/*.json")):  # the schema and other records lie higher up
             row = read(path) | {"path": path, "origin": "recorded" if folder == RECORDED else "measured in this build"}
             if kind in (None, row["kind"]):
                 found[row["name"]] = row

@@ -23,22 +23,22 @@ DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 
 
-def named(row: dict) -> pd.DataFrame:
-    """The items of a row with the name of the secret that each belongs to; a set that was found in documents is not at hand, and has one sentence a secret."""
-    items, name = rows.read_items(row["path"]), row["provenance"]["settings"]["data"]
+def named(row: dict, *columns: str) -> pd.DataFrame:
+    """These columns of a row's items with the name of the secret that each belongs to; a set that was found in documents is not at hand, and has one sentence a secret."""
+    items, name = rows.read_items(row["path"], "id", "part", *columns), row["provenance"]["settings"]["data"]
     known = Path(name).stem in data.builtin()
     return items.assign(group=items["id"].map({record.id: record.group for record in data.read(name)}) if known else items["id"])
 
 
 def resisted(row: dict, reading: str) -> dict[str, pd.Series]:
     """Resistance@k of each forgotten secret to each attack, by its name, in a reading that is a mean over secrets."""
-    some = named(row).query("part == 'forget'").set_index("group")
+    some = named(row, *ATTACKS).query("part == 'forget'").set_index("group")
     return {attack: some[attack].map(lambda depths: READINGS[reading]([depths], row["provenance"]["settings"]["score_k"])) for attack in ATTACKS}
 
 
 def by_secret(row: dict) -> dict[str, pd.Series]:
     """Efficacy and generalization of each forgotten secret, by its name, and the share of each kept one's sentences still exact."""
-    items, found = named(row), {}
+    items, found = named(row, "efficacy", "exact"), {}
     for name, part, column in (("efficacy", "forget", "efficacy"), ("generalization", "unseen", "efficacy"), ("specificity", "retain", "exact")):
         some = items[items["part"] == part]
         if len(some):

