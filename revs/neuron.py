@@ -19,6 +19,7 @@ from torch import Tensor
 from revs.vocabulary import Line
 
 START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100  # Alg. 2; the bound on the steps is the released code's
+OVER, FURTHEST = 1.05, 16.0  # a search goes a little beyond where it expects r_n, and at most so many times as far as before
 
 
 def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
@@ -105,29 +106,37 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 
 
 def search(line: Line, r_n: int, eps: int) -> Tensor:
-    """c midway between where t's rank reaches r_n and where it goes past it; 0 where it does not come within ε of r_n."""
-    start = reach(line, r_n)
-    middle = (start + reach(line, r_n + 1)) / 2
-    c = torch.where(line.rank(middle) == r_n, middle, start)  # the rank need not be monotone in c
-    return torch.where((line.rank(c) - r_n).abs() <= eps, c, 0.0)
+    """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
-
-def reach(line: Line, r: int) -> Tensor:
-    """A value of c ≤ 0 at which t's rank comes to r or more, by doubling and then halving an interval."""
-    far = START * line.scale
+    A neuron's logits are nearly normal, so that a rank, as a normal score, is nearly linear in c: the line through the last two
+    values that were tried says which to try next. Where it leaves the interval that holds r_n, and at every fourth, that is halved.
+    """
+    score = lambda r: torch.special.ndtri((r + 0.5) / line.A.shape[1])
+    near, far = torch.zeros_like(line.scale), START * line.scale
+    r_near, r_far = line.rank_at_rest(), line.rank(far)
+    wanted = score(torch.full_like(r_far, r_n))
+    ahead = lambda last, r_last, now, r_now: now + (wanted - score(r_now)) * (now - last) / (score(r_now) - score(r_last))
     for _ in range(STEPS):
-        short = line.rank(far) < r
+        short = r_far < r_n
         if not short.any():
             break
-        far = torch.where(short, far * 2, far)
-    near = torch.zeros_like(far)
-    for _ in range(STEPS):
-        mid = (near + far) / 2
-        if ((mid == near) | (mid == far)).all():
+        further = torch.minimum(2 * far, torch.maximum(FURTHEST * far, OVER * ahead(near, r_near, far, r_far)))
+        near, r_near = torch.where(short, far, near), torch.where(short, r_far, r_near)
+        far = torch.where(short, further, far)
+        r_far = line.rank(far)
+    last, r_last, now, r_now = near, r_near, far, r_far
+    for step in range(1, STEPS):
+        middle = (near + far) / 2
+        open_ = (r_far > r_n) & (middle != near) & (middle != far)
+        if not open_.any():
             break
-        short = line.rank(mid) < r
-        near, far = torch.where(short, mid, near), torch.where(short, far, mid)
-    return far
+        guess = ahead(last, r_last, now, r_now)
+        last, r_last, now = now, r_now, torch.where((guess < near) & (guess > far) & (step % 4 > 0), guess, middle)
+        r_now = line.rank(now)
+        short = r_now < r_n
+        near = torch.where(open_ & short, now, near)
+        far, r_far = torch.where(open_ & ~short, now, far), torch.where(open_ & ~short, r_now, r_far)
+    return torch.where((r_far - r_n).abs() <= eps, far, 0.0)
 
 
 SCHEDULES = {"paper": paper_schedule, "exact": exact_schedule}

@@ -190,6 +190,20 @@ def test_exact_stays_clear_of_the_crossing_points(decoder):
         assert (r == 240).double().mean() > 0.97
 
 
+@pytest.mark.parametrize("r_n", [40, 1000, 1960])
+def test_a_search_comes_to_r_n_with_few_looks(monkeypatch, r_n):
+    """Under a LayerNorm: halving alone, down to the last bit of c, would take sixty."""
+    draw = torch.Generator().manual_seed(0)
+    A, w, B = (torch.randn(n, 2000, generator=draw) for n in (5, 1, 1))
+    A[:, 7], w[0, 7] = 4.0, 5.0
+    line = Line(7, A, w[0], torch.ones(5), 0.3 * B, (torch.ones(5), torch.zeros(5), torch.tensor(0.2)))
+    looks, rank = [], Line.rank
+    monkeypatch.setattr(Line, "rank", lambda self, c: looks.append(c) or rank(self, c))
+    c, reached = edit_neurons(line, r_n, 0, "exact")
+    assert reached.all() and (c < 0).all() and len(looks) <= 24
+    assert rank(line, c).tolist() == [r_n] * 5 and (rank(line, 0.9 * c) < r_n).all()
+
+
 @pytest.mark.parametrize("schedule", ["paper", "exact"])
 def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
     """A neuron in which t is low already stays, one that cannot be brought to r_n stays and is reported."""
