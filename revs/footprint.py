@@ -176,7 +176,7 @@ def trials(settings: dict, layers: int) -> list:
 def lengths(name: str, model: str) -> tuple[int, int, int]:
     """Tokens of the longest prompt and of the longest secret of a data set, and how many secrets it has."""
     records = data.read(name)
-    spec = models.registry().get(model, {}).get("tokenizer", model)
+    spec = models.registry().get(model, {}).get("vocabulary", model)
     tokenizer = load.tokenizer(spec) if at_hand(spec) else None
     count = lambda text: len(tokenizer(text, add_special_tokens=False)["input_ids"]) if tokenizer else -(-len(text) // CHARACTERS)  # noqa: E731
     return max(count(record.prompt) for record in records), max(count(record.secret) for record in records), len({record.group for record in records})

@@ -229,14 +229,22 @@ def embedded(name: str, entry: dict) -> Path:
 
 
 def drawn(name: str, entry: dict) -> Path:
-    """The folder of a model with random weights, of a configuration of its own and another model's tokenizer: for an architecture that has no small checkpoint."""
+    """The folder of a model for an architecture that has no small checkpoint: random weights, of a configuration of its own, and the vocabulary of another model.
+
+    That is its tokenizer, embeddings, head and the scale of its final norm: where most tokens were never read, their embeddings lie together, and a rank says little.
+    """
     folder = CACHE / "models" / f"{name}-{hashlib.sha256(json.dumps({key: entry[key] for key in entry if key != 'shape'}, sort_keys=True).encode()).hexdigest()[:12]}"
     if not (folder / "config.json").is_file():
-        words = tokenizer(entry["tokenizer"])
+        other = load(entry["vocabulary"])
+        words = other.tokenizer
         ends = {"bos_token_id": words.bos_token_id, "eos_token_id": words.eos_token_id}
         with torch.random.fork_rng():
             torch.manual_seed(entry["seed"])
-            save(AutoModelForCausalLM.from_config(AutoConfig.for_model(**entry["config"] | ends | {"vocab_size": len(words)})), words, folder)
+            decoder = Decoder(AutoModelForCausalLM.from_config(AutoConfig.for_model(**entry["config"] | ends | {"vocab_size": len(other.head.weight)})), words, name)
+        with torch.no_grad():
+            for own, given in ((decoder.model.get_input_embeddings(), other.model.get_input_embeddings()), (decoder.head, other.head), (decoder.norm, other.norm)):
+                own.weight.copy_(given.weight)
+        save(decoder.model, words, folder)
     return folder
 
 
