@@ -4,6 +4,8 @@ import base64
 import collections
 import math
 import re
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from flow import choose, profile
 from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tradeoffs, tuning
 from revs.data import builtin
 from revs.experiments import tune
+from revs.paths import ROOT
 from revs.tables import DASH, METRICS, Data, Table
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
@@ -539,3 +542,10 @@ def test_every_table_carries_its_data():
     frame = pd.DataFrame({"a": ["1", "x,y"], "b": ["±", "–"]})
     found = re.search(r'download="tab-x.csv" href="data:text/csv;base64,([^"]+)"', Table(frame, "A table.", "tab-x").to_markdown())
     assert base64.b64decode(found[1]).decode() == frame.to_csv(index=False)
+
+
+def test_who_reads_rows_does_not_wait_for_models():
+    """Most pages need neither torch nor transformers, which take longer to import than the pages to make."""
+    light = ("ablations", "again", "compare", "curating", "errata", "figures", "mistakes", "notebook", "paper", "places", "results", "tables")
+    code = f"import sys; from revs import {', '.join(light)}; print({{'torch', 'transformers'}} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "set()\n"
