@@ -46,13 +46,13 @@ ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (s
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
 	@$(PY) -m flow.build organic
 
-gptj-tune: $(INSTALLED)  ## settings of every method for a small model of GPT-J's architecture, resumable; adopt them before gptj (an hour and a half)
+gptj-tune: $(INSTALLED)  ## settings of every method for a small model of GPT-J's architecture, resumable; adopt them before gptj (hours)
 	@$(PY) -m flow.build gptj-tune
 
-gptj: $(INSTALLED)  ## the core table and the curves of that model, with its settings, resumable (two hours)
+gptj: $(INSTALLED)  ## the core table and the curves of that model, with its settings, resumable (hours)
 	@$(PY) -m flow.build gptj
 
-integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (three hours)
+integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (hours)
 	@$(PY) -m flow.build integrity
 
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
