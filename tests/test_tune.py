@@ -407,7 +407,6 @@ def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
 def test_the_papers_layers_end_where_the_model_does():
     assert tune.candidate("ft_l", 1, 3)["layers"] == [0, 1, 2]
     assert all(l < 5 for number in (0, 1) for l in tune.candidate("memit", number, 5)["layers"])
-    assert tune.candidate("max_entropy", 0, 18)["patil_layers"] == [15, 16, 17] and "patil_layers" not in tune.candidate("max_entropy", 0, 5)  # of none that it has: the method's own
 
 
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():

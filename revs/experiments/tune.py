@@ -97,7 +97,7 @@ def candidate(method: str, number: int, layers: int, data: str = "SSN") -> dict:
 
 
 def from_paper(method: str, model: str, layers: int, data: str) -> dict:
-    """The Appendix's settings for a data set of the paper: margins as fractions of the vocabulary, layers as far as this model has them; a list of which it has none is left to the method's default."""
+    """The Appendix's settings for a data set of the paper: margins as fractions of the vocabulary, layers as far as this model has them."""
     title = methods.registry()[method]["title"]
     if not paper.has_settings(title):
         return {}
@@ -106,8 +106,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
     for name in MARGINS:
         if name in settings:
             settings[name] = settings[name] / PAPER_VOCABULARY[model]
-    there = {name: [l for l in value if l < layers] if isinstance(value, list) else value for name, value in settings.items()}
-    return {name: value for name, value in there.items() if value != []}
+    return {name: [l for l in value if l < layers] if isinstance(value, list) else value for name, value in settings.items()}
 
 
 def ranges(method: str) -> dict[str, dict]:
