@@ -41,7 +41,7 @@ def size(folder: Path) -> int:
 
 def table(timing: dict) -> str:
     """The README's table."""
-    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", estimate.RUNS: "small runs, two at a time: secrets in documents, unlearning, a search, margins, documents to report, a benchmark", estimate.PAGES: "light notebooks, two at a time", "book": "the book"}
+    names = {"install": "installation", "memorise": "memorising (with the model's download and conversion)", estimate.RUNS: "small runs: secrets in documents, unlearning, a search, margins, documents to report, a benchmark", estimate.PAGES: "light notebooks", "book": "the book"}
     lines = [f"| {title} | {duration(timing['seconds'][stage])} |" for stage, title in names.items() if stage in timing["seconds"]]
     hardware, disk = timing["hardware"], timing["disk_mb"]
     return "\n".join([
