@@ -103,17 +103,10 @@ def resolved(job: Job) -> dict:
     """A run's settings, with the hyperparameters that it will have, as its row would tell them."""
     if job.notebook != "unlearn":
         return job.settings
-    asked = {name: job.settings.get(name) for name in ("method", "model", "data", "hyperparameters", *methods.REVS_OWN)}
     try:
-        return job.settings | {"hyperparameters": hyperparameters(json.dumps(asked))}
+        return job.settings | {"hyperparameters": methods.resolved(job.settings)}
     except ValueError:  # the run itself will say what is wrong with its settings
         return job.settings
-
-
-@functools.cache
-def hyperparameters(asked: str) -> dict:
-    """The same for all seeds of a run, read once."""
-    return methods.resolved(json.loads(asked))
 
 
 def by_stage(settings: dict, found: list[dict], scale: Callable[[dict, str], float] = lambda row, stage: 1.0) -> float:

@@ -28,7 +28,7 @@ from revs import fit
 from revs.architecture import Decoder, architecture, architectures
 from revs.models import registry
 from revs.nearest import hint
-from revs.paths import CACHE, ROOT, resolve, writing
+from revs.paths import CACHE, resolve, writing
 
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 COMMIT = re.compile(r"[0-9a-f]{40}")
