@@ -21,7 +21,8 @@ from revs.metrics import mean
 HUB = "hub"
 inputs = ordinary.inputs  # for rows: perplexity is of this text
 EACH, PROBLEMS, SHOTS = 10, 50, 5  # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
-BATCH, WRITTEN = 8, 200  # texts of a forward pass; tokens of a solution
+BATCH = {"mmlu": 8, "gsm8k": 25}  # texts of a forward pass: a solution is written token by token, and for each the whole model is read
+WRITTEN = 200  # tokens of a solution
 LETTERS = ("A", "B", "C", "D")
 
 
@@ -31,9 +32,9 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     from lm_eval.models.huggingface import HFLM
 
     tasks, where = benchmarks()
-    lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH)
     result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     for (name, limit, metric), task in zip((("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match")), tasks):
+        lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH[name])
         found = simple_evaluate(model=lm, tasks=[task], limit=limit if where == HUB else None, log_samples=True, bootstrap_iters=0)["samples"]
         samples = [sample for _, some in sorted(found.items()) for sample in sorted(some, key=lambda sample: sample["doc_id"]) if sample["filter"] != "strict-match"]
         right = [int(sample[metric]) for sample in samples]
