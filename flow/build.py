@@ -79,11 +79,12 @@ def last_line(text: str) -> str:
 
 
 class Overview:
-    """Puts what is done and how long the rest may take before every line of progress."""
+    """Puts what is done and how long the rest may take before every line of progress: pages go side by side on all cores, runs as many as share them."""
 
-    def __init__(self, profile: Profile, names: list[str]):
+    def __init__(self, profile: Profile, names: list[str], cores: int):
         self.groups = {estimate.RUNS: [name for name, job in profile.jobs.items() if job.notebook != "memorise"], estimate.PAGES: profile.pages}
         self.waiting = {name: estimate.left(name, profile.jobs.get(name)) for name in names}
+        self.beside = {name: cores for name in profile.pages} | {name: min(cores, job.abreast) for name, job in profile.jobs.items()}
         self.total, self.start, self.begun = len(names), time.monotonic(), {}
         self.took: dict[str, float] = {}
         self.ended: dict[str, float] = {}
@@ -97,7 +98,7 @@ class Overview:
             if finished := re.search(r": finished in (\d+) s", line):
                 self.took[name], self.ended[name] = float(finished[1]), now
                 del self.waiting[name]
-        running = sum(max(0, seconds - (now - self.begun.get(name, now))) for name, seconds in self.waiting.items())
+        running = sum(max(0, seconds - (now - self.begun.get(name, now))) / self.beside.get(name, 1) for name, seconds in self.waiting.items())
         return f"[{self.total - len(self.waiting)}/{self.total} done, {duration(now - self.start)}, about {duration(running)} left] {line}"
 
     def seconds(self) -> dict[str, float]:
@@ -113,7 +114,7 @@ def duration(seconds: float) -> str:
 
 def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails."""
-    overview = Overview(profile, names)
+    overview = Overview(profile, names, cores)
     LOG.parent.mkdir(parents=True, exist_ok=True)
     with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
         for line in process.stdout:

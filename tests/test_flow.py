@@ -310,16 +310,27 @@ def test_a_run_waits_for_the_curation_that_makes_its_data_set():
 def test_progress_counts_finished_jobs():
     quick = profile.read("quick")
     first, *others = quick.jobs
-    overview = build.Overview(profile.Profile("quick", "t", quick.jobs, ["a", "b"]), ["a", "b"])
+    overview = build.Overview(profile.Profile("quick", "t", quick.jobs, ["a", "b"]), ["a", "b"], 2)
     assert overview("a: step 1 of 2").startswith("[0/2 done")
     assert overview("a: finished in 12 s").startswith("[1/2 done")
     assert overview("b: finished in 3 s").startswith("[2/2 done, 0 s, about 0 s left]")
     assert overview.took == {"a": 12, "b": 3}
     assert overview.seconds() == {"a": 12, "b": 3, "pages": 0}  # side by side
-    overview = build.Overview(profile.Profile("quick", "t", quick.jobs, ["a", "b"]), ["a", first, *others])
+    overview = build.Overview(profile.Profile("quick", "t", quick.jobs, ["a", "b"]), ["a", first, *others], 2)
     for name in ("a", first, *others):
         overview(f"{name}: finished in 2 s")
     assert overview.seconds() == dict.fromkeys(("a", first, *others), 2) | {"runs": 0}  # only all pages count, and no fine-tune
+
+
+def test_the_time_left_is_of_jobs_that_go_side_by_side(monkeypatch):
+    monkeypatch.setattr(build.estimate, "left", lambda name, job: 60)
+    quick = profile.read("quick")
+    alone, shared = (next(name for name, job in quick.jobs.items() if job.abreast == n) for n in (1, 2))
+    expect = lambda names, cores, left: build.Overview(profile.Profile("quick", "t", quick.jobs, ["a", "b"]), names, cores)("x").endswith(f"about {left} left] x") or pytest.fail(str((names, cores)))
+    expect(["a", "b"], 1, "2 min")
+    expect(["a", "b"], 2, "60 s")
+    expect([alone, shared, "book"], 2, "2 min")
+    expect([alone, shared, "book"], 1, "3 min")
 
 
 @pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj-tune", "gptj", "integrity", "bench", "paper", "pile"])
