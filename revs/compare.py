@@ -42,6 +42,17 @@ def side_by_side(a: str, b: str) -> pd.DataFrame:
     ])  # fmt: skip
 
 
+def made_again() -> pd.DataFrame:
+    """One line for each unlearning run that is recorded and was made in this build as well: its Unlearning Score in per cent, on which weights, and whether the results are equal."""
+    recorded, here = ({name: row for name, row in rows.find(folder, kind="unlearn").items() if "failed" not in row["result"]} for folder in (rows.RECORDED, rows.MEASURED))
+    score = lambda row: f"{100 * row['result']['after']['unlearning_score']:.1f}"
+    weights = lambda row: row["provenance"]["model"]["revision"]
+    return pd.DataFrame([
+        {"run": name, "recorded": score(recorded[name]), "in this build": score(row), "weights": "the same" if weights(row) == weights(recorded[name]) else "others", "results": "equal" if row["result"] == recorded[name]["result"] else "differ"}
+        for name, row in here.items() if name in recorded
+    ])  # fmt: skip
+
+
 def percent(value: tuple[float, float, int] | None) -> str:
     """A mean in per cent, its standard deviation and the number of seeds."""
     if value is None:

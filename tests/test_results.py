@@ -445,6 +445,23 @@ def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
 
 
+def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
+    recorded, here = rows.RECORDED, rows.RECORDED.with_name("build")
+    shelf(seed=1, efficacy=0.4), shelf(seed=2, efficacy=0.4), shelf(seed=4, failed="diverged")
+    monkeypatch.setattr(rows, "RECORDED", here)
+    shelf(seed=1, efficacy=0.4), shelf(seed=2, efficacy=0.9), shelf(seed=3), shelf(seed=4)
+    monkeypatch.setattr(rows, "RECORDED", recorded)
+    monkeypatch.setattr(rows, "MEASURED", here)
+    frame = compare.made_again()
+    assert frame["run"].tolist() == [f"unlearn/ssn/smollm2-135m/revs-seed{seed}" for seed in (1, 2)]
+    assert frame["results"].tolist() == ["equal", "differ"] and set(frame["weights"]) == {"the same"} and frame["recorded"].nunique() == 1 < frame["in this build"].nunique()
+    assert set(results.runs("smollm2-135m", "ssn")["origin"]) == {"recorded", "measured in this build"}  # seed 3 is of this build alone
+    row = rows.read(here / "unlearn/ssn/smollm2-135m/revs-seed2.json")
+    row["provenance"]["model"]["revision"] = "another"
+    rows.save(here / "unlearn/ssn/smollm2-135m/revs-seed2.json", row)
+    assert compare.made_again()["weights"].tolist() == ["the same", "others"]
+
+
 # --- what is committed -----------------------------------------------------------------------------------------------
 
 
