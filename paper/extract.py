@@ -551,6 +551,24 @@ def token_example(tex):
     return {"text": address, "tokens": tokens, "ids": ids, "chosen": list(chosen)}
 
 
+def sections(tex):
+    """Every numbered heading in order, with those of its paragraphs: numbers before the Appendix, letters in it."""
+    found, counts, lettered = [], [0, 0, 0], False
+    for heading in re.finditer(r"\\appendix\b|\\(section|subsection|subsubsection|paragraph)(?=\{)", tex):
+        if heading[0] == r"\appendix":
+            counts, lettered = [0, 0, 0], True
+            continue
+        title = plain(re.sub(r"\\label\{.*?\}", "", braced(tex, heading.end()))).rstrip(".: ")
+        if heading[1] == "paragraph":
+            found[-1]["paragraphs"].append(title)
+            continue
+        depth = heading[1].count("sub")
+        counts = [*counts[:depth], counts[depth] + 1, 0, 0][:3]
+        first = chr(ord("A") + counts[0] - 1) if lettered else str(counts[0])
+        found.append({"number": ".".join([first, *map(str, counts[1:depth + 1])]), "title": title, "paragraphs": []})
+    return found
+
+
 # --------------------------------------------------------------------------------------------------------------- output
 
 def extract(path):
@@ -575,6 +593,7 @@ def extract(path):
         "splits": splits(tex),
         "in_prose": in_prose(tex),
         "token_example": token_example(tex),
+        "sections": sections(tex),
     }
 
 

@@ -1,4 +1,4 @@
-"""What edited models can still do, beside the unedited one and the paper's (§4.4.2, §5.1 "Model Integrity"): runs tagged ``integrity``."""
+"""What edited models can still do, beside the unedited one and the paper's (§4.4.2, §5 "Model Integrity"): runs tagged ``integrity``."""
 
 from __future__ import annotations
 

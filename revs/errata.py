@@ -200,7 +200,7 @@ def numbers_in_words() -> pd.DataFrame:
         found.append(("data sets that settings were searched on", f"{said['tuned']['extent']} (App. Baselines)", f"{' and '.join(said['tuned']['data'])}; {', '.join(left)} take over those of Emails (§4.5)"))
     general = set(core.loc[(core["column"] == "Generalization@100") & core["value"].notna(), "dataset"])
     if left := [dataset for dataset in said["best_generality"] if dataset not in general]:
-        found.append((f"REVS's generalization on {', '.join(left)}", "the best (§5.1)", f"not printed (`{CORE['Llama-3-8B']}`)"))
+        found.append((f"REVS's generalization on {', '.join(left)}", "the best (§5)", f"not printed (`{CORE['Llama-3-8B']}`)"))
     if said["revs_is"] == "computational efficiency" and minutes["REVS"] == max(minutes.values()):
         (own, others), (gpu, gpus) = (([values["REVS"]], sorted(values[name] for name in values if name != "REVS")) for values in (minutes, printed["hardware"]["gpus"]))
         found.append(("how long REVS takes", f"{said['revs_is']} (App. Hardware)", f"{own[0]} minutes with {gpu[0]} GPU, the others {others[0]} to {others[-1]} with {gpus[0]} to {gpus[-1]} (the same place)"))

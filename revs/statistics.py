@@ -1,4 +1,4 @@
-"""How sure are we (§4.5, §5.1)? Intervals by the bootstrap over secrets, and the paper's signed-rank test over seeds.
+"""How sure are we (§4.5, §5)? Intervals by the bootstrap over secrets, and the paper's signed-rank test over seeds.
 
 The paper tests REVS against each method with the Wilcoxon signed-rank test on six seeds. Six pairs have 2⁶ = 64 signs, so
 that the smallest two-sided p is 2/64, about 0.03, before any correction for the number of comparisons; with three it is

@@ -1,6 +1,7 @@
 """The ledger: complete, judged by rules alone, and honest about what is missing."""
 
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -30,6 +31,23 @@ def values(*numbers: float) -> dict:
 ])
 def test_verdicts_on_numbers(row, theirs, ours, verdict):
     assert claims.number(("SSN", row, "Specificity"), values(*theirs), values(*ours), 10) == verdict
+
+
+@pytest.mark.parametrize("claim", claims.terms()["claims"], ids=lambda claim: claim["id"])
+def test_a_claim_stands_where_the_ledger_says(claim):
+    """Its section's number and the paragraph's heading are the paper's own."""
+    sections = paper.tables()["sections"]
+    headings = {section["number"]: " ".join([section["title"], *section["paragraphs"]]).lower() for section in sections}
+    for place in re.split(r"; so |, ", claim["place"].removesuffix(", GPT-J")):
+        if place.startswith("§"):
+            number, _, heading = place[1:].partition(" ")
+            assert heading.lower() in headings[number], place
+        elif place.startswith("App. "):
+            assert any(place.removeprefix("App. ").lower() in headings[number] for number in headings if number[0].isalpha()), place
+        elif place.startswith("tab:"):
+            assert place in paper.tables()["tables"]
+        else:
+            assert place == "Abstract" or any(place.lower() in heading for heading in headings.values()), place
 
 
 def test_a_number_without_rows_is_not_judged():
