@@ -137,10 +137,10 @@ def outside_their_sweep() -> pd.DataFrame:
 
 
 def specificity_in_words() -> pd.DataFrame:
-    """What the text says of REVS's specificity on Llama-3-8B, and where it stands among the methods."""
-    said = {"SSN": "best", "Emails": "best", "URLs": "competitive"}
+    """What the text says of REVS's specificity on Llama-3-8B (§5), and of SSN's once more where strength is varied (§5.1), and where it stands among the methods."""
+    said = [("SSN", "best"), ("SSN", "near-perfect"), ("Emails", "best"), ("URLs", "competitive")]
     found = []
-    for dataset, words in said.items():
+    for dataset, words in said:
         values = {row: cells["Specificity"]["value"] for (data, row), cells in lines(CORE["Llama-3-8B"]).items() if data == dataset and row != "Unedited" and "Specificity" in cells}
         order = sorted(values, key=values.get, reverse=True)
         found.append({"data": dataset, "the text": words, "printed": f"{values['REVS']:g}", "place among the methods": f"{order.index('REVS') + 1} of {len(order)}", "highest": f"{order[0]}, {values[order[0]]:g}"})
@@ -158,6 +158,18 @@ def spreads_that_repeat() -> pd.DataFrame:
                 for other, twin in cells[number + 1 :]:
                     if cell["std"] == twin["std"] and cell["value"] != twin["value"]:
                         found.append({"model": model, "data": place[0], "row": place[1], "columns": f"{column}, {other}", "means": f"{cell['value']:g}, {twin['value']:g}", "standard deviation of both": f"{cell['std']:g}"})
+    return pd.DataFrame(found)
+
+
+def spreads_that_differ() -> pd.DataFrame:
+    """Rows in which the core and the extraction table print one mean, of Efficacy and Logit-Lens, with two standard deviations: where the worst layer is the last on every seed, both are of the same numbers."""
+    found = []
+    for model in CORE:
+        attacked = lines(EXTRACTION[model])
+        for place, of_row in lines(CORE[model]).items():
+            cells = [of_row.get("Efficacy@100"), attacked.get(place, {}).get("Logit-Lens@100")]
+            if all(cell and cell["std"] is not None for cell in cells) and cells[0]["value"] == cells[1]["value"] and cells[0]["std"] != cells[1]["std"]:
+                found.append({"model": model, "data": place[0], "row": place[1], "both means": f"{cells[0]['value']:g}", "Efficacy@100": f"± {cells[0]['std']:g}", "Logit-Lens@100": f"± {cells[1]['std']:g}"})
     return pd.DataFrame(found)
 
 

@@ -55,7 +55,9 @@ def test_what_doubles_and_what_does_not():
 
 
 def test_words_and_missing_rows():
-    assert places(errata.specificity_in_words(), "data", "place among the methods") == [("SSN", "1 of 7"), ("Emails", "1 of 7"), ("URLs", "3 of 7")]
+    assert places(errata.specificity_in_words(), "data", "place among the methods") == [("SSN", "1 of 7"), ("SSN", "1 of 7"), ("Emails", "1 of 7"), ("URLs", "3 of 7")]
+    assert places(errata.specificity_in_words(), "the text", "printed")[1] == ("near-perfect", "82.17")
+    assert places(errata.spreads_that_differ(), "model", "data", "row", "Efficacy@100", "Logit-Lens@100") == [("Llama-3-8B", "Emails", "REVS", "± 3.95", "± 3.97")]
     assert errata.without_an_unedited_row() == ["`tab:core_results_llama`, URLs"]
 
 
