@@ -1,13 +1,13 @@
-"""Checks of the ledger that no table's cell decides: how much of a model an edit touches, how long it takes, what its strength costs.
+"""Checks of the ledger that no table's cell decides: how much of a model an edit touches, what its strength costs.
 
-Each but ``minutes`` returns whether it holds, what was found in words, and the rows; None without them.
+Each returns whether it holds, what was found in words, and the rows; None without them.
 """
 
 from __future__ import annotations
 
 import statistics
 
-from revs import footprint, methods, paper
+from revs import footprint, methods
 from revs.results import finished, measured
 from revs.tradeoffs import by_strength
 
@@ -22,16 +22,6 @@ def small(model: str, data: str, one: str, most: float) -> Found | None:
     shape = footprint.shape(model, done.iloc[0]["provenance"]["model"]["dtype"])
     share = 100 * statistics.mean(row["result"]["edit"]["columns"] for row in done) / (shape.layers * shape.ff)
     return share <= most, f"{share:.1f} per cent of {shape.layers * shape.ff:,} columns", [row["name"] for row in done]
-
-
-def minutes(model: str, data: str) -> dict[str, tuple[float, tuple[str, ...]]]:
-    """The median minutes of unlearning of each method of the paper, by its title, and the rows; only on the processor and threads of REVS's first run."""
-    frame = measured(model, data)
-    frame = frame[frame["tag"] == ""]
-    machine = lambda row: [row["provenance"]["hardware"][part] for part in ("gpu", "cpu", "threads")]
-    there = [machine(row) for row in finished(frame, "revs")][:1]
-    found = {entry["title"]: [row for row in finished(frame, name) if machine(row) in there] for name, entry in methods.registry().items() if paper.has_settings(entry["title"])}
-    return {title: (statistics.median(row["provenance"]["seconds"]["unlearn"] for row in done) / 60, tuple(row["name"] for row in done)) for title, done in found.items() if done}
 
 
 def costs(model: str, data: str, one: str, metric: str, value: float, other: str) -> Found | None:

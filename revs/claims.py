@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
 GPTJ = " (`make gptj-tune adopt`, then `make gptj adopt`)"
 ORGANIC = " (`make organic`, then `make adopt`; its page says what takes more memory than there is)"
 LATE = " (a rule that is younger than the rows)"
-SEVERAL = {"groups", "linked", "opposed", "paid", "superior"}  # checks that no row's number stands for
+SEVERAL = {"far", "groups", "linked", "opposed", "paid", "superior"}  # checks that no row's number stands for
 FEW = 3  # methods, of which a rank correlation says something
 NORMAL = 1.96  # standard errors to either side that hold 95 per cent
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
@@ -125,7 +126,7 @@ def measured(label: str, model: str, guessed: set[tuple[str, str]] = frozenset()
 
 
 def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, Ours]:
-    """Our numbers of an ablation on one data set, seed 0."""
+    """Our numbers of an ablation on one data set, seed 0, and of the model before, which the paper's tables of ablations leave out."""
     try:
         frame = ablations.scores(model, data)
     except ValueError:
@@ -135,8 +136,10 @@ def of_ablation(label: str, dataset: str, data: str, model: str) -> dict[Place, 
         if tag in frame.index:
             run = frame.loc[tag]
             sure = statistics.intervals([run["row"]])
+            before = results.numbers(run["row"]["result"]["before"])
             for metric, column in results.PAPER_COLUMNS.items():
                 found[dataset, row, column] = Ours(float(run[metric]), math.nan, (run["name"],), sure.get(metric))
+                found[dataset, "Unedited", column] = Ours(100 * before[metric], math.nan, (run["name"],))
             if "attacks" in run["row"]["result"]:
                 found[dataset, row, "Resistance Score"] = Ours(100 * run["row"]["result"]["attacks"]["resistance_score"]["released"], math.nan, (run["name"],))
     return found
@@ -168,14 +171,14 @@ def side(difference: float) -> int:
 def named(expect: dict) -> set[str]:
     """The rows that a check cannot do without."""
     (kind, given), = expect.items()
-    rows_of = {"times": given[:2], "ahead": given, "groups": [row for group in given for row in group] if kind == "groups" else (), "near": ["Unedited"], "linked": (), "opposed": ()}
+    rows_of = {"times": given[:2], "ahead": given, "groups": [row for group in given for row in group] if kind == "groups" else (), "near": ["Unedited"], "linked": (), "opposed": (), "far": given[1] if kind == "far" else ()}
     return set(rows_of.get(kind, given[:1]))
 
 
 def needed(expect: dict, every: Collection[str]) -> set[str]:
     """The rows without which a check cannot be confirmed; ``every`` are those that the paper prints in its columns."""
     (kind, given), = expect.items()
-    others = {row for row in every if row != "Unedited"} if kind in ("first", "place", "close", "ahead", "paid", "superior") or "all" in given else {row for row in given if isinstance(row, str)}
+    others = {row for row in every if row != "Unedited"} if kind in ("first", "place", "close", "ahead", "paid", "superior") or "all" in given else set(given[2]) if kind == "far" else {row for row in given if isinstance(row, str)}
     return named(expect) | others
 
 
@@ -202,6 +205,8 @@ def holds(expect: dict, values: dict) -> bool:
         return all(values[row] > value for row in given for other, value in of_methods.items() if other not in given)
     if kind == "above":
         return all(values[given[0]] > values[other] for other in given[1:] if other in values)
+    if kind == "far":
+        return all(lead >= given[0] for lead, _ in leads(given, values))
     if kind == "times":
         return values[given[0]] >= given[2] * values[given[1]]
     if kind == "near":
@@ -215,7 +220,7 @@ def holds(expect: dict, values: dict) -> bool:
         return not unpaid(given[0], of_methods)
     if kind == "superior":
         return len(columns_won(given[0], of_methods)) >= len(values[given[0]]) - given[1]
-    raise ValueError(f"'{kind}' is not a check: use first, place, close, ahead, above, at_least, at_most, times, near, groups, linked, opposed, paid or superior.")
+    raise ValueError(f"'{kind}' is not a check: use first, place, close, ahead, above, far, at_least, at_most, times, near, groups, linked, opposed, paid or superior.")
 
 
 def correlation(of_methods: dict[str, tuple[float, float]]) -> float:
@@ -227,6 +232,12 @@ def correlation(of_methods: dict[str, tuple[float, float]]) -> float:
 def means_of(groups: list[list[str]], values: dict[str, float]) -> list[float]:
     """The mean of each group of rows."""
     return [sum(values[row] for row in group) / len(group) for group in groups]
+
+
+def leads(given: list, values: dict[str, float]) -> list[tuple[float, str]]:
+    """By how much each of some rows is above each of others, or above all other methods, the least first."""
+    others = [row for row in values if row not in (*given[1], "Unedited")] if given[2] == "all" else given[2]
+    return sorted((values[row] - values[other], f"{row} over {other}") for row in given[1] for other in others if {row, other} <= set(values))
 
 
 def unpaid(one: str, of_methods: dict[str, tuple[float, float]]) -> list[str]:
@@ -245,6 +256,8 @@ def counted_out(expect: dict, values: dict) -> str:
     of_methods = {row: value for row, value in values.items() if row != "Unedited"}
     if kind in ("linked", "opposed"):
         return f"ρ = {correlation(of_methods):.2f} over {len(of_methods)} methods"
+    if kind == "far":
+        return ", ".join(f"{of} {lead:+.1f}" for lead, of in leads(given, values)[:1]) + (", the least" if len(given[1]) > 1 or given[2] == "all" else "")
     if kind == "groups":
         return "{:.1f} against {:.1f}".format(*means_of(given, values))
     if kind == "paid":
@@ -280,7 +293,7 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
         both = (synthetic,) if claim.get("table") in ABLATIONS or "reason" in claim else (synthetic, natural)
         for judge in (small,) if "GPT-J" in claim["place"] else (natural,) if claim.get("secrets") == "organic" else both:
             lines += verdicts(claim, judge, tables)
-    return pd.DataFrame(lines + hardware(synthetic))
+    return pd.DataFrame(lines + hardware())
 
 
 def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], guessed: set[tuple[str, str]], judge: Judge, tolerance: float) -> list[dict]:
@@ -297,23 +310,19 @@ def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], gues
 
 
 def over_unedited(place: Place, theirs: dict[Place, float], ours: dict[Place, float]) -> str:
-    """How far a number is above the unedited model's, in the paper and here; empty for the unedited model itself, or where the paper does not print it."""
+    """How far a number is above the unedited model's, here and, where it prints that, in the paper; empty for the unedited model itself."""
     dataset, row, column = place
     before = (dataset, "Unedited", column)
-    return f"over unedited: {theirs[place] - theirs[before]:+.1f} in the paper, {ours[place] - ours[before]:+.1f} here" if row != "Unedited" and before in theirs else ""
+    if row == "Unedited":
+        return ""
+    return "over unedited: " + (f"{theirs[place] - theirs[before]:+.1f} in the paper, " if before in theirs else "") + f"{ours[place] - ours[before]:+.1f} here"
 
 
-def hardware(judge: Judge) -> list[dict]:
-    """The lines of the GPUs and minutes that the Appendix prints. They are of its machine; which method takes longer than REVS can be compared."""
-    of_paper = paper.tables()["hardware"]
-    dataset, gpus, minutes = of_paper["dataset"], of_paper["gpus"], of_paper["runtime_minutes"]
-    ours, why = checks.minutes(judge.model, judge.data[dataset]), "a number of the paper's GPUs; extra memory here, on a processor, is on the page of costs"
-    ours = ours if len(ours) > 1 else {}  # one alone is not longer than any
-    lines = [line("App. Hardware", f"{dataset}, {row}: GPUs", str(value), None, None, DASH, UNMEASURED, why, "cost", NUMBER) for row, value in gpus.items()]
-    for row, value in minutes.items():
-        verdict = number((dataset, row, "minutes"), {(dataset, one, "minutes"): float(theirs) for one, theirs in minutes.items()}, {(dataset, one, "minutes"): value for one, (value, _) in ours.items()}, -1.0)
-        found = Ours(ours[row][0], math.nan, ours[row][1]) if row in ours else None
-        lines.append(line("App. Hardware", f"{dataset}, {row}: minutes", str(value), found, judge if found else None, f"on the same side of REVS{LATE if found else ''}", verdict, f"no recorded run of {row} on the machine of those of REVS", "cost", NUMBER))
+def hardware() -> list[dict]:
+    """The lines of the GPUs and minutes that the Appendix prints: of its machine, and of REVS before its closed form."""
+    of_paper, lines = paper.tables()["hardware"], []
+    for what, column, why in (("GPUs", "gpus", "a number of the paper's GPUs; extra memory here, on a processor, is on the page of costs"), ("minutes", "runtime_minutes", "minutes on the paper's GPUs, of REVS as it was released; ours, of its closed form and on a processor, are on the page of costs")):
+        lines += [line("App. Hardware", f"{of_paper['dataset']}, {row}: {what}", str(value), None, None, DASH, UNMEASURED, why, "cost", NUMBER) for row, value in of_paper[column].items()]
     return lines
 
 
@@ -385,6 +394,8 @@ def check(claim: dict) -> str:
     }  # fmt: skip
     if kind in words:
         text = words[kind].format(*given)
+    elif kind == "far":
+        text = f"{', '.join(given[1])} at least {given[0]} points above {'all others' if given[2] == 'all' else ', '.join(given[2])}"
     elif kind == "groups":
         text = " above ".join(f"the mean of {', '.join(group)}" for group in given)
     else:
@@ -406,7 +417,13 @@ def line(where: str, what: str, theirs: str, ours: Ours | Told | None, judge: Ju
     behind = ", ".join(ours.rows) if ours else ""
     page = "organic" if judge and judge.secrets == "organic" else page
     interval = DASH if not isinstance(ours, Ours) or ours.interval is None or ours.interval[0] == ours.interval[1] else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
-    return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": str(judge) if judge else DASH, "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE) else "", "doubt": doubt, "page": page, "rows": behind}
+    return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": str(judge) if judge else DASH, "seeds": of_seeds(ours.rows) if ours else "", "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE) else "", "doubt": doubt, "page": page, "rows": behind}
+
+
+def of_seeds(names: Sequence[str]) -> str:
+    """How many seeds the rows are of: of one, chance may have decided."""
+    seeds = {seed for name in names for seed in re.findall(r"-seed(\d+)", name)}
+    return f"{len(seeds)} seed" + ("s" if len(seeds) > 1 else "")
 
 
 def against_the_paper() -> pd.DataFrame:
@@ -444,7 +461,7 @@ def counted(frame: pd.DataFrame) -> str:
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """The ledger's columns as a page shows them: the reason beside what was expected; ``rows`` is for the data only, ``behind`` the address of those rows."""
     return pd.DataFrame({
-        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "interval": frame["interval"], "on": frame["on"], "expected": frame["expected"],
+        "where": frame["where"], "what": frame["what"], "paper": frame["paper"], "ours": frame["ours"], "interval": frame["interval"], "on": [", ".join(filter(None, of_whom)) for of_whom in zip(frame["on"], frame["seeds"])], "expected": frame["expected"],
         "verdict": frame["verdict"], "doubtful as printed": frame["doubt"], "why": frame["why"], "page": [f"{page}.html" if page else "" for page in frame["page"]], "rows": frame["rows"],
         "behind": [showing("provenance", "tab-rows", names.split(", ")) if names else "" for names in frame["rows"]],
     })  # fmt: skip

@@ -73,13 +73,21 @@ def by_targets(model: str, data: str) -> dict[str, pd.DataFrame]:
 
 
 def dominates(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[str]] | None:
-    """Is every point of the other method's strength curve dominated by one of this one's? With the number that are, and the rows."""
+    """Is every point of the other method's strength curve dominated by one of this one's? With the number that are, and the rows.
+
+    Of a point with more efficacy than any of this method's, or more specificity, nothing is known: how far a setting was turned
+    is our choice, and weaker or stronger edits were not made. Such points are counted apart.
+    """
     found = by_strength(model, data)
     if not {one, other} <= set(found):
         return None
     mine, theirs = ([(run["efficacy"], run["specificity"]) for run in found[name].to_dict("records")] for name in (one, other))
-    beaten = sum(any(a >= x and b >= y and (a, b) != (x, y) for a, b in mine) for x, y in theirs)
-    return beaten == len(theirs), f"{beaten} of {len(theirs)} points", [*found[one]["name"], *found[other]["name"]]
+    efficacy, specificity = (max(values) for values in zip(*mine))
+    within = [(x, y) for x, y in theirs if x <= efficacy and y <= specificity]
+    beaten = sum(any(a >= x and b >= y and (a, b) != (x, y) for a, b in mine) for x, y in within)
+    beyond = len(theirs) - len(within)
+    said = f"{beaten} of {len(within)} points" + (f", {beyond} more beyond its own" if beyond else "")
+    return beaten == len(within) > 0, said, [*found[one]["name"], *found[other]["name"]]
 
 
 def above(model: str, data: str, one: str, other: str) -> tuple[bool, str, list[str]] | None:

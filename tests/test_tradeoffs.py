@@ -63,6 +63,10 @@ def test_claims_about_pictures_are_judged_from_rows(shelf):  # noqa: F811
     shelf(tag="targets-forget5", efficacy=0.52, specificity=0.9)
     shelf(tag="targets-forget5", method="ft_l", hyperparameters={"norm_constraint": 0.1}, efficacy=0.1, specificity=0.8)
     assert judged("steadier", "revs", "ft_l", 10)[0] is True and judged("steadier", "ft_l", "revs", 100)[0] is False and judged("steadier", "revs", "ft_l", 0.1)[0] is False
+    shelf(tag="strength-norm_constraint0.9", method="ft_l", hyperparameters={"norm_constraint": 0.9}, efficacy=0.95, specificity=0.0)
+    assert judged("dominates", "revs", "ft_l")[:2] == (False, "1 of 2 points, 1 more beyond its own")
+    shelf(tag="strength-norm_constraint0.4", method="ft_l", hyperparameters={"norm_constraint": 0.4}, efficacy=0.6, specificity=0.5)
+    assert judged("dominates", "revs", "ft_l")[:2] == (True, "2 of 2 points, 1 more beyond its own")
 
 
 def test_the_best_way_to_change_a_prompt_is_one_that_changes_it(shelf):  # noqa: F811
