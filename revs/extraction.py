@@ -88,7 +88,7 @@ def readings(frame: pd.DataFrame) -> pd.DataFrame:
 
 def answer(frame: pd.DataFrame, data: str) -> str:
     """Does a model after REVS still know what it no longer says: its resistance from outside and inside and its place among the methods, what Logit-Lens sees of inner layers beside Efficacy, and the method that resists most; empty if it was not attacked."""
-    views = {"to one who sees the last layer only": black_box(frame)} | {words: {name: values["resistance_score"] for name, values in means(frame, reading).items()} for reading, words in (("per_example", "to one who reads every layer, per example,"), ("released", "as the released code reads it"))}
+    views = {"to one who sees the last layer only, after the perturbed prompt,": black_box(frame)} | {words: {name: values["resistance_score"] for name, values in means(frame, reading).items()} for reading, words in (("per_example", "to one who reads every layer, per example,"), ("released", "as the released code reads it"))}
     kept = specificity(frame)
     if "revs" not in kept:
         return ""
@@ -113,6 +113,27 @@ def before(frame: pd.DataFrame, theirs: dict[str, dict[str, dict[str, Spread]]])
         | {f"paper, {model}": percent(*values["unedited"][attack]) if "unedited" in values else DASH for model, values in theirs.items()}
         for attack in ATTACKS
     ])  # fmt: skip
+
+
+def rises(frame: pd.DataFrame, k: int = 100) -> tuple[float, float] | None:
+    """Of the unedited model's target tokens: the share of (token, layer) pairs in which the token is among the k whose logits change most, and of tokens that are so in no layer; None without such rows."""
+    depths = [layers for row in attacked(frame[frame["method"] == "unedited"])["row"] for layers in rows.read_items(row["path"])["delta"].dropna()]
+    tokens = [token for layers in depths for token in zip(*layers)]
+    if not tokens:
+        return None
+    return metrics.mean([float(r < k) for token in tokens for r in token]), metrics.mean([float(min(token) >= k) for token in tokens])
+
+
+def why_delta(frames: dict[str, pd.DataFrame]) -> str:
+    """What those shares are, data set by data set, and what each reading makes of them."""
+    found = {methods.PAPER_DATA[data]: shares for data, frame in frames.items() if (shares := rises(frame))}
+    if not found:
+        return ""
+    each = lambda place: ", ".join(f"{percent(shares[place])} per cent on {data}" for data, shares in found.items())
+    return (
+        f"Two shares explain all four columns. A target token is among the hundred that move most in few of its layers: in {each(0)} of all pairs of a token and a layer. A mean over pairs (*released*) counts all the others as resistance, and hardly a layer holds *all* tokens of a secret at once, as the equation asks (*per example*). "
+        f"And many tokens are among them in no layer at all: {each(1)}. One such token keeps its secret whole when candidates of all layers are put together (*union*); to find the others, one token in one layer must be enough (*token wise*)."
+    )
 
 
 def perturbations(model: str, data: str) -> pd.DataFrame:
@@ -147,6 +168,14 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[f
 def points(found: dict[str, dict[str, list[float]]]) -> pd.DataFrame:
     """What ``by_layer`` found on several data sets, one line a layer."""
     return pd.DataFrame([{"data": data, "method": name, "layer": layer, "efficacy": value} for data, curves in found.items() for name, values in curves.items() for layer, value in enumerate(values)])
+
+
+def every_reading(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Each attack on each method in each of the four readings, one line a number: mean and standard deviation over seeds, in per cent."""
+    return pd.DataFrame([
+        {"data": methods.PAPER_DATA[data], "method": methods.registry()[name]["title"], "attack": TITLES[attack], "reading": reading, "mean": 100 * mean, "std": 100 * std}
+        for data, frame in frames.items() for reading in READINGS for name, values in means(frame, reading).items() for attack, (mean, std) in values.items()
+    ])  # fmt: skip
 
 
 def covered(values: dict[str, Spread]) -> float:

@@ -335,6 +335,27 @@ def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
 
 
+def test_the_numbers_of_pictures_are_numbers(shelf):
+    for seed, depths in ((1, [[0, 100], [100, 0]]), (2, [[50, 50], [100, 100]])):
+        shelf(seed=seed, efficacy=0.25 * seed, depths=depths)
+    frame = results.runs("smollm2-135m", "ssn")
+    found = extraction.every_reading({"ssn": frame}).set_index(["method", "attack", "reading"])
+    assert found.loc[("REVS", "Logit-Lens", "per_example"), ["mean", "std"]].tolist() == [pytest.approx(75), pytest.approx(100 * math.sqrt(0.125))] and len(found) == 4 * 4
+    found = results.points({"ssn": results.means(frame)}).set_index(["method", "metric"])
+    assert found.loc[("REVS", "Efficacy"), "mean"] == pytest.approx(37.5) and found.loc[("Unedited", "Specificity"), ["mean", "std"]].tolist() == [100, 0] and set(found["data"]) == {"SSN"}
+
+
+def test_deltas_readings_are_explained_by_two_shares(shelf):
+    """Two layers, two tokens: pairs that are among the first hundred, and tokens that are so in neither layer."""
+    assert extraction.rises(results.measured("smollm2-135m", "ssn")) is None and extraction.why_delta({}) == ""
+    shelf(method="unedited", seed=1, depths=[[99, 100], [5, 3_000]])
+    shelf(method="revs", seed=1, depths=[[500, 500], [500, 500]])
+    frame = results.runs("smollm2-135m", "ssn")
+    assert extraction.rises(frame) == (0.5, 0.5)
+    shelf(method="unedited", seed=1, depths=[[99, 99], [5, 3_000]])
+    assert extraction.rises(results.runs("smollm2-135m", "ssn")) == (0.75, 0.0) and "75.0 per cent on SSN" in extraction.why_delta({"ssn": results.runs("smollm2-135m", "ssn")})
+
+
 def test_the_question_of_the_page_is_answered_from_rows(shelf):
     """From outside and inside, with REVS's place among the methods, controls aside, and the specificity of the one that resists most."""
     shelf(seed=1)
@@ -343,7 +364,7 @@ def test_the_question_of_the_page_is_answered_from_rows(shelf):
     shelf(method="unedited", seed=1, depths=[[100, 100], [100, 100]])
     shelf(method="ft_l", seed=1, depths=[[10, 10], [10, 10]])
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
-    assert "last layer only **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some of what it no longer says: per example Logit-Lens over all layers is **50.0** where Efficacy, at the output, is **100.0**." in said and "resists most" not in said
+    assert "last layer only, after the perturbed prompt, **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some of what it no longer says: per example Logit-Lens over all layers is **50.0** where Efficacy, at the output, is **100.0**." in said and "resists most" not in said
     shelf(method="ft_l", seed=1, depths=[[100, 100], [100, 100]], specificity=0.0)
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
     assert "No layer inside shows more than the output does" in extraction.answer((both := results.runs("smollm2-135m", "ssn")).assign(method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")), "ssn")
