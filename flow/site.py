@@ -19,7 +19,7 @@ from flow import lifeline
 from flow.paths import BUILD, LOGS, ROOT, shown
 from flow.profile import Profile, read
 from flow.stamps import folder
-from revs import results
+from revs import results, rows
 from revs.rows import digest, write_text
 
 SITE, WORK, HTML = BUILD / "site", BUILD / "site.work", BUILD / "_build" / "html"
@@ -151,6 +151,14 @@ def render() -> None:
     shutil.rmtree(WORK)
 
 
+def rows_beside() -> None:
+    """Puts every row that pages show into the book, where the list of rows leads to it."""
+    for name, row in rows.find().items():
+        path = HTML / "rows" / f"{name}.json"
+        if not path.is_file() or path.read_bytes() != row["path"].read_bytes():
+            write_text(path, row["path"].read_bytes())
+
+
 def build(pages: dict[str, Path], more: dict[str, bytes]) -> bool:
     """Stages and renders; False if the book that is there was built from the same content by the same tools."""
     content = digest([stage(pages, more), (ROOT / "requirements.txt").read_text(encoding="utf-8")])
@@ -169,6 +177,7 @@ def main() -> None:
     try:
         profile = read("quick")
         new = build(executed(profile), report(profile))
+        rows_beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")
     print(f"book: finished in {time.monotonic() - start:.0f} s" + ("" if new else " (its content had not changed)"), flush=True)

@@ -11,6 +11,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyBboxPatch, Rectangle
@@ -43,6 +44,11 @@ class Case:
     def deepest(self) -> int:
         """The target that fell furthest."""
         return max(self.T, key=self.ranks.__getitem__)
+
+
+def points(case: Case) -> pd.DataFrame:
+    """What the first picture draws: each piece of the secret, whether it is a target, and its rank after the edit."""
+    return pd.DataFrame({"piece": case.pieces, "target": [i in case.T for i in range(len(case.pieces))], "rank": case.ranks})
 
 
 def case(row: dict, data: str) -> Case:

@@ -206,6 +206,11 @@ def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def points(found: dict[str, Means]) -> pd.DataFrame:
+    """Means and standard deviations of several data sets as numbers, in per cent, one line each."""
+    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "method": methods.registry()[name]["title"], "metric": METRICS[metric], "mean": 100 * mean, "std": 100 * std} for data, values in found.items() for name, of_method in values.items() for metric, (mean, std) in of_method.items()])
+
+
 def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
     """How far down each method pushes the tokens it unlearns: shares of target tokens by rank, over all seeds."""
     lines = []
@@ -346,6 +351,7 @@ def provenance_table(found: dict[str, dict]) -> pd.DataFrame:
             "seconds": f"{sum(row['provenance']['seconds'].values()):.0f}",
             "MiB": f"{row['provenance']['peak_memory_mb']:,}",
             "stamp": f"`{row['provenance']['stamp'][:12]}`",
+            "file": f"../rows/{name}.json",
         }
         for name, row in found.items()
     ])
