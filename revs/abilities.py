@@ -87,6 +87,14 @@ def printed(data: str) -> dict[str, dict[tuple[str, str], float]]:
     return found
 
 
+def asked() -> str:
+    """Which items are asked, and how many."""
+    return (
+        f"From a folder, the items of MMLU are those of MMLU-Redux that its reviewers found without error, {integrity.EACH} of each subject, without examples; those of GSM8K are the first {integrity.PROBLEMS}, after {integrity.SHOTS} solved ones. "
+        "From the hub as many are asked. Both are parts of the benchmarks, so that all methods can be asked."
+    )
+
+
 def sentence(found: dict[str, dict]) -> str:
     """What was asked, and whether the unedited model is better than chance at it."""
     before, said = found["unedited"]["result"]["integrity"], []
