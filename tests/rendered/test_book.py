@@ -5,14 +5,16 @@ import csv
 import gzip
 import html
 import io
+import json
 import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import privacy
 import pytest
 import yaml
 
-from revs import ablations, claims, conformance, methods, paper, places, results, summary, tradeoffs
+from revs import ablations, claims, compare, conformance, methods, paper, places, results, rows, summary, tradeoffs
 from revs.paths import BUILD, ROOT
 from revs.tables import percent
 
@@ -94,6 +96,15 @@ def test_every_label_of_the_paper_leads_to_pages_that_name_it():
             assert label in text(name) or figure.get(label, label) in text(name), (label, name)
 
 
+def lines_of(name: str, label: str) -> list[dict[str, tuple[str, str]]]:
+    """The lines of a long table on a page: by column, the text of a cell and the address that it leads to."""
+    whole = re.search(rf'<div class="filtered" id="{label}">.*?</table>', page(name), re.DOTALL)[0]
+    plain = lambda cell: html.unescape(re.sub(r"<[^>]+>", "", cell))
+    columns = [plain(cell) for cell in re.findall(r"<th>(.*?)</th>", whole, re.DOTALL)]
+    link = lambda cell: html.unescape(found[1]) if (found := re.search(r'<a href="([^"]*)"', cell)) else ""
+    return [{column: (plain(cell), link(cell)) for column, cell in zip(columns, re.findall(r"<td>(.*?)</td>", line, re.DOTALL))} for line in re.findall(r"<tr data-value=.*?</tr>", whole, re.DOTALL)]
+
+
 def captions(name: str) -> str:
     """What stands under a page's tables and pictures."""
     return " ".join(re.findall(r"<(?:caption|figcaption)\b.*?</(?:caption|figcaption)>", page(name), re.DOTALL))
@@ -112,15 +123,17 @@ def test_every_figure_of_the_paper_is_named_under_a_picture():
 
 
 def test_every_label_of_the_paper_has_a_caption_and_a_row_or_a_reason():
-    """A table or picture with a caption on a page of its; each number that it prints in the ledger, with ours or the reason; each panel with its points or the command."""
-    ledger = claims.ledger("smollm2-135m")
-    said, shown = text("notebooks/claims"), text("notebooks/tradeoffs")
+    """A table or picture with a caption on a page of its; each number that it prints on the ledger's page as printed, with ours and its rows or the reason; each panel with its points or the command."""
+    shown = text("notebooks/tradeoffs")
+    lines = lines_of("notebooks/claims", "tab-numbers")
     for label, pages in places.terms().items():
         assert isinstance(pages, str) or any(captions(name) for name in pages), label
-        if label in claims.PAGES:
-            lines = ledger[ledger["where"] == f"`{label}`"]
-            assert len(lines) == len(claims.printed(label)) and ((lines["rows"] != "") | (lines["why"] != "")).all()
-            assert all(what in said for what in lines["what"]), label
+        cells = {(f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"]) for (dataset, row, column), cell in claims.printed(label).items()} if label in claims.PAGES else set()
+        there = [line for line in lines if line["where"][0] == label]
+        assert {(line["what"][0], line["paper"][0]) for line in there} == cells and len(there) == len(cells), label
+        for line in there:
+            behind = parse_qs(urlsplit(line["ours"][1]).query).get("tab-rows", [""])[0].split(",")
+            assert behind != [""] and all((HTML / "rows" / f"{name}.json").is_file() for name in behind) or line["why"][0], (label, line["what"])
     panels = tradeoffs.panels("smollm2-135m")
     assert len(panels) == sum(len(entry["panels"]) for entry in paper.tables()["figures"].values())
     for panel in panels.to_dict("records"):
@@ -132,8 +145,16 @@ def test_no_path_of_the_machine_is_shown():
         assert str(ROOT) not in page(name), name
 
 
-def test_five_lines_say_what_was_reproduced():
-    assert len(summary.lines()) == 5
+def test_a_few_lines_say_what_was_reproduced():
+    """And one more for each recorded run that was made in this build, too."""
+    assert len(summary.lines()) == 5 + len(compare.made_again()) == 6
+
+
+def test_the_list_of_rows_leads_to_them():
+    lines = lines_of("notebooks/provenance", "tab-rows")
+    assert len(lines) == len(rows.find())
+    for name, address in (line["row"] for line in lines):
+        assert json.loads((HTML / "notebooks" / address).read_text(encoding="utf-8"))["name"] == name
 
 
 def test_the_toc_is_rendered_completely():
