@@ -48,7 +48,7 @@ def made_again() -> pd.DataFrame:
     score = lambda row: f"{100 * row['result']['after']['unlearning_score']:.1f}"
     weights = lambda row: row["provenance"]["model"]["revision"]
     return pd.DataFrame([
-        {"run": name, "recorded": score(recorded[name]), "in this build": score(row), "weights": "the same" if weights(row) == weights(recorded[name]) else "others", "results": "equal" if row["result"] == recorded[name]["result"] else "differ"}
+        {"run": name, "recorded": score(recorded[name]), "in this build": score(row), "weights": "the same" if weights(row) == weights(recorded[name]) else "other", "results": "equal" if row["result"] == recorded[name]["result"] else "differ"}
         for name, row in here.items() if name in recorded
     ])  # fmt: skip
 

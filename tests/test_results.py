@@ -480,7 +480,7 @@ def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
     row = rows.read(here / "unlearn/ssn/smollm2-135m/revs-seed2.json")
     row["provenance"]["model"]["revision"] = "another"
     rows.save(here / "unlearn/ssn/smollm2-135m/revs-seed2.json", row)
-    assert compare.made_again()["weights"].tolist() == ["the same", "others"]
+    assert compare.made_again()["weights"].tolist() == ["the same", "other"]
 
 
 # --- what is committed -----------------------------------------------------------------------------------------------
