@@ -28,9 +28,9 @@ PARTS = {  # colour and hatching
     "once": ("#cc79a7", "--"),
 }
 SHAPE, MACHINE, SECRETS = "llama-3-8b", "h200", 50  # whose time is predicted, on what, and for how many secrets of two tokens
-LAYER_MAJOR = "order"  # the tag of its runs
+ORDER = "order"  # the tag of runs in both orders
 LINEAR = 1.05  # an exponent that still counts as linear: a per cent of noise must not decide
-PRECISIONS = "precision"  # the tag of runs in bfloat16
+PRECISIONS = {dtype: f"precision-dtype{dtype}" for dtype in ("float32", "bfloat16")}  # the tags of runs in both
 
 
 class Reading(NamedTuple):
@@ -387,8 +387,8 @@ def schedules(model: str, data: str) -> tuple[pd.DataFrame, str]:
     if not (found := row("schedules", model, data)):
         return pd.DataFrame({"schedule": [NOT_YET]}), f"Not measured yet: `{commands()['schedules']}`."
     result, lines = found["result"], []
-    for way, edit in result["edits"].items():
-        effect, ranks = result["effects"][way], result["ranks"][way]
+    for way in ("exact", "paper"):
+        edit, effect, ranks = result["edits"][way], result["effects"][way], result["ranks"][way]
         lines.append({"schedule": f"`{way}`", "seconds": f"{result['medians'][way]:.1f}", "moves": f"{edit['moves']:,}", "columns": f"{edit['columns']:,}", "norm": f"{edit['norm']:.1f}", "out of reach": str(edit["unreached"]),
                       "median rank after": f"{median(ranks):,.0f}"} | {title: percent(effect[metric]) for metric, title in METRICS.items()})  # fmt: skip
     exact, paper = (result["edits"][way] for way in ("exact", "paper"))
@@ -401,29 +401,47 @@ def schedules(model: str, data: str) -> tuple[pd.DataFrame, str]:
 
 
 def orders(model: str, data: str) -> tuple[pd.DataFrame, str]:
-    """The layer-major order beside the paper's, over the seeds that both have, and whether it is as good."""
-    try:
-        variant, usual = results.runs(model, data, LAYER_MAJOR), results.runs(model, data)
-    except ValueError:
-        return pd.DataFrame({"order": [NOT_YET]}), "Not measured yet: `make bench adopt` (runs of `params/bench.yml` with `method: layer_major`)."
-    sides = {"the paper's: token after token": usual[usual["method"] == "revs"], "layer-major": variant}
-    seeds = sorted(set.intersection(*(set(side.loc[side["failed"].isna(), "seed"]) for side in sides.values())))
-    lines, scores = [], {}
+    """The layer-major order beside the paper's, over the seeds that both have in like circumstances, and whether it is as good and as quick."""
+    runs = tagged(model, data, ORDER)
+    sides = {"the paper's: token after token": by_seed(runs, "revs"), "layer-major": by_seed(runs, "layer_major")}
+    seeds = common(*sides.values())
+    if not seeds:
+        return pd.DataFrame({"order": [NOT_YET]}), f"Not measured yet: `make bench adopt` (runs of `params/bench.yml` with `tag: {ORDER}`)."
+    means, lines, scores = results.means(runs[runs["seed"].isin(seeds)]), [], []
     for name, side in sides.items():
-        side = side[side["seed"].isin(seeds)].sort_values("seed")
-        method = side["method"].iloc[0]
-        of_side, edits = results.means(side)[method], [one["result"]["edit"] for one in side["row"]]
-        scores[name] = 100 * side["unlearning_score"].to_numpy()
-        lines.append({"order": name} | {title: percent(*of_side[metric]) for metric, title in METRICS.items()} | {
-            ablations.RESISTANCE: percent(mean(one["result"]["attacks"]["resistance_score"]["released"] for one in side["row"])),
+        done = [side[seed] for seed in seeds]
+        edits = [one["result"]["edit"] for one in done]
+        scores.append(np.array([100 * one["result"]["after"]["unlearning_score"] for one in done]))
+        lines.append({"order": name} | {title: percent(*means[done[0]["provenance"]["settings"]["method"]][metric]) for metric, title in METRICS.items()} | {
+            ablations.RESISTANCE: percent(mean(one["result"]["attacks"]["resistance_score"]["released"] for one in done)),
             "columns": f"{median(edit['columns'] for edit in edits):,.0f}",
             "norm": f"{median(edit['norm'] for edit in edits):.1f}",
-            "seconds": f"{median(one['provenance']['seconds']['unlearn'] for one in side['row']):.0f}",
         })  # fmt: skip
-    paper, other = scores.values()
-    lead = other - paper
+    lead = scores[1] - scores[0]
     verdict = "higher on every seed" if (lead > 0).all() else "lower on every seed" if (lead < 0).all() else "higher on some seeds and not on others"
-    return pd.DataFrame(lines), f"Over {results.describe_seeds(variant[variant['seed'].isin(seeds)], 'layer_major')}, the layer-major order's Unlearning Score is {verdict}: {lead.mean():+.1f} points on average, from {lead.min():+.1f} to {lead.max():+.1f}."
+    in_turn = row("schedules", model, data)
+    took = in_turn and in_turn["result"]["medians"]
+    return pd.DataFrame(lines), (
+        f"Over {results.listed(seeds)}, the layer-major order's Unlearning Score is {verdict}: {lead.mean():+.1f} points on average, from {lead.min():+.1f} to {lead.max():+.1f}. "
+        + (f"In turn with the paper's order it took {took['layer_major'] / took['exact']:.2f} times as long: {took['layer_major']:.1f} s against {took['exact']:.1f} s." if took else f"Their times are measured in turn: `{commands()['schedules']}`.")
+    )
+
+
+def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
+    """The runs with a tag; empty if there is none."""
+    frame = results.measured(model, data)
+    return frame[frame["tag"] == tag]
+
+
+def by_seed(frame: pd.DataFrame, method: str) -> dict[int, dict]:
+    """The rows of a method's runs that did not fail."""
+    return {one["provenance"]["settings"]["seed"]: one for one in results.finished(frame, method)}
+
+
+def common(one: dict[int, dict], other: dict[int, dict]) -> list[int]:
+    """Seeds of which both sides have a row, of the same fine-tune, machine, versions and number of threads: else no difference would be the method's."""
+    alike = lambda row: (row["provenance"]["inputs"].get("model"), row["provenance"]["hardware"]["threads"], results.machine(row))
+    return [seed for seed in sorted(one) if seed in other and alike(one[seed]) == alike(other[seed])]
 
 
 # --- precision -------------------------------------------------------------------------------------------------------------
@@ -431,22 +449,20 @@ def orders(model: str, data: str) -> tuple[pd.DataFrame, str]:
 
 def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
     """The same runs in float32 and in bfloat16: what the lower precision costs and gains, of each method that has both."""
-    try:
-        low, full = results.runs(model, data, PRECISIONS), results.runs(model, data)
-    except ValueError:
-        return pd.DataFrame({"method": [NOT_YET]}), "Not measured yet: `make bench adopt` (runs of `params/bench.yml` with `dtype: bfloat16`)."
-    lines, compared = [], []
-    for name in low["method"].unique():
-        seeds = set(low.loc[low["method"] == name, "seed"])
-        pair = {dtype: [one for one in results.finished(frame, name) if one["provenance"]["settings"]["seed"] in seeds] for dtype, frame in (("float32", full), ("bfloat16", low))}
-        if not all(pair.values()):
+    runs, lines, compared, where = {dtype: tagged(model, data, tag) for dtype, tag in PRECISIONS.items()}, [], [], ""
+    for name in runs["float32"]["method"].unique():
+        sides = {dtype: by_seed(frame, name) for dtype, frame in runs.items()}
+        if not (seeds := common(*sides.values())):
             continue
+        pair = {dtype: [side[seed] for seed in seeds] for dtype, side in sides.items()}
+        hardware = pair["float32"][0]["provenance"]["hardware"]
+        where = f"On {hardware['gpu'] or hardware['cpu']}, {hardware['threads']} threads"
         times = {dtype: median(one["provenance"]["seconds"]["unlearn"] for one in done) for dtype, done in pair.items()}
         for dtype, done in pair.items():
             lines.append({"method": figures.title(name), "precision": dtype, "seconds": f"{times[dtype]:.1f}", "peak, GiB": f"{max(one['provenance']['peak_memory_mb'] for one in done) / 1024:.1f}"} | {title: percent(mean(one["result"]["after"][metric] for one in done)) if done[0]["result"]["after"][metric] is not None else DASH for metric, title in METRICS.items()})
         compared.append(f"{figures.title(name)} takes {times['bfloat16'] / times['float32']:.2f} times as long in bfloat16")
-    hardware = low["row"].iloc[0]["provenance"]["hardware"]
-    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"On {hardware['gpu'] or hardware['cpu']}: {'; '.join(compared) or 'no method was run in both'}. {memorising(model, data)}"
+    said = f"{where}: {'; '.join(compared)}." if compared else "No method was run in both yet: `make bench adopt` (runs of `params/bench.yml` with `tag: precision`)."
+    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"{said} {memorising(model, data)}"
 
 
 def memorising(model: str, data: str) -> str:

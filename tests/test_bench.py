@@ -9,6 +9,7 @@ import torch
 import yaml
 from torch.utils.flop_counter import FlopCounterMode
 
+from flow import profile
 from revs import data, evaluate, method, methods, operations, results, rows, speed, stopwatch
 from revs.edit import Edit
 from revs.experiments import bench, check
@@ -19,7 +20,7 @@ from test_results import shelf  # noqa: F401
 from test_tune import nothing_in_the_project, world  # noqa: F401
 
 TINY = {"model": "tiny", "data": "random", "finetune": False, "targets": 3, "repeats": 2, "hyperparameters": {"n_max": 20, "k": 30, "r_h": 0.6, "eps_r_h": 0.1, "r_n": 0.9, "eps_r_n": 0.04}}
-WAYS = {"token": {"released", "ours", "as low"}, "floor": {"ours", "floor", "forward"}, "selection": {"ranked", "counted"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper"}, "attacks": {"released", "ours"}}
+WAYS = {"token": {"released", "ours", "as low"}, "floor": {"ours", "floor", "forward"}, "selection": {"ranked", "counted"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper", "layer_major"}, "attacks": {"released", "ours"}}
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +130,7 @@ def test_schedules_say_what_the_model_does_after_them(tmp_path):
     result = made("schedules", tmp_path)["result"]
     place = stage()
     edit = method.unlearn(place.decoder, place.split.forget, place.asked)
-    assert result["edits"]["exact"] == edit.summary() and result["edits"]["paper"]["moves"] > 0
+    assert result["edits"]["exact"] == edit.summary() and result["edits"]["paper"]["moves"] > 0 and result["edits"]["layer_major"]["moves"] > 0
     found = evaluate.secret_ranks(place.decoder, place.split.forget)
     assert result["ranks"]["exact"] == [found[target.id][position] for target in place.split.forget for position in target.T]
 
@@ -276,10 +277,28 @@ def test_lower_ranks_decide_with_the_time(monkeypatch):
     assert speed.token("m", "d")[::2] == (150.0, False)
 
 
+def elsewhere(path) -> None:
+    """Another fine-tune for a row."""
+    row = rows.read(path)
+    row["provenance"]["inputs"]["model"] = "another"
+    rows.save(path, row)
+
+
+def test_the_profile_s_runs_are_those_that_are_compared():
+    """Both sides of an order and of a precision have rows of their own, under the tags that the page reads."""
+    jobs = [job for job in profile.read("bench").jobs.values() if job.notebook == "unlearn"]
+    asked = {(job.settings["tag"], job.settings["method"], job.settings["seed"], job.settings["dtype"]) for job in jobs}
+    assert {("order", method, seed, "float32") for method in ("revs", "layer_major") for seed in (1, 2, 3)} < asked
+    assert {(tag, method, 1, dtype) for dtype, tag in speed.PRECISIONS.items() for method in ("revs", "rmu", "npo_kl")} < asked and len(jobs) == len(asked) == 12
+
+
 def test_both_precisions_stand_beside_each_other(shelf):  # noqa: F811
     assert speed.precisions("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.NOT_YET
-    shelf(method="revs", seed=1, seconds=10.0)
-    shelf(method="revs", seed=1, tag="precision", seconds=5.0)
+    shelf(method="revs", seed=1, seconds=90.0)  # of the core table, made elsewhere
+    for method in ("revs", "rmu"):
+        shelf(method=method, seed=1, tag="precision-dtypefloat32", seconds=10.0)
+        shelf(method=method, seed=1, tag="precision-dtypebfloat16", seconds=5.0)
+    elsewhere(rows.RECORDED / "unlearn/ssn/smollm2-135m/rmu-seed1-precision-dtypefloat32.json")
     table, said = speed.precisions("smollm2-135m", "ssn")
     assert list(table["precision"]) == ["float32", "bfloat16"] and "REVS takes 0.50 times as long in bfloat16" in said and said.endswith("Memorising has not been measured in both.")
     for autocast in (False, True):
@@ -301,11 +320,14 @@ def test_the_fastest_gradient_method_is_named_with_both_scores(monkeypatch):
 def test_the_layer_major_order_stands_beside_the_paper_s_over_common_seeds(shelf):  # noqa: F811
     depths = [[0, 10], [10, 0]]
     for seed, paper, other in ((1, 0.5, 0.6), (2, 0.4, 0.5), (3, 0.9, None)):
-        shelf(seed=seed, efficacy=paper, depths=depths)
+        shelf(seed=seed, efficacy=0.1, depths=depths)  # of the core table, made elsewhere: not what is compared
+        shelf(tag="order", seed=seed, efficacy=paper, depths=depths)
         if other:
             shelf(method="layer_major", tag="order", seed=seed, efficacy=other, depths=depths)
     table, said = speed.orders("smollm2-135m", "ssn")
-    assert list(table["Efficacy"]) == ["45.0 ± 7.1", "55.0 ± 7.1"] and "higher on every seed" in said and "seeds 1, 2" in said
+    assert list(table["Efficacy"]) == ["45.0 ± 7.1", "55.0 ± 7.1"] and "higher on every seed" in said and "seeds 1, 2" in said and "--what schedules" in said
+    elsewhere(rows.RECORDED / "unlearn/ssn/smollm2-135m/revs-seed2-order.json")
+    assert "seed 1," in speed.orders("smollm2-135m", "ssn")[1]
     assert "layer_major" not in results.means(results.runs("smollm2-135m", "ssn"))  # it is no baseline
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from revs import attacks, data, evaluate, load, method, methods, released, released_attacks, rows, select
+from revs import attacks, data, evaluate, layer_major, load, method, methods, released, released_attacks, rows, select
 from revs.architecture import Decoder
 from revs.baselines import moments
 from revs.data import Split, Target
@@ -439,11 +439,12 @@ def gradient(stage: Stage) -> tuple[dict, list[dict]]:
 
 
 def schedules(stage: Stage) -> tuple[dict, list[dict]]:
-    """Both schedules of Alg. 2 on one split: time, size of the edit, and what the model does after it."""
+    """Both schedules of Alg. 2, and the layer-major order, on one split: time, size of the edit, and what the model does after it."""
     items, edits, effects, ranks = [], {}, {}, {}
+    ways = {way: (method, replace(stage.asked, schedule=way)) for way in ("exact", "paper")} | {"layer_major": (layer_major, layer_major.Hyperparameters(**asdict(stage.asked)))}
     for turn in stage.rounds():
-        for way in ("exact", "paper"):
-            seconds, edit = timed(lambda: unlearned(stage, replace(stage.asked, schedule=way)))
+        for way, (module, hp) in ways.items():
+            seconds, edit = timed(lambda: module.unlearn(stage.decoder, stage.split.forget, hp))
             items.append({"round": turn, "way": way, "seconds": seconds})
             if turn == 0:
                 edits[way] = edit.summary()
