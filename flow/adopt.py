@@ -9,6 +9,7 @@ from pathlib import Path
 from flow.choose import choose
 from flow.paths import BUILD, ROOT, shown
 from revs import rows
+from revs.experiments import finetune
 
 FINISHED = BUILD / "record" / "rows"
 
@@ -16,16 +17,20 @@ FINISHED = BUILD / "record" / "rows"
 def adopt(source: Path, target: Path) -> dict[str, list[str]]:
     """Copies the current rows of ``source`` into ``target``; says by name what was new, changed, the same or refused.
 
-    A row is refused if it does not fit the schema, is stale, or its per-item file is missing or another.
+    A row is refused if it does not fit the schema, is stale, or its per-item file is missing or another. A fine-tune that is not
+    the recorded one is left while recorded rows that were not made again stand on that: fine-tunes are looked at last.
     """
-    said: dict[str, list[str]] = {"new": [], "changed": [], "same": [], "refused": []}
-    for path in sorted(source.rglob("*.json")):
+    said: dict[str, list[str]] = {"new": [], "changed": [], "same": [], "left": [], "refused": []}
+    for path in sorted(source.rglob("*.json"), key=lambda path: (path.relative_to(source).parts[0] == "memorise", path)):
         name = str(path.relative_to(source).with_suffix(""))
         if reason := objection(path):
             said["refused"].append(f"{name}: {reason}")
             continue
         old, row = target / f"{name}.json", rows.read(path)
         same = result(old) == row["result"]
+        if not same and result(old) and (standing := stand_on(row, target) - {*said["new"], *said["changed"], *said["same"]}):
+            said["left"].append(f"{name}: it is another fine-tune than the recorded one, on which {len(standing)} recorded rows stand, such as {min(standing)}; make those again to take it.")
+            continue
         said["same" if same else "changed" if old.is_file() else "new"].append(name)
         if items(path).is_file():
             rows.write_text(items(old), items(path).read_bytes())
@@ -35,12 +40,25 @@ def adopt(source: Path, target: Path) -> dict[str, list[str]]:
     return said
 
 
-def result(path: Path) -> dict | None:
-    """The result of a row that may be absent, damaged or of before a change of the schema: such a one is replaced."""
+def parsed(path: Path) -> dict:
+    """A row that may be absent, damaged or of before a change of the schema, as far as it can be read."""
     try:
-        return json.loads(path.read_bytes())["result"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return dict(json.loads(path.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def result(path: Path) -> dict | None:
+    """The result of such a row; one without is replaced."""
+    return parsed(path).get("result")
+
+
+def stand_on(row: dict, target: Path) -> set[str]:
+    """The recorded results that begin with a fine-tune of these settings; a benchmark's times do not depend on which."""
+    if row["kind"] != "memorise":
+        return set()
+    found = {path: parsed(path).get("provenance", {}).get("settings", {}) for path in target.glob("*/**/*.json") if path.relative_to(target).parts[0] not in ("memorise", "bench")}
+    return {str(path.relative_to(target).with_suffix("")) for path, settings in found.items() if finetune(settings) == row["provenance"]["settings"]}
 
 
 def items(path: Path) -> Path:

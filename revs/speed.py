@@ -466,12 +466,13 @@ def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
 
 
 def memorising(model: str, data: str) -> str:
-    """A fine-tune in bfloat16 arithmetic beside the one in float32: what it memorised, and in what time."""
-    found = {settings["autocast"]: row for row in results.finetunes(model, data) if (settings := row["provenance"]["settings"])["digits"] == "noise"}
-    if len(found) < 2:
-        return "Memorising has not been measured in both."
-    said = {name: f"{row['result']['memorised']} of {row['result']['sentences']} sentences in {row['provenance']['seconds']['finetune']:.0f} s ({row['provenance']['hardware']['threads']} threads)" for name, row in found.items()}
-    return f"Memorising, whose weights stay in float32: {said[True]} with bfloat16 arithmetic, {said[False]} with float32."
+    """A fine-tune in bfloat16 arithmetic beside the one in float32: how long its steps take in turn, and what the recorded ones memorised."""
+    if not (timed := row("memorising", model, data)):
+        return f"How long a fine-tune takes in both is not measured yet: `{commands()['memorising']}`."
+    took = timed["result"]["medians"]
+    said = f"Memorising, whose weights stay in float32: the same steps take {took['bfloat16'] / took['float32']:.2f} times as long with bfloat16 arithmetic, {took['bfloat16']:.1f} s against {took['float32']:.1f} s."
+    found = {settings["autocast"]: one["result"] for one in results.finetunes(model, data) if (settings := one["provenance"]["settings"])["digits"] == "noise"}
+    return said + (" Whole fine-tunes memorised " + " and ".join(f"{one['memorised']} of {one['sentences']} sentences with {'bfloat16' if half else 'float32'}" for half, one in sorted(found.items())) + "." if found else "")
 
 
 # --- prediction ----------------------------------------------------------------------------------------------------------

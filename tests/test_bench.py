@@ -126,6 +126,16 @@ def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path, monkeyp
     assert f"for {calls['vectors']:,} passes and {calls['logits']:,} projections" in speed.evaluation("m", "d").behind and "ours: " in speed.one_run_parts(row)
 
 
+def test_a_fine_tune_is_timed_in_both_precisions_from_the_same_weights(world, tmp_path, monkeypatch):  # noqa: F811
+    seen, learn = [], bench.memorise
+    monkeypatch.setattr(bench, "memorise", lambda decoder, some, tuning: seen.append((tuning.autocast, len(some), decoder.neurons(0).clone())) or learn(decoder, some, tuning))
+    row = bench.run(what="memorising", rows=str(tmp_path), repeats=2, **world)
+    assert [autocast for autocast, *_ in seen] == [False, True, False, True] and all(number == seen[0][1] and torch.equal(weights, seen[0][2]) for _, number, weights in seen)
+    assert set(row["result"]["timings"]) == {"float32", "bfloat16"} and row["result"]["tokens"] > 0
+    with pytest.raises(ValueError, match="random ones have none"):
+        made("memorising", tmp_path)
+
+
 def test_schedules_say_what_the_model_does_after_them(tmp_path):
     result = made("schedules", tmp_path)["result"]
     place = stage()
@@ -292,7 +302,7 @@ def test_the_profile_s_runs_are_those_that_are_compared():
     assert {(tag, method, 1, dtype) for dtype, tag in speed.PRECISIONS.items() for method in ("revs", "rmu", "npo_kl")} < asked and len(jobs) == len(asked) == 12
 
 
-def test_both_precisions_stand_beside_each_other(shelf):  # noqa: F811
+def test_both_precisions_stand_beside_each_other(shelf, monkeypatch):  # noqa: F811
     assert speed.precisions("smollm2-135m", "ssn")[0].iloc[0, 0] == speed.NOT_YET
     shelf(method="revs", seed=1, seconds=90.0)  # of the core table, made elsewhere
     for method in ("revs", "rmu"):
@@ -300,12 +310,13 @@ def test_both_precisions_stand_beside_each_other(shelf):  # noqa: F811
         shelf(method=method, seed=1, tag="precision-dtypebfloat16", seconds=5.0)
     elsewhere(rows.RECORDED / "unlearn/ssn/smollm2-135m/rmu-seed1-precision-dtypefloat32.json")
     table, said = speed.precisions("smollm2-135m", "ssn")
-    assert list(table["precision"]) == ["float32", "bfloat16"] and "REVS takes 0.50 times as long in bfloat16" in said and said.endswith("Memorising has not been measured in both.")
+    assert list(table["precision"]) == ["float32", "bfloat16"] and "REVS takes 0.50 times as long in bfloat16" in said and "--what memorising" in said
     for autocast in (False, True):
         made = rows.provenance(["revs.metrics"], {"digits": "noise", "data": "synthetic", "autocast": autocast}, {}, {"finetune": 30.0 / (1 + autocast)}) | {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}, "tokenizer": "x"}
         rows.write(rows.RECORDED, f"memorise/synthetic/smollm2-135m{'-autocast' * autocast}", "memorise", {"sentences": 9, "memorised": 8 - autocast, "loss": [1.0], "learned": [9], "tokenizer": "x", "vocabulary": 300}, [], made)
+    monkeypatch.setattr(speed, "row", lambda what, *_: {"result": {"medians": {"float32": 30.0, "bfloat16": 15.0}}} if what == "memorising" else None)
     said = speed.precisions("smollm2-135m", "ssn")[1]
-    assert "7 of 9 sentences in 15 s" in said.split(" with bfloat16")[0] and "8 of 9 sentences in 30 s" in said
+    assert "the same steps take 0.50 times as long with bfloat16 arithmetic, 15.0 s against 30.0 s" in said and "memorised 8 of 9 sentences with float32 and 7 of 9 sentences with bfloat16." in said
 
 
 def test_the_fastest_gradient_method_is_named_with_both_scores(monkeypatch):

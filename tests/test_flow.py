@@ -450,6 +450,21 @@ def test_adopt_tells_new_changed_and_same_rows(tmp_path):
     assert (target / "memorise/b.items.csv.gz").read_bytes() == (source / "memorise/b.items.csv.gz").read_bytes()
 
 
+def test_a_fine_tune_is_left_while_recorded_rows_stand_on_another(tmp_path, monkeypatch):
+    """Once they are made again, it is taken with them."""
+    monkeypatch.setattr(adopt, "finetune", lambda settings: settings)
+    source, target = tmp_path / "from", tmp_path / "to"
+    finished(source, "memorise/a"), adopt.adopt(source, target)
+    finished(target, "unlearn/x"), finished(target, "bench/x")
+    finished(source, "memorise/a", memorised=4)
+    (left,) = adopt.adopt(source, target)["left"]
+    assert left.startswith("memorise/a: it is another fine-tune than the recorded one, on which 1 recorded rows stand, such as unlearn/x;")
+    assert rows.read(target / "memorise/a.json")["result"]["memorised"] != 4
+    finished(source, "unlearn/x")
+    said = adopt.adopt(source, target)
+    assert said["changed"] == ["memorise/a"] and not said["left"]
+
+
 def spoil(path: Path, change) -> None:
     row = json.loads(path.read_text(encoding="utf-8"))
     change(row)

@@ -34,6 +34,7 @@ from revs.edit import Edit
 from revs.experiments import command
 from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import base
+from revs.memorise import Finetune, memorise, sentences
 from revs.memory import Peak
 from revs.nearest import hint
 from revs.paths import ROOT, resolve
@@ -47,6 +48,7 @@ OFTEN = 0.005  # seconds between two looks at the memory
 LOWER = "as low"  # ours with a margin that brings the token as far down as the released procedure brought it
 RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
 NUMBERS = (10, 20, 50, 100, 200)  # of targets
+SENTENCES = 32  # of a data set, with which a fine-tune is timed
 PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
@@ -68,7 +70,7 @@ ATTACK_PARTS = {  # of evaluation and attacks; the rest is Python, and of the re
 
 
 def run(
-    what: str = "floor",  # token, floor, selection, gradient, attacks, memory, targets, shapes or schedules
+    what: str = "floor",  # token, floor, selection, gradient, attacks, memory, memorising, targets, shapes or schedules
     model: str = "smollm2-135m",  # as for unlearn; with random data a name of params/shapes.yml
     data: str = "ssn",  # a built-in set, a JSON Lines file, or "random": random weights and secrets
     finetune: bool | dict = True,  # instil the data first; settings of revs.experiments.memorise, or false if the model knows them
@@ -89,12 +91,12 @@ def run(
 
 def once(**settings) -> dict:
     """The row of a measurement: the one that is there if its settings, inputs and code are the present ones, else a new one."""
-    where, tag, what, start = rows.writable(resolve(settings.pop("rows"))), settings.pop("tag"), settings["what"], time.monotonic()
+    where, tag, what = rows.writable(resolve(settings.pop("rows"))), settings.pop("tag"), settings["what"]
     if what not in WHAT:
         raise ValueError(f"There is nothing called '{what}' to measure" + hint(what, WHAT))
     if settings["repeats"] < 1:
         raise ValueError(f"repeats is {settings['repeats']}, but must be at least 1.")
-    if what in ("attacks", "gradient") and settings["data"] == RANDOM:
+    if what in ("attacks", "gradient", "memorising") and settings["data"] == RANDOM:
         raise ValueError(f"'{what}' reads prompts and secrets as text, and random ones have none: give a data set.")
     load.placed(settings["device_map"])
     if settings["device_map"] in load.PLACES and settings["data"] == RANDOM:
@@ -112,7 +114,7 @@ def once(**settings) -> dict:
     kept = where / f"{name}.json"
     if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(measured(what), settings, inputs):
         return row
-    stage = Stage(folder, records, settings, hp, name)
+    stage, start = Stage(folder, records, settings, hp, name), time.monotonic()
     with mock.patch("revs.vocabulary.WORTH_KEEPING", math.inf):  # what is computed once is measured, too, and not read
         result, items = WHAT[what](stage)
     made = rows.provenance(measured(what), settings, inputs, {"measure": time.monotonic() - start}) | {
@@ -455,6 +457,20 @@ def schedules(stage: Stage) -> tuple[dict, list[dict]]:
     return {"tokens": len(stage.pairs), "timings": summed(items), "edits": edits, "effects": effects, "ranks": ranks, "margin": stage.hp.r_h - stage.hp.eps_r_h}, items
 
 
+def memorising(stage: Stage) -> tuple[dict, list[dict]]:
+    """Some steps of a fine-tune, each time from the same weights, with float32 and with bfloat16 arithmetic."""
+    decoder, items = stage.decoder, []
+    some = random.Random(stage.settings["seed"]).sample(stage.records, min(SENTENCES, len(stage.records)))
+    before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
+    for turn in stage.rounds():
+        for way, autocast in (("float32", False), ("bfloat16", True)):
+            seconds, _ = timed(lambda: memorise(decoder, some, Finetune(epochs=1, digits="keep", autocast=autocast)))
+            decoder.model.load_state_dict(before)
+            items.append({"round": turn, "way": way, "seconds": seconds})
+    decoder.model.zero_grad(set_to_none=True)
+    return {"tokens": sum(len(text.ids) for text in sentences(decoder, some, whole=False)), "timings": summed(items)}, items
+
+
 def attacked(stage: Stage) -> tuple[dict, list[dict]]:
     """Evaluation and all attacks of an unlearned model: as the released code makes them, and in batches. What both find must be the same."""
     decoder, split, items, found, watches = stage.decoder, stage.split, [], {}, {"released": Stopwatch(), "ours": Stopwatch()}
@@ -534,7 +550,7 @@ def rates(decoder: Decoder) -> dict[str, float]:
     return found | {"bandwidth": rate(2.0 * some.nbytes, lambda: into.copy_(some))}
 
 
-WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "selection": selection, "gradient": gradient, "attacks": attacked, "memory": memory, "targets": targets, "shapes": shapes, "schedules": schedules}
+WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"token": token, "floor": floor, "selection": selection, "gradient": gradient, "attacks": attacked, "memory": memory, "memorising": memorising, "targets": targets, "shapes": shapes, "schedules": schedules}
 
 
 if __name__ == "__main__":
