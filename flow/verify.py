@@ -14,7 +14,7 @@ search of each method, since what is special about a model is in the methods, wh
 for all of them the embedded model speaks, with some secrets of the project's documents.
 
 Rows of benchmarks are left out. Times differ from run to run, so that no second run could vouch for a first: a stale
-benchmark is measured again (`make bench adopt`), and `make adopt` calls it changed.
+benchmark stays as a measurement of the code of its date, which its page says, until it is measured again (`make bench adopt`).
 """
 
 from __future__ import annotations

@@ -88,6 +88,16 @@ def machine(model: str) -> str:
     return f"Measured on {hardware['gpu'] or hardware['cpu']}, {hardware['threads']} threads, {found[0]['provenance']['model']['dtype']}; every time is the median of {found[0]['result']['repeats']} rounds in which all that is compared had its turn."
 
 
+def outdated(model: str) -> str:
+    """Which of a model's measurements, and of those on random weights, are of code that has changed since; empty if none is."""
+    found = {name.removeprefix("bench/"): one for name, one in rows.find(kind="bench").items() if one["provenance"]["model"]["name"] == model or name.startswith(f"bench/{bench.RANDOM}/")}
+    dates: dict[str, list[str]] = {}
+    for name, one in found.items():
+        if rows.stale(one):
+            dates.setdefault(one["provenance"]["when"], []).append(f"`{name}`")
+    return " ".join(f"Measured {when} with the code of that date, which has changed since: {', '.join(names)}." for when, names in sorted(dates.items()))
+
+
 def one_run(found: dict) -> pd.DataFrame:
     """The times of one measurement, way by way."""
     result = found["result"]

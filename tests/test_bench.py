@@ -253,6 +253,13 @@ def test_goals_are_read_from_rows(measured):
     assert f"Of the {values['floor'][0]:.2f} floors" in speed.bounds("tiny", "random") and "Greedy" not in speed.bounds("tiny", "random") and speed.bounds("none", "random") == ""
 
 
+def test_a_measurement_of_older_code_says_so(measured, monkeypatch):
+    assert speed.outdated("tiny") == ""
+    monkeypatch.setattr(rows, "stale", lambda row: row["result"]["what"] in ("floor", "memory"))
+    when = speed.row("floor", "tiny", "random")["provenance"]["when"]
+    assert speed.outdated("tiny") == f"Measured {when} with the code of that date, which has changed since: `random/tiny/floor`, `random/tiny/memory`."
+
+
 def slope(numbers, seconds) -> float:
     """Of a least-squares line through the logarithms."""
     x, y = ([math.log(value) for value in values] for values in (numbers, seconds))
