@@ -45,7 +45,7 @@ from revs.vocabulary import Vocabulary, product, rank
 
 MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
 OFTEN = 0.005  # seconds between two looks at the memory
-LOWER = "as low"  # ours with a margin that brings the token as far down as the released procedure brought it
+LOWER = "as low"  # ours with the smallest margin that brings the token as far down as the released procedure brought it
 RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
 NUMBERS = (10, 20, 50, 100, 200)  # of targets
 SENTENCES = 32  # of a data set, with which a fine-tune is timed
@@ -257,29 +257,50 @@ def summed(items: list[dict]) -> dict[str, list[float]]:
 def token(stage: Stage) -> tuple[dict, list[dict]]:
     """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it.
 
-    Ours is timed once more ("as low"), with the released procedure's rank for a margin where it left the token higher.
+    Ours is timed once more ("as low"), where it left the token higher with the smallest margin that brings it as low (``as_low``).
     """
-    decoder, hp, items, counts = stage.decoder, stage.hp, [], released.Counts()
+    decoder, hp, items, counts, margins = stage.decoder, stage.hp, [], released.Counts(), {}
     seconds, project = timed(lambda: released.Projection(decoder))
     ours_once, vocabulary = timed(lambda: Vocabulary(decoder))
     for turn in stage.rounds():
         for number, (ids, t) in enumerate(stage.pairs):
-            before, reached = output_rank(decoder, ids, t), {}
+            before, asked = output_rank(decoder, ids, t), hp
             for way in ("released", "ours", LOWER):
-                if way == "ours":
-                    took, edit = ours(stage, vocabulary, ids, t)
-                elif way == LOWER:
-                    short = reached["ours"] < reached["released"]
-                    took, edit = ours(stage, vocabulary, ids, t, hp=replace(hp, r_h=max(hp.r_h, reached["released"]), eps_r_h=0) if short else hp)
-                else:
+                if way == "released":
                     edit = Edit(decoder)
                     took, made = timed(lambda: released.unlearn_token(decoder, project, ids, t, hp, edit))
                     counts = released.Counts(*(a + b for a, b in zip(astuple(counts), astuple(made)))) if turn == 0 else counts
-                reached[way] = output_rank(decoder, ids, t)
-                items.append({"round": turn, "token": number, "way": way, "seconds": took, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": reached[way]})
+                    wanted = output_rank(decoder, ids, t)
+                else:
+                    if way == LOWER:
+                        margins[number] = asked = margins.get(number) or as_low(stage, vocabulary, ids, t, wanted)
+                    took, edit = ours(stage, vocabulary, ids, t, hp=asked)
+                items.append({"round": turn, "token": number, "way": way, "seconds": took, "margin": asked.r_h - asked.eps_r_h, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": output_rank(decoder, ids, t)})
                 edit.undo()
     ranks = {way: [item["rank"] for item in items if item["way"] == way and item["round"] == 0] for way in ("released", "ours", LOWER)}
     return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"released": seconds, "ours": ours_once}, "counts": asdict(counts), "ranks": ranks, "margin": hp.r_h - hp.eps_r_h}, items
+
+
+def as_low(stage: Stage, vocabulary: Vocabulary, ids: list[int], t: int, wanted: int) -> method.Hyperparameters:
+    """The settings with the smallest margin, not below the one that was asked for, at which t ends in the model's output at rank ``wanted`` or lower: by bisection, as if a larger margin left it lower. The largest margin there is if none does."""
+
+    def enough(hp: method.Hyperparameters) -> bool:
+        _, edit = ours(stage, vocabulary, ids, t, hp=hp)
+        low = output_rank(stage.decoder, ids, t) >= wanted
+        edit.undo()
+        return low
+
+    at = lambda margin: replace(stage.hp, r_h=margin, eps_r_h=0)
+    if enough(stage.hp):
+        return stage.hp
+    short, last = stage.hp.r_h - stage.hp.eps_r_h, vocabulary.V - 1
+    margin = min(max(wanted, short + 1), last)
+    while margin < last and not enough(at(margin)):
+        short, margin = margin, min(2 * margin, last)
+    while margin - short > 1:
+        middle = (short + margin) // 2
+        short, margin = (short, middle) if enough(at(middle)) else (middle, margin)
+    return at(margin)
 
 
 def floor(stage: Stage) -> tuple[dict, list[dict]]:
