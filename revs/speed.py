@@ -233,9 +233,10 @@ def weights_of(shape: dict) -> int:
 def many(model: str, data: str) -> Reading | None:
     if not (curve := targets(model)):
         return None
-    numbers, seconds = zip(*curve)
+    numbers, seconds = zip(*distinct(model, curve))
     slope = float(np.polyfit(np.log(numbers), np.log(seconds), 1)[0])
-    return Reading(slope, f"the exponent of the number of targets: {seconds[0] / numbers[0]:.2f} s a target for {numbers[0]}, {seconds[-1] / numbers[-1]:.2f} s for {numbers[-1]}")
+    said = f"the exponent of the number of targets, each another secret: {seconds[0] / numbers[0]:.2f} s a target for {numbers[0]}, {seconds[-1] / numbers[-1]:.2f} s for {numbers[-1]}"
+    return Reading(slope, said + (f"; {curve[-1][1] / curve[-1][0]:.2f} s for {curve[-1][0]}, with second sentences of some secrets" if curve[-1][0] > numbers[-1] else ""))
 
 
 def time_of_shape(model: str, data: str) -> Reading:
@@ -360,12 +361,20 @@ def targets(model: str) -> list[tuple[int, float]]:
     return sorted((int(number), seconds) for number, seconds in found["result"]["medians"].items()) if found else []
 
 
-def draw_targets(ax: Axes, curve: list[tuple[int, float]]) -> None:
-    """Seconds against targets, and a straight line through the origin and the first of them."""
+def distinct(model: str, curve: list[tuple[int, float]]) -> list[tuple[int, float]]:
+    """The part of the curve in which no secret comes twice."""
+    return [point for point in curve if point[0] <= row("targets", model, "synthetic")["result"]["secrets"]]
+
+
+def draw_targets(ax: Axes, model: str, curve: list[tuple[int, float]]) -> None:
+    """Seconds against targets, where second sentences follow in dashes, and a straight line through the origin and the first of them."""
     if curve:
         numbers, seconds = zip(*curve)
         ax.plot(numbers, [seconds[0] * number / numbers[0] for number in numbers], "--", color=figures.INK, label="in proportion to the first")
-        ax.plot(numbers, seconds, **figures.look("revs"), label="REVS")
+        once = distinct(model, curve)
+        ax.plot(*zip(*once), **figures.look("revs"), label="REVS, one sentence a secret")
+        if len(once) < len(curve):
+            ax.plot(*zip(*curve[len(once) - 1 :]), **figures.look("revs") | {"linestyle": ":"}, label="REVS, second sentences too")
         ax.set(xticks=numbers, ylim=(0, 1.1 * max(seconds[-1], seconds[0] * numbers[-1] / numbers[0])))
     ax.set(xlabel="targets, two tokens each", ylabel="seconds")
     finish(ax, bool(curve))

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from flow import profile
 from revs import data, evaluate, method, methods, operations, results, rows, speed, stopwatch
+from revs.data import Target
 from revs.edit import Edit
 from revs.experiments import bench, check
 from revs.stopwatch import Stopwatch
@@ -128,8 +129,17 @@ def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypa
     items, medians = rows.read_items(tmp_path / f"{row['name']}.json"), row["result"]["medians"]
     groups = [next(group for prompt, group in of.items() if list(prompt) == ids[: len(prompt)]) for ids in unlearned[::2]]
     assert len(groups) == 8 and len(set(groups[:4])) == len(set(groups[4:])) == 4
-    assert list(medians) == ["2", "4", "8"] and row["result"]["tokens"] == 16 == len(items)
+    assert list(medians) == ["2", "4", "8"] and row["result"]["tokens"] == 16 == len(items) and row["result"]["secrets"] == 4
     assert medians["4"] - medians["2"] == pytest.approx(items.loc[items["target"].between(3, 4), "seconds"].sum()) and medians["8"] > items["seconds"].sum()
+
+
+def test_many_targets_are_the_same_mixture_in_whatever_number():
+    """Of every number of secrets the part of each kind is that of all, up to one; the kind with more sentences for each secret comes no earlier."""
+    every = [Target(f"{kind}{group}-{sentence}", kind, f"{kind}{group}", [], [], ()) for kind, groups, sentences in (("a", 40, 5), ("b", 60, 2), ("c", 60, 1)) for group in range(groups) for sentence in range(sentences)]
+    order = bench.mixed(every, 1)
+    assert sorted(order, key=every.index) == every and len({target.group for target in order[:160]}) == 160 and bench.mixed(every, 2) != order
+    for number in (10, 20, 50, 100, 160):
+        assert all(abs(sum(target.kind == kind for target in order[:number]) - number * share) <= 1 for kind, share in (("a", 1 / 4), ("b", 3 / 8), ("c", 3 / 8)))
 
 
 def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path, monkeypatch):  # noqa: F811

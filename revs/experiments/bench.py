@@ -415,13 +415,11 @@ def returned() -> None:
 
 
 def targets(stage: Stage) -> tuple[dict, list[dict]]:
-    """One run over many targets, and when it has done 10, 20, 50, … of them: one sentence of each secret before the second of any."""
-    decoder, items, order, seen = stage.decoder, [], [], {}
-    for target in random.Random(stage.settings["seed"]).sample(stage.every, len(stage.every)):
-        seen[target.group] = seen.get(target.group, -1) + 1
-        order.append((seen[target.group], target))
-    chosen = [target for _, target in sorted(order, key=lambda pair: pair[0])][: stage.settings["targets"] or NUMBERS[-1]]
-    numbers = sorted({number for number in NUMBERS if number < len(chosen)} | {len(chosen)})
+    """One run over many targets, and when it has done 10, 20, 50, … of them: one sentence of each secret before the second of any (``mixed``)."""
+    decoder, items = stage.decoder, []
+    chosen = mixed(stage.every, stage.settings["seed"])[: stage.settings["targets"] or NUMBERS[-1]]
+    distinct = len({target.group for target in chosen})
+    numbers = sorted({number for number in NUMBERS if number < len(chosen)} | {distinct, len(chosen)})
     timings: dict[str, list[float]] = {str(number): [] for number in numbers}
     for turn in stage.rounds():
         total, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
@@ -435,7 +433,19 @@ def targets(stage: Stage) -> tuple[dict, list[dict]]:
                 if number in numbers:
                     timings[str(number)].append(total)
             whole.undo()
-    return {"tokens": sum(len(target.T) for target in chosen), "timings": timings}, items
+    return {"tokens": sum(len(target.T) for target in chosen), "secrets": distinct, "timings": timings}, items
+
+
+def mixed(every: list[Target], seed: int) -> list[Target]:
+    """One sentence of each secret, then the second ones, …; of the secrets so far the same part of each kind, in whatever number, and of a kind in random order."""
+    draw, kinds, place, sentences_of = random.Random(seed), {}, {}, {}
+    for target in every:
+        kinds.setdefault(target.kind, {})[target.group] = None
+        sentences_of.setdefault(target.group, []).append(target)
+    for groups in kinds.values():
+        place |= {group: (number + 0.5) / len(groups) for number, group in enumerate(draw.sample(list(groups), len(groups)))}
+    order = [(turn, place[group], target) for group, some in sentences_of.items() for turn, target in enumerate(draw.sample(some, len(some)))]
+    return [target for *_, target in sorted(order, key=lambda one: one[:2])]
 
 
 def gradient(stage: Stage) -> tuple[dict, list[dict]]:
