@@ -18,7 +18,7 @@ import torch
 from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from revs import data, load, methods, models, results, rows
+from revs import data, load, methods, models, operations, results, rows
 from revs.architecture import Decoder, architecture
 from revs.baselines import ft_l, memit, npo_kl, rmu
 from revs.calibrate import FORGET, LARGEST_K, START, settings as candidate
@@ -26,7 +26,7 @@ from revs.curate import PROMPT
 from revs.evaluate import BATCH
 from revs.experiments import finetune, tune
 from revs.paths import BUILD, resolve
-from revs.select import PIECES, WORTH
+from revs.select import WORTH
 
 PROCESS = 540 * 2**20  # bytes of the program itself on a CPU: Python, torch, transformers, the tokenizer
 FLOAT = 4
@@ -102,9 +102,8 @@ def of_revs(at: Shape, hp, secrets: int, prompt: int) -> int:
     layer that it may, the other none: about what is seen.
     """
     k, n_max = at.ff if getattr(hp, "neurons", "") == "rank" else min(at.ff, getattr(hp, "k", 100)), getattr(hp, "n_max", 100)
-    k = k if k < WORTH * n_max else n_max + k // PIECES
     columns = min(at.ff, secrets * getattr(hp, "n_max", 1)) * at.layers * at.d * at.bytes
-    return max(3 * 8 * at.d**2, 4 * k * at.V * FLOAT) + 8 * at.V * FLOAT + columns
+    return max(3 * 8 * at.d**2, 4 * operations.alive(k, n_max) * at.V * FLOAT) + 8 * at.V * FLOAT + columns
 
 
 def of_ft_l(at: Shape, hp, secrets: int, prompt: int) -> int:

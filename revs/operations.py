@@ -12,6 +12,7 @@ import yaml
 
 from revs.method import AT_ONCE, LOOK
 from revs.paths import ROOT
+from revs.select import PIECES, WORTH
 from revs.vocabulary import BLOCK
 
 RANK, SELECT, EDIT = 4, 6, 45  # times that a float32 row of V logits is read or written: for a rank, for a rank and its place in the order, for an edit and what it does to the layer
@@ -48,11 +49,21 @@ def seconds(parts: dict[str, tuple[float, float]], rates: dict[str, float]) -> d
     return {part: max(flops / rates[PRECISION.get(part, "float32")], traffic / rates["bandwidth"]) for part, (flops, traffic) in parts.items()}
 
 
-def extra_bytes(shape: dict, k: int, device: str = "cpu") -> int:
-    """Memory beyond the model and undo: the Gram factor, with either the sums and the block that it is made of, or one layer's candidates and a float32 block of U."""
+def projected(k: int, n_max: int, share: float) -> float:
+    """How many candidates' products with U are as much as selecting takes: a ``share`` of all of them and the lines of those that are taken, or all k where they are too few to be counted piece by piece (``revs.select``)."""
+    return k if k < WORTH * n_max else min(k, share * k + n_max)
+
+
+def alive(k: int, n_max: int) -> int:
+    """Rows of V logits that an array has while a layer's neurons are selected and edited: all candidates, or, counted piece by piece, those that are taken and a piece of all."""
+    return k if k < WORTH * n_max else n_max + k // PIECES
+
+
+def extra_bytes(shape: dict, k: int, n_max: int, device: str = "cpu") -> int:
+    """Memory beyond the model and undo: the Gram factor, with either the sums and the block that it is made of, or four arrays of float32 logits (``alive``) and a float32 block of U."""
     d, V = shape["d"], shape["V"]
     block = min(BLOCK[device], V) * d
-    return 8 * d * d + max(2 * 8 * d * d + 8 * block, 3 * 4 * k * V + (4 * block if shape["bytes"] < 4 else 0))
+    return 8 * d * d + max(2 * 8 * d * d + 8 * block, 4 * 4 * alive(k, n_max) * V + (4 * block if shape["bytes"] < 4 else 0))
 
 
 def of_config(config: dict, bytes_of_weight: int) -> dict[str, int]:

@@ -12,12 +12,12 @@ import pandas as pd
 import yaml
 from matplotlib.axes import Axes
 
-from revs import ablations, figures, operations, paper, results, rows
+from revs import ablations, figures, methods, operations, paper, results, rows
 from revs.experiments import bench
 from revs.paths import ROOT
 from revs.tables import DASH, METRICS, percent
 
-NOT_YET, PREDICTED = "not measured yet", "predicted"
+NOT_YET, UNCHECKED, PREDICTED = "not measured yet", "not checked yet", "predicted"
 PARTS = {  # colour and hatching
     "forward": ("#8c8c8c", ""),
     "direction": ("#56b4e9", "//"),
@@ -27,18 +27,20 @@ PARTS = {  # colour and hatching
     "edit": ("#d55e00", "\\\\"),
     "once": ("#cc79a7", "--"),
 }
+OTHER = "emails"  # the data set that stands beside the first, with other settings
+FLOORS = {"floor": "tuned", "floor-n100": "a hundred neurons", "floor-paper": "the paper's"}  # whose settings, by measurement
 SHAPE, MACHINE, SECRETS = "llama-3-8b", "h200", 50  # whose time is predicted, on what, and for how many secrets of two tokens
 ORDER = "order"  # the tag of runs in both orders
 LINEAR = 1.05  # an exponent that still counts as linear: a per cent of noise must not decide
-PRECISIONS = {dtype: f"precision-dtype{dtype}" for dtype in ("float32", "bfloat16")}  # the tags of runs in both
+PRECISIONS = {dtype: f"precision-{dtype}" for dtype in ("float32", "bfloat16")}  # the tags of runs in both
 
 
 class Reading(NamedTuple):
-    """A goal's measured value, what stands behind it, and whether what it takes for granted holds."""
+    """A goal's measured value, what stands behind it, and whether what it takes for granted holds; None if that is not known yet."""
 
     value: float
     behind: str
-    holds: bool = True
+    holds: bool | None = True
 
 
 class Goal(NamedTuple):
@@ -53,6 +55,13 @@ class Goal(NamedTuple):
     def met(self, value: float) -> bool:
         return {"≥": value >= self.bound, "≤": value <= self.bound, "<": value < self.bound}[self.sign]
 
+    def verdict(self, reading: Reading | None) -> str:
+        """Met or not, and whether that is only predicted."""
+        if reading is None:
+            return NOT_YET
+        said = "not met" if not self.met(reading.value) or reading.holds is False else "met" if reading.holds else UNCHECKED
+        return said + (f", {PREDICTED}" if reading.behind.startswith(PREDICTED) else "")
+
 
 # --- rows ----------------------------------------------------------------------------------------------------------------
 
@@ -62,21 +71,27 @@ def row(what: str, model: str, data: str) -> dict | None:
     return rows.find(kind="bench").get(f"bench/{data}/{model}/{what}")
 
 
-def commands() -> dict[str, str]:
-    """How each measurement is made by itself, from the profiles that name it; the last of its kind stands for it."""
+def asked() -> dict[str, tuple[str, dict[str, list]]]:
+    """Every measurement of this page by what it measures and its tag: the command that makes the first of it, and what is varied after that, from the profiles that name it."""
     found = {}
-    for profile in ("paper", "bench"):
+    for profile, notebooks in (("paper", ["bench"]), ("bench", ["bench", "unlearn"])):
         for run in yaml.safe_load((ROOT / "params" / f"{profile}.yml").read_text(encoding="utf-8"))["runs"]:
-            asked = run.get("parameters", {})
-            if run["notebook"] == "bench" and "tag" not in asked:
-                key = SHAPE if asked.get("model") == SHAPE else asked["what"]
-                found[key] = "python -m revs.experiments.bench " + " ".join(f"--{name} {word(value)}" for name, value in asked.items())
+            if run["notebook"] in notebooks:
+                over = run.get("over", {})
+                settings = run["parameters"] | {name: values[0] for name, values in over.items()}
+                key = SHAPE if settings.get("model") == SHAPE else "-".join(settings[name] for name in ("what", "tag") if name in settings)
+                found[key] = (f"python -m revs.experiments.{run['notebook']} " + " ".join(f"--{name} {word(value)}" for name, value in settings.items()), over)
     return found
+
+
+def commands() -> dict[str, str]:
+    """How each measurement is made by itself."""
+    return {key: command for key, (command, _) in asked().items()}
 
 
 def word(value) -> str:
     """A setting as a shell takes it."""
-    return f"'{json.dumps(value)}'" if isinstance(value, dict) else json.dumps(value).strip('"')
+    return f"'{json.dumps(value)}'" if isinstance(value, (dict, list)) else json.dumps(value).strip('"')
 
 
 def machine(model: str) -> str:
@@ -85,7 +100,7 @@ def machine(model: str) -> str:
     if not found:
         return "Nothing of it is measured here yet: `make bench adopt` does that, on a machine that does nothing else meanwhile."
     hardware = found[0]["provenance"]["hardware"]
-    return f"Measured on {hardware['gpu'] or hardware['cpu']}, {hardware['threads']} threads, {found[0]['provenance']['model']['dtype']}; every time is the median of {found[0]['result']['repeats']} rounds in which all that is compared had its turn."
+    return f"Measured on {hardware['gpu'] or hardware['cpu']}, {hardware['threads']} threads, {found[0]['provenance']['model']['dtype']}; every time is the median of {found[0]['result']['repeats']} rounds in which all that is compared had its turn, where no other number is shown."
 
 
 def outdated(model: str) -> str:
@@ -99,10 +114,12 @@ def outdated(model: str) -> str:
 
 
 def one_run(found: dict) -> pd.DataFrame:
-    """The times of one measurement, way by way."""
+    """The times of one measurement, way by way; of many targets, a way is their number."""
     result = found["result"]
+    most = max(map(int, result["timings"])) if result["what"] == "targets" else 0
+    tokens = {way: result["tokens"] * int(way) / most if most else result["tokens"] for way in result["timings"]}
     return pd.DataFrame([
-        {"way": way, "median, s": f"{result['medians'][way]:.3f}", "each round, s": ", ".join(f"{seconds:.3f}" for seconds in each), "median a token, s": f"{result['medians'][way] / result['tokens']:.4f}"}
+        {"way": way, "median, s": f"{result['medians'][way]:.3f}", "each round, s": ", ".join(f"{seconds:.3f}" for seconds in each), "median a token, s": f"{result['medians'][way] / tokens[way]:.4f}"}
         for way, each in result["timings"].items()
     ])  # fmt: skip
 
@@ -143,8 +160,23 @@ def released_counts(model: str, data: str) -> str:
         f"For one token the released procedure made {counts['forwards']:.0f} passes and edited {counts['layers']:.0f} layers; it tried {counts['trials']:.0f} numbers of neurons in {counts['steps']:,.0f} steps of Alg. 2, "
         f"with {counts['projections']:,.0f} vectors through $U$ and {counts['returns']:,.0f} back. In the model's output the token then ranks {result['margin']:,} or lower for {reached['released']} of {n} tokens, after ours for {reached['ours']}; "
         f"the medians are {median(ranks['released']):,.0f} and {median(ranks['ours']):,.0f}, and ours ranks as low or lower for {lower} of {n}. "
-        f"What is made once for a model is not in these times: {once['released']:.1f} s for $U^\\dagger$, {once['ours']:.1f} s for the Gram factor."
+        f"What is made once for a model is not in these times: {once['released']:.1f} s for $U^\\dagger$, {once['ours']:.1f} s for the Gram factor. {of_authors(result['medians']['released'] / n)}"
     )
+
+
+def of_authors(ours: float) -> str:
+    """What was measured of the authors' own code, beside the seconds a token of our rendering."""
+    known = yaml.safe_load((ROOT / "params" / "released.yml").read_text(encoding="utf-8"))
+    return f"The authors' own code takes {known['seconds'][0]} to {known['seconds'][1]} s a token, in {known['dtype']} with k = {known['k']} and n_max = {known['n_max']} ({known['source']}); our rendering {ours:.1f} s."
+
+
+def of_both(read: Callable[[str, str], Reading | None], model: str, data: str) -> Reading | None:
+    """A goal's reading on a data set and on the other one: the larger value, with what stands behind each."""
+    found = {of: read(model, of) for of in dict.fromkeys((data, OTHER))}
+    there = [reading for reading in found.values() if reading]
+    if not there:
+        return None
+    return Reading(max(reading.value for reading in there), "; ".join(f"{methods.PAPER_DATA.get(of, of)}: {reading.behind if reading else NOT_YET}" for of, reading in found.items()), True if all(found.values()) else None)
 
 
 def floor(model: str, data: str) -> Reading | None:
@@ -153,6 +185,18 @@ def floor(model: str, data: str) -> Reading | None:
     result = found["result"]
     took, n = result["medians"], result["tokens"]
     return Reading(took["ours"] / took["floor"], f"a token takes {took['ours'] / n:.2f} s, as long as {took['ours'] / took['forward']:.1f} forward passes of {took['forward'] / n:.3f} s, with {result['work']['layers'] / n:.1f} of {result['shape']['layers']} layers edited")
+
+
+def floors(model: str, data: str) -> pd.DataFrame:
+    """A token beside its floor and beside a pass alone, wherever it was measured."""
+    lines = []
+    for of, (name, settings) in ((of, each) for of in dict.fromkeys((data, OTHER)) for each in FLOORS.items()):
+        if found := row(name, model, of):
+            result, hp = found["result"], found["provenance"]["settings"]["hyperparameters"]
+            took, n = result["medians"], result["tokens"]
+            lines.append({"data": methods.PAPER_DATA.get(of, of), "settings": settings, "k": f"{hp['k']:,}", "n_max": str(hp["n_max"]), "tokens": str(n), "edited layers": f"{result['work']['layers'] / n:.1f}"} | {f"{way}, s": f"{took[way] / n:.3f}" for way in ("ours", "floor", "forward")}
+                         | {f"ours ÷ {way}": f"{took['ours'] / took[way]:.2f}" for way in ("floor", "forward")})  # fmt: skip
+    return pd.DataFrame(lines or [{"data": NOT_YET}])
 
 
 def gradient(model: str, data: str) -> Reading | None:
@@ -168,24 +212,33 @@ def evaluation(model: str, data: str) -> Reading | None:
     if not (found := row("attacks", model, data)):
         return None
     took, agreement, calls = found["result"]["medians"], found["result"]["agreement"], found["result"]["calls"]
+    without = [sum(parts.values()) - parts.get("greedy tokens", 0.0) for parts in (by_way(found)[way] for way in ("released", "ours"))]
     return Reading(
         took["released"] / took["ours"],
-        f"an unlearned model takes {took['released']:.0f} s, for {calls['vectors']:,} passes and {calls['logits']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal; {shares(found)}",
+        f"{without[0] / without[1]:.1f} without greedy tokens, which both ways write alike; an unlearned model takes {took['released']:.0f} s, for {calls['vectors']:,} passes and {calls['logits']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal; {shares(found)}",
     )
 
 
 def shares(found: dict) -> str:
     """What both ways of evaluation spend their time on."""
+    return "; ".join(f"{way}: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts.items()) for way, parts in by_way(found).items())
+
+
+def by_way(found: dict) -> dict[str, dict[str, float]]:
+    """The same in seconds: way → part."""
     each: dict[str, dict[str, float]] = {}
     for name, seconds in found["result"]["parts"].items():
         way, part = name.split(": ")
         each.setdefault(way, {})[part] = seconds
-    return "; ".join(f"{way}: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts.items()) for way, parts in each.items())
+    return each
 
 
 def bounds(model: str, data: str) -> str:
-    """What keeps REVS above its floor and evaluation from being quicker, part by part; empty without the rows."""
+    """What keeps each goal's measure from being better, as far as there are rows: REVS's floor, beside the released procedure and beside methods that follow gradients; and where memory and the time of many targets go."""
     said = []
+    if (one := row("token", model, data)) and (least := row("floor-n100", model, data)):
+        released, ours = (found["result"]["medians"][way] / found["result"]["tokens"] for found, way in ((one, "released"), (least, "floor")))
+        said.append(f"The released procedure takes {released:.1f} s for a token, the floor with as many neurons {ours:.2f} s: whoever makes a pass and these products can be {released / ours:.0f} times as quick, not more.")
     if found := row("floor", model, data):
         took, parts = found["result"]["medians"], found["result"]["parts"]
         beyond_it = {part: took["ours"] / took["floor"] * parts[part] / sum(parts.values()) for part in ("gate", "edit", "direction", "selection")}
@@ -195,12 +248,25 @@ def bounds(model: str, data: str) -> str:
             + ". A gate reads $U$ up to where enough tokens are ahead, and all of it in a layer that it finds open; an edit looks for one place among all $V$ tokens in each neuron that it moves: neither is in the floor, and both are traffic with memory."
         )
     if found := row("attacks", model, data):
-        took, each = found["result"]["medians"], found["result"]["parts"]
-        own = {name.removeprefix("ours: "): seconds for name, seconds in each.items() if name.startswith("ours: ")}
+        took, own = found["result"]["medians"], by_way(found)["ours"]
         said.append(
             f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in own.items())}. Greedy tokens come one by one in both ways, so that however quick the rest were, "
             f"the ratio could not pass {took['released'] / own['greedy tokens']:.0f}."
         )
+    for of in dict.fromkeys((data, OTHER)):
+        table, least = gradient_methods(model, of), row("floor", model, of)
+        if least and "revs" in table.index and len(table) > 1:
+            fastest = table.drop("revs")["seconds"].idxmin()
+            each = least["result"]["medians"]["floor"] / least["result"]["tokens"]
+            said.append(f"On {methods.PAPER_DATA.get(of, of)}, REVS at its floor would take {each * row('gradient', model, of)['result']['tokens'] / table.loc[fastest, 'seconds']:.2f} times as long as {figures.title(fastest)}.")
+        if found := row("memory", model, of):
+            used = found["result"]["memory"]
+            said.append(f"Memory on {methods.PAPER_DATA.get(of, of)}: at most {max(used['once_mb']):.0f} MiB while the Gram factor is made, {max(used['peak_mb']) - used['undo_mb']:.0f} MiB after it, most of it logits of a layer's candidates.")
+    if found := row("targets", model, "synthetic"):
+        items = rows.read_items(found["path"])
+        some = max(1, found["result"]["secrets"] // 5)
+        parts = [items[items["target"] <= some], items[items["target"].between(found["result"]["secrets"] - some + 1, found["result"]["secrets"])]]
+        said.append("Of many targets, " + ", ".join(f"the {which} {some} secrets take {part['seconds'].mean():.2f} s a token with {part['layers'].mean():.1f} edited layers" for which, part in zip(("first", "last"), parts)) + ".")
     return "\n\n".join(said)
 
 
@@ -220,9 +286,33 @@ def memory_of_shape(model: str, data: str) -> Reading:
     if found := row("shapes", SHAPE, bench.RANDOM):
         used, made = found["result"]["memory"], found["provenance"]
         return Reading(beyond(used) / used["model_mb"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {beyond(used):,.0f} MiB beside {used['model_mb']:,.0f}")
-    shape, work = predicted_work()
-    own, extra = weights_of(shape), operations.extra_bytes(shape, work["k"], "cuda")
-    return Reading(extra / own, f"{PREDICTED}: {extra / 2**20:,.0f} MiB beside {own / 2**20:,.0f}, in bfloat16")
+    (shape, _), checks = predicted_work(), {name: beyond(found["result"]["memory"]) / (foreseen_bytes(found) / 2**20) for name, found in measured_shapes().items()}
+    own, extra = weights_of(shape), operations.extra_bytes(shape, *counts_of_neurons(), "cuda") * max(checks.values(), default=1.0)
+    times = f", which has the larger factor between what was measured and what was predicted at {' and '.join(checks)} in it, {max(checks.values()):.2f}" if checks else ""
+    return Reading(extra / own, f"{PREDICTED}: {extra / 2**20:,.0f} MiB beside {own / 2**20:,.0f}, in bfloat16{times}", True if checks else None)
+
+
+def measured_shapes() -> dict[str, dict]:
+    """The rows of runs on random weights, by shape."""
+    return {name: found for name in ("small", "medium", SHAPE) if (found := row("shapes", name, bench.RANDOM))}
+
+
+def foreseen_bytes(found: dict) -> int:
+    """Memory beyond the model and undo, as it is predicted for a measured shape."""
+    hp, device = found["provenance"]["settings"]["hyperparameters"], "cuda" if found["provenance"]["hardware"]["gpu"] else "cpu"
+    return operations.extra_bytes(found["result"]["shape"], found["result"]["work"]["k"], hp["n_max"], device)
+
+
+def foreseen_seconds(found: dict) -> dict[str, float]:
+    """Seconds by part, as operation counts predict them for a measured shape at the rates that were measured with it."""
+    result, n_max = found["result"], found["provenance"]["settings"]["hyperparameters"]["n_max"]
+    work = result["work"] | {"k": operations.projected(result["work"]["k"], n_max, result["share"])}
+    return operations.seconds(operations.operations(result["shape"], work, result["tokens"]), result["rates"])
+
+
+def off() -> dict[str, float]:
+    """How many times as long as predicted a run took, by shape."""
+    return {name: sum(found["result"]["parts"].values()) / sum(foreseen_seconds(found).values()) for name, found in measured_shapes().items()}
 
 
 def weights_of(shape: dict) -> int:
@@ -242,14 +332,18 @@ def many(model: str, data: str) -> Reading | None:
 def time_of_shape(model: str, data: str) -> Reading:
     if found := row("shapes", SHAPE, bench.RANDOM):
         result, made = found["result"], found["provenance"]
-        return Reading(result["medians"]["ours"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {result['tokens']} tokens, {result['work']['layers']:,} edited layers; {of_paper()}")
+        peak = (result["memory"]["model_mb"] + max(*result["memory"]["once_mb"], *result["memory"]["peak_mb"])) / 1024
+        return Reading(result["medians"]["ours"], f"measured on {made['hardware']['gpu'] or made['hardware']['cpu']} in {made['model']['dtype']}: {result['tokens']} tokens, {result['work']['layers']:,} edited layers; at most {peak:.1f} GiB of memory, undo included; {of_paper()}")
     shape, work = predicted_work()
-    rates, settings = operations.machines()[MACHINE], bench_settings()
-    peak = weights_of(shape) + operations.extra_bytes(shape, work["k"], "cuda") + min(work["moves"], shape["layers"] * shape["ff"]) * shape["d"] * shape["bytes"]
+    rates, (k, n_max), factors = operations.machines()[MACHINE], counts_of_neurons(), off()
+    counted, begin = sum(operations.seconds(operations.operations(shape, work, 2 * SECRETS), rates).values()), launch_seconds()
+    peak = weights_of(shape) + operations.extra_bytes(shape, k, n_max, "cuda") + min(work["moves"], shape["layers"] * shape["ff"]) * shape["d"] * shape["bytes"]
     return Reading(
-        sum(operations.seconds(operations.operations(shape, work, 2 * SECRETS), rates).values()),
-        f"{PREDICTED} for an {rates['title']} from operation counts, with k = {settings['k']:,} and n_max = {settings['n_max']} as the paper has them, every layer of every token edited and all its neurons moved; "
-        f"at most {peak / 2**30:.0f} GiB of memory, undo included; {of_paper()}",
+        counted * max(factors.values(), default=1.0) + begin,
+        f"{PREDICTED} for an {rates['title']}: operation counts say {counted:.1f} s"
+        + (f", {max(factors.values()):.2f} times that is the larger factor measured at {' and '.join(factors)}, and {begin:.1f} s pass until operations begin" if factors else "")
+        + f"; with k = {k:,} and n_max = {n_max} as the paper has them, every layer of every token edited and all its neurons moved; at most {peak / 2**30:.0f} GiB of memory, undo included; {of_paper()}",
+        True if factors else None,
     )
 
 
@@ -262,9 +356,9 @@ def of_paper() -> str:
 GOALS = (
     Goal("unlearning one token: the released procedure ÷ ours", "≥", 100, "token", token),
     Goal("ours ÷ (one forward pass + one product of k neurons with U for each edited layer)", "≤", 1.5, "floor", floor),
-    Goal("REVS ÷ the fastest gradient method, tuned", "<", 1, "gradient", gradient),
+    Goal("REVS ÷ the fastest gradient method, tuned", "<", 1, "gradient", lambda model, data: of_both(gradient, model, data)),
     Goal("evaluation and all attacks: one pass for each token and attack ÷ ours", "≥", 20, "attacks", evaluation),
-    Goal("memory beyond the model ÷ the model's own, undo apart", "≤", 0.25, "memory", memory),
+    Goal("memory beyond the model ÷ the model's own, undo apart", "≤", 0.25, "memory", lambda model, data: of_both(memory, model, data)),
     Goal("the same at the shape of Llama-3-8B", "≤", 0.1, SHAPE, memory_of_shape),
     Goal("cost against the number of targets", "≤", LINEAR, "targets", many),
     Goal("seconds for 50 targets of 2 tokens at the shape of Llama-3-8B, bfloat16", "<", 60, SHAPE, time_of_shape),
@@ -276,23 +370,31 @@ def goals(model: str, data: str) -> pd.DataFrame:
     lines = []
     for goal in GOALS:
         reading = goal.read(model, data)
-        verdict = NOT_YET if reading is None else ("met" if goal.met(reading.value) and reading.holds else "not met") + (", predicted" if reading.behind.startswith(PREDICTED) else "")
         measured, behind = (DASH, DASH) if reading is None else (f"{reading.value:.3g}", reading.behind)
-        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": measured, "": verdict, "behind it": behind})
+        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": measured, "": goal.verdict(reading), "behind it": behind})
     return pd.DataFrame(lines)
 
 
 def how() -> pd.DataFrame:
-    """The command behind every goal."""
-    found = commands()
-    return pd.DataFrame([{"what": goal.title, "command": f"`{found[goal.what]}`"} for goal in GOALS])
+    """The command behind every measurement, those of goals first."""
+    titles, found = {goal.what: goal.title for goal in GOALS}, asked()
+    return pd.DataFrame([
+        {"what": titles.get(key, f"`{key}`"), "command": f"`{found[key][0]}`", "also with": "; ".join(f"{name}: {', '.join(map(str, values))}" for name, values in found[key][1].items()) or DASH}
+        for key in [*titles, *(key for key in found if key not in titles)]
+    ])
 
 
 def raw(model: str, data: str) -> pd.DataFrame:
-    """Every measurement behind the goals: seconds of each round, way by way."""
-    wanted = {name: row(name, model, data) for name in ("token", "floor", "floor-n100", "selection", "gradient", "attacks", "memory", "schedules")}
-    wanted |= {"targets": row("targets", model, "synthetic")} | {f"shapes, {name}": row("shapes", name, bench.RANDOM) for name in ("small", "medium", SHAPE)}
+    """Every measurement of the page: seconds of each round, way by way; of whole runs, by seed, their one time."""
+    sets = dict.fromkeys((data, OTHER))
+    wanted = {name: row(name, model, data) for name in ("token", "selection", "attacks", "schedules", "memorising")}
+    wanted |= {f"{name}, {of}": row(name, model, of) for name in (*FLOORS, "gradient", "memory") for of in sets}
+    wanted |= {"targets": row("targets", model, "synthetic")} | {f"shapes, {name}": found for name, found in measured_shapes().items()}
     lines = [{"measurement": name, "tokens": str(found["result"]["tokens"])} | {column: line[column] for column in ("way", "median, s", "each round, s")} for name, found in wanted.items() if found for line in one_run(found).to_dict("records")]
+    for tag in (ORDER, *PRECISIONS.values()):
+        for one in tagged(model, data, tag).dropna(subset="unlearning_score").sort_values(["method", "seed"])["row"]:
+            settings, seconds = one["provenance"]["settings"], one["provenance"]["seconds"]["unlearn"]
+            lines.append({"measurement": f"{tag}, seed {settings['seed']}", "tokens": str(one["result"]["after"]["forget"] * settings.get("T", 2)), "way": settings["method"], "median, s": f"{seconds:.3f}", "each round, s": f"{seconds:.3f}"})
     return pd.DataFrame(lines or [{"measurement": NOT_YET}])
 
 
@@ -312,6 +414,7 @@ def gradient_table(model: str, data: str) -> pd.DataFrame:
     return pd.DataFrame({
         "method": [figures.title(name) for name in table.index],
         "seconds": [f"{seconds:.1f}" for seconds in table["seconds"]],
+        "rounds": [str(len(row("gradient", model, data)["result"]["timings"][name])) for name in table.index],
         "REVS ÷ it": [f"{table['seconds'].get('revs', np.nan) / seconds:.2f}" for seconds in table["seconds"]],
         "Unlearning Score": [percent(score) for score in table["score"]],
     })  # fmt: skip
@@ -320,16 +423,17 @@ def gradient_table(model: str, data: str) -> pd.DataFrame:
 def gradient_sentence(model: str, data: str) -> str:
     """Whether REVS is the quickest, and why not; the command without rows to compare."""
     table = gradient_methods(model, data)
+    failed = "".join(f" {figures.title(name)} has no time: {why}" for name, why in (row("gradient", model, data) or {"result": {}})["result"].get("failed", {}).items())
     if "revs" not in table.index or len(table) < 2:
-        return f"Not measured yet: `{commands()['gradient']} --data {data}`."
+        return f"Not measured yet: `{commands()['gradient']}` (with `--data {data}`).{failed}"
     ours, others = table.loc["revs"], table.drop("revs")
     quicker = others[others["seconds"] <= ours["seconds"]]
     if quicker.empty:
-        return "REVS is the quickest of them."
+        return f"REVS is the quickest of them.{failed}"
     as_good = [figures.title(name) for name in quicker.index if quicker.loc[name, "score"] >= ours["score"]]
     return (
         f"Not the quickest: {' and '.join(figures.title(name) for name in quicker.index)} took less time. A method that follows gradients goes through all targets together, in a few batches and few layers; REVS pays a pass "
-        f"and a product of $k$ neurons with $U$ in every edited layer for each token. Of the quicker ones, {' and '.join(as_good) or 'none'} scores as high as REVS."
+        f"and a product of $k$ neurons with $U$ in every edited layer for each token. Of the quicker ones, {' and '.join(as_good) or 'none'} scores as high as REVS.{failed}"
     )
 
 
@@ -337,8 +441,8 @@ def gradient_sentence(model: str, data: str) -> str:
 
 
 def parts(model: str, data: str) -> dict[str, dict[str, float]]:
-    """Seconds a token by part: with the tuned settings, with the hundred neurons of the comparison with the released procedure, and at each shape."""
-    wanted = {f"{model}, tuned": row("floor", model, data), f"{model}, 100 neurons": row("floor-n100", model, data)} | {f"shape {name}": row("shapes", name, bench.RANDOM) for name in ("small", "medium", SHAPE)}
+    """Seconds a token by part: with each of the settings of ``FLOORS``, and at each shape."""
+    wanted = {f"{methods.PAPER_DATA.get(of, of)}, {settings}": row(name, model, of) for of in dict.fromkeys((data, OTHER)) for name, settings in FLOORS.items()} | {f"shape {name}": found for name, found in measured_shapes().items()}
     return {name: {part: seconds / found["result"]["tokens"] for part, seconds in found["result"]["parts"].items()} for name, found in wanted.items() if found}
 
 
@@ -497,25 +601,24 @@ def memorising(model: str, data: str) -> str:
 # --- prediction ----------------------------------------------------------------------------------------------------------
 
 
-def bench_settings() -> dict:
-    """The numbers of neurons of the prediction: the paper's for the run whose minutes it prints."""
+def counts_of_neurons() -> tuple[int, int]:
+    """k and n_max of the prediction: the paper's for the run whose minutes it prints."""
     printed = paper.tables()["hardware"]
     settings = paper.hyperparameters("REVS", printed["model"], printed["dataset"])
-    return {name: int(settings[name]) for name in ("n_max", "k")}
+    return int(settings["k"]), int(settings["n_max"])
 
 
 def share() -> float:
-    """Of the product of all candidates with U, what it takes to find the best; all of it as long as nobody has measured it."""
-    found = row("selection", "smollm2-135m", "ssn")
-    return found["result"]["share"] if found else 1.0
+    """Of the product of all candidates with U, what it takes to find the best, where that was most; all of it as long as nobody has measured it."""
+    found = [one for one in (row("selection", "smollm2-135m", "ssn"), *measured_shapes().values()) if one]
+    return max((one["result"]["share"] for one in found), default=1.0)
 
 
 def predicted_work() -> tuple[dict, dict]:
     """The shape of Llama-3-8B in bfloat16, and the most that it can have to do: every layer edited, n_max neurons moved in each."""
     shape, tokens = operations.of_config(bench.shape(SHAPE), 2), 2 * SECRETS
-    layers, settings = tokens * shape["layers"], bench_settings()
-    candidates = min(settings["k"], round(share() * settings["k"]) + settings["n_max"])  # part of all of them, and the lines of those that are taken
-    return shape, {"prompt": tokens * (bench.PROMPT + 1), "layers": layers, "moves": layers * settings["n_max"], "k": candidates}
+    layers, (k, n_max) = tokens * shape["layers"], counts_of_neurons()
+    return shape, {"prompt": tokens * (bench.PROMPT + 1), "layers": layers, "moves": layers * n_max, "k": operations.projected(k, n_max, share())}
 
 
 def formulae() -> pd.DataFrame:
@@ -527,30 +630,29 @@ def prediction() -> tuple[pd.DataFrame, str]:
     """Part by part what operation counts say and what was measured, at two small shapes here and for the large one; and how far they are apart."""
     shape, work = predicted_work()
     large = operations.seconds(operations.operations(shape, work, 2 * SECRETS), operations.machines()[MACHINE])
-    columns, factors, extra = {}, {}, []
-    for name in ("small", "medium", SHAPE):
-        if found := row("shapes", name, bench.RANDOM):
-            result = found["result"]
-            expected = operations.seconds(operations.operations(result["shape"], result["work"], result["tokens"]), result["rates"])
-            columns |= {f"{name}, predicted": expected, f"{name}, measured": result["parts"]}
-            factors[name] = sum(result["parts"].values()) / sum(expected.values())
-            device = "cuda" if found["provenance"]["hardware"]["gpu"] else "cpu"
-            extra.append(f"{beyond(result['memory']):.0f} MiB at {name}, where {operations.extra_bytes(result['shape'], result['work']['k'], device) / 2**20:.0f} are predicted")
+    columns, factors, extra = {}, off(), []
+    for name, found in measured_shapes().items():
+        columns |= {f"{name}, predicted": foreseen_seconds(found), f"{name}, measured": found["result"]["parts"]}
+        extra.append(f"{beyond(found['result']['memory']):.0f} MiB at {name}, where {foreseen_bytes(found) / 2**20:.0f} are predicted")
     columns |= {f"{SHAPE} on {operations.machines()[MACHINE]['title']}, predicted": large}
     table = pd.DataFrame({"part": [*PARTS, "all"]} | {name: [f"{each.get(part, 0.0):.3g}" for part in PARTS] + [f"{sum(each.values()):.3g}"] for name, each in columns.items()})
     total = sum(large.values())
     if not factors:
-        return table, f"The counts say {total:.1f} s. They are not checked here yet: `{commands()['shapes']} --model small`, and the same with `medium`."
+        return table, f"The counts say {total:.1f} s. They are not checked here yet: `{commands()['shapes']}`, and the same with `medium`."
     text = "Measured ÷ predicted: " + ", ".join(f"{factor:.2f} at {name}" for name, factor in factors.items()) + ". "
     text += f"Memory beyond the model: {'; '.join(extra)}. "
-    return table, text + f"The counts say {total:.1f} s for the large one; times the larger of these factors, {total * max(factors.values()):.1f} s. {launched()}"
+    each, launch = operations_of_layer(), operations.machines()[MACHINE]["launch"]
+    return table, text + (
+        f"The counts say {total:.1f} s for the large one; times the larger of these factors, {total * max(factors.values()):.1f} s. They leave out that a GPU has to be asked: torch was asked for {each:.0f} operations in a layer, "
+        f"of which each takes about {1e6 * launch:.0f} µs to begin, {launch_seconds():.1f} s in all at the large shape if none of them hides behind another. Both together are what is judged."
+    )
 
 
-def launched() -> str:
-    """What a GPU has to be asked for, which the counts leave out; empty if it was not counted."""
-    if not (found := row("shapes", "medium", bench.RANDOM)):
-        return ""
-    result, tokens, rates = found["result"], 2 * SECRETS, operations.machines()[MACHINE]
-    each = result["calls"]["operations"] / (result["tokens"] * result["shape"]["layers"])
-    calls = each * tokens * bench.shape(SHAPE)["num_hidden_layers"]
-    return f"They leave out that a GPU has to be asked: torch was asked for {each:.0f} operations in a layer, in all of them at the large shape for {calls:,.0f}, of which each takes about {1e6 * rates['launch']:.0f} µs to begin, {calls * rates['launch']:.0f} s in all if none of them hides behind another."
+def operations_of_layer() -> float:
+    """How many operations torch is asked for in a layer of a token, at the shape where it is most; 0 if it was not counted."""
+    return max((found["result"]["calls"]["operations"] / (found["result"]["tokens"] * found["result"]["shape"]["layers"]) for found in measured_shapes().values()), default=0.0)
+
+
+def launch_seconds() -> float:
+    """How long operations take to begin in the run that is predicted, none of them behind another."""
+    return operations_of_layer() * 2 * SECRETS * bench.shape(SHAPE)["num_hidden_layers"] * operations.machines()[MACHINE]["launch"]

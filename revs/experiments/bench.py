@@ -33,7 +33,7 @@ from revs.data import Split, Target
 from revs.edit import Edit
 from revs.experiments import command
 from revs.experiments.memorise import prepared
-from revs.experiments.unlearn import base
+from revs.experiments.unlearn import FAILURES, base
 from revs.memorise import Finetune, memorise, sentences
 from revs.memory import Peak
 from revs.nearest import hint
@@ -45,6 +45,7 @@ from revs.vocabulary import Vocabulary, product, rank
 
 MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
 OFTEN = 0.005  # seconds between two looks at the memory
+AGAIN = 2  # times as long as the quickest: a method that follows gradients and takes longer in the first round has no other, since it cannot become the quickest
 LOWER = "as low"  # ours with the smallest margin that brings the token as far down as the released procedure brought it
 RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
 NUMBERS = (10, 20, 50, 100, 200)  # of targets
@@ -325,7 +326,7 @@ def floor(stage: Stage) -> tuple[dict, list[dict]]:
 def parts(stage: Stage, stopwatch: Stopwatch, moves: int) -> dict:
     """Of one round: seconds by part, and how much there was to do. ``moves`` are those of all rounds."""
     rounds = stage.settings["repeats"]
-    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "neurons"] // rounds, "moves": moves // rounds, "k": stage.hp.k}
+    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "neurons"] // rounds, "moves": moves // rounds, "k": min(stage.hp.k, stage.shape()["ff"])}
     return {"parts": {part: seconds / rounds for part, seconds in stopwatch.seconds.items()}, "work": work}
 
 
@@ -337,12 +338,8 @@ def passed(decoder: Decoder, ids: Tensor) -> None:
 
 def selection(stage: Stage) -> tuple[dict, list[dict]]:
     """SelectNeuron and the lines of what it found, in every layer of the unedited model: with all k candidates ranked, and counted piece by piece (``revs.select``)."""
-    decoder, hp, items, same, products = stage.decoder, stage.hp, [], [], [0, 0]
+    decoder, hp, items, same, counted_products = stage.decoder, stage.hp, [], [], Products()
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
-
-    def counting(U: Tensor, y: Tensor) -> Tensor:
-        products[0] += len(U) * len(y) * (len(U) > 1)  # the row of t itself is no part of it
-        return product(U, y)
 
     def ranked(l: int, n: Tensor, t: int) -> Tensor:
         line = vocabulary.neurons(l, n, t)
@@ -363,10 +360,29 @@ def selection(stage: Stage) -> tuple[dict, list[dict]]:
                 items += [{"round": turn, "token": number, "layer": l, "way": way, "seconds": took} for way, took in (("ranked", first), ("counted", second))]
                 same.append(torch.allclose(one, other, rtol=1e-4, atol=1e-4))
                 if turn == 0:
-                    with mock.patch.object(select, "product", counting):
-                        highest(vocabulary, l, n, t, hp.n_max)
-                    products[1] += vocabulary.V * len(n)
-    return {"tokens": len(stage.pairs), "timings": summed(items), "agreement": sum(same) / len(same), "share": products[0] / products[1]}, items
+                    counted_products.highest(vocabulary, l, n, t, hp.n_max)
+    return {"tokens": len(stage.pairs), "timings": summed(items), "agreement": sum(same) / len(same), "share": counted_products.share}, items
+
+
+class Products:
+    """Counts in ``highest`` the products of a row of U with a candidate."""
+
+    def __init__(self):
+        self.made = self.all = 0
+
+    def highest(self, vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
+        def counting(U: Tensor, y: Tensor) -> Tensor:
+            self.made += len(U) * len(y)
+            return product(U, y)
+
+        self.all += vocabulary.V * len(n)
+        with mock.patch.object(select, "product", counting):
+            return highest(vocabulary, l, n, t, wanted)
+
+    @property
+    def share(self) -> float:
+        """Made ÷ all that there are; 1 where nothing was counted piece by piece."""
+        return min(1.0, self.made / self.all) if self.all else 1.0
 
 
 # --- many tokens -----------------------------------------------------------------------------------------------------------
@@ -449,8 +465,11 @@ def mixed(every: list[Target], seed: int) -> list[Target]:
 
 
 def gradient(stage: Stage) -> tuple[dict, list[dict]]:
-    """REVS and every method that follows gradients, each with its tuned settings, on one split: time, and what the model does after it."""
-    decoder, items, effects, short = stage.decoder, [], {}, Path(stage.settings["data"]).stem
+    """REVS and every method that follows gradients, each with its tuned settings, on one split: time, and what the model does after it; of one that fails, why.
+
+    Methods that take more than ``AGAIN`` times as long as the quickest have one round.
+    """
+    decoder, items, effects, failed, short = stage.decoder, [], {}, {}, Path(stage.settings["data"]).stem
     ways = {}
     for name in compared():
         module = methods.method(name)
@@ -462,13 +481,16 @@ def gradient(stage: Stage) -> tuple[dict, list[dict]]:
         for name, (module, hp) in ways.items():
             try:
                 seconds, edit = timed(lambda: module.unlearn(decoder, stage.split.forget, hp, stage.settings["seed"]))
-            except FloatingPointError:  # it diverged, and says so; a time would mean nothing
+            except FAILURES as error:  # a time would mean nothing
+                failed[name] = str(error) or type(error).__name__
                 continue
             items.append({"round": turn, "way": name, "seconds": seconds})
             if turn == 0:
                 effects[name], _ = evaluate.effectiveness(stage.split, evaluate.secret_ranks(decoder, stage.split.forget + stage.split.unseen + stage.split.retain))
             edit.undo()
-    return {"tokens": len(stage.pairs), "timings": summed(items), "effects": effects}, items
+        took = {way: each[0] for way, each in summed(items).items()}
+        ways = {name: way for name, way in ways.items() if name in took and (name == "revs" or took[name] <= AGAIN * min(seconds for other, seconds in took.items() if other != "revs"))}
+    return {"tokens": len(stage.pairs), "timings": summed(items), "effects": effects, "failed": failed}, items
 
 
 def schedules(stage: Stage) -> tuple[dict, list[dict]]:
@@ -509,19 +531,18 @@ def attacked(stage: Stage) -> tuple[dict, list[dict]]:
     with unlearned(stage, stage.asked) as edit:
         for turn in stage.rounds():
             for way, do in ways.items():
-                seconds, found[way] = timed(do)
+                with watches[way].watching("the rest", ATTACK_PARTS[way]):
+                    seconds, found[way] = timed(do)
                 items.append({"round": turn, "way": way, "seconds": seconds})
-        for way, do in ways.items():
-            with watches[way].watching("the rest", ATTACK_PARTS[way]):
-                do()
     edit.undo()
     singly, together = found["released"][1], found["ours"][1]
     same = [a == b for target in split.forget for attack in attacks.ATTACKS for one, other in zip(singly[attack][target.id], together[target.id][attack]) for a, b in zip(one, other)]
     V = decoder.head.weight.shape[0]
     nearer = lambda ranks: [min(r, V - 1 - r) for r in ranks]
     same += [a == b for target in split.unseen for a, b in zip(found["released"][0][target.id], nearer([found["ours"][0][target.id][position] for position in target.T]))]
-    parts = {f"{way}: {part}": seconds for way, watch in watches.items() for part, seconds in watch.seconds.items()}
-    calls = {name: watches["released"].calls[part, name] for part, name in (("passes", "vectors"), ("projections", "logits"))}
+    rounds = stage.settings["repeats"]
+    parts = {f"{way}: {part}": seconds / rounds for way, watch in watches.items() for part, seconds in watch.seconds.items()}
+    calls = {name: watches["released"].calls[part, name] // rounds for part, name in (("passes", "vectors"), ("projections", "logits"))}
     return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": sum(same) / len(same), "parts": parts, "calls": calls}, items
 
 
@@ -541,7 +562,7 @@ def shapes(stage: Stage) -> tuple[dict, list[dict]]:
             edit = unlearned(stage, stage.asked)
         moves += len(edit.moves)
         edit.undo()
-    return result | parts(stage, stopwatch, moves) | {"rates": rates(stage.decoder), "calls": {"operations": operations_asked(stage)}}, items
+    return result | parts(stage, stopwatch, moves) | asked_for(stage) | {"rates": rates(stage.decoder)}, items
 
 
 class Counted(TorchDispatchMode):
@@ -556,12 +577,13 @@ class Counted(TorchDispatchMode):
         return function(*arguments, **(named or {}))
 
 
-def operations_asked(stage: Stage) -> int:
-    """Operations that torch is asked for in a whole run that edits the neurons of a layer all at once, as on a GPU."""
-    with mock.patch.object(method, "AT_ONCE", stage.hp.n_max), Counted() as counter:
+def asked_for(stage: Stage) -> dict:
+    """Of one more run: the operations that torch is asked for, with the neurons of a layer edited all at once, as on a GPU; and the part of all candidates' products with U that selecting makes."""
+    products = Products()
+    with mock.patch.object(method, "AT_ONCE", stage.hp.n_max), mock.patch.object(method, "highest", products.highest), Counted() as counter:
         edit = unlearned(stage, stage.asked)
     edit.undo()
-    return counter.calls
+    return {"calls": {"operations": counter.calls}, "share": products.share}
 
 
 def rates(decoder: Decoder) -> dict[str, float]:
