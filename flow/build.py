@@ -116,7 +116,8 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails."""
     overview = Overview(profile, names, cores)
     LOG.parent.mkdir(parents=True, exist_ok=True)
-    with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
+    onward = [] if profile.pages else ["--keep-going"]  # a recording of hours does not end with one run that fails; a book would lack a page
+    with LOG.open("w") as noise, subprocess.Popen(command(profile.name, cores, *onward), stdout=subprocess.PIPE, stderr=noise, pass_fds=[held], **PLACE) as process:
         for line in process.stdout:
             print(overview(line.rstrip()), flush=True)
     write_text(estimate.LAST, json.dumps(estimate.last() | overview.seconds(), indent=1))
@@ -127,14 +128,15 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
 
 
 def failure(noise: str) -> str:
-    """What the job that failed said last, and where its log is."""
-    found = re.search(r"^Error in rule .*?^    log: (logs/\S+)", noise, re.DOTALL | re.MULTILINE)
-    if not found or not (BUILD / found[1]).is_file():
+    """What the first job that failed said last, and where its log is; the names of others that failed after it."""
+    found = list(dict.fromkeys(re.findall(r"^Error in rule .*?^    log: (logs/\S+)", noise, re.DOTALL | re.MULTILINE)))
+    if not found or not (BUILD / found[0]).is_file():
         return f"Snakemake stopped: {last_line(noise)} (log: {shown(LOG)})"
-    log = BUILD / found[1]
-    name = found[1].removeprefix("logs/").removeprefix("record/").removesuffix(".log")
+    log = BUILD / found[0]
+    name, *others = (each.removeprefix("logs/").removeprefix("record/").removesuffix(".log") for each in found)
     said = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith(f"{name}: ")]
-    return f"{said[-1] if said else f'{name}: the job was killed.'} (log: {shown(log)})"
+    after = f"; failed too: {', '.join(others)}" if others else ""
+    return f"{said[-1] if said else f'{name}: the job was killed.'} (log: {shown(log)}{after})"
 
 
 def main() -> None:

@@ -293,7 +293,25 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
     assert build.failure(noise).startswith("unlearn/a: The forget set is empty. (log: ")
     log.write_text("")
     assert build.failure(noise).startswith("unlearn/a: the job was killed.")
+    assert build.failure(noise + noise.replace("/a.log", "/b.log") + noise).endswith("; failed too: unlearn/b)")
     assert "Snakemake stopped: no rule" in build.failure("a\nno rule\n")
+
+
+def test_a_recording_goes_on_after_a_failure_and_a_book_does_not(tmp_path, monkeypatch):
+    """The exit status tells of it all the same."""
+    called = []
+
+    class Ended:
+        returncode, stdout = 1, []
+        __enter__, __exit__ = lambda self: self, lambda self, *_: None
+
+    monkeypatch.setattr(build, "LOG", tmp_path / "snakemake.log")
+    monkeypatch.setattr(build.estimate, "LAST", tmp_path / "seconds.json")
+    monkeypatch.setattr(build.subprocess, "Popen", lambda words, **_: called.append(words) or Ended())
+    for name in ("bench", "quick"):
+        with pytest.raises(RuntimeError, match="Snakemake stopped"):
+            build.run(profile.read(name), [], 1, 0)
+    assert ["--keep-going" in words for words in called] == [True, False]
 
 
 def test_a_run_waits_for_the_curation_that_makes_its_data_set():
