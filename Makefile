@@ -58,7 +58,7 @@ integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_B
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
 	@$(PY) -m flow.build calibrate
 
-bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (two and a half hours, on a machine that does nothing else)
+bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (hours, on a machine that does nothing else)
 	@$(PY) -m flow.build bench
 
 record: tune adopt core ablations  ## all of the embedded model; settings are adopted before they are used, the rest by make adopt

@@ -108,6 +108,13 @@ def test_a_search_takes_as_long_as_its_trials(measured):
     assert estimate.estimate(job("tune", trials=6)).seconds == 3 * 34.0
 
 
+def test_a_measurement_of_speed_is_foreseen_from_its_like_alone(measured):
+    floor = row("bench/ssn/m/floor", None, 27.0) | {"result": {"what": "floor"}}
+    measured(floor)
+    assert estimate.estimate(job("bench", what="floor", repeats=1)).seconds == 27.0
+    assert estimate.estimate(job("bench", what="attacks")) == estimate.Estimate(None, None, None)
+
+
 def test_plan_and_page_say_what_a_profile_costs_on_each_machine():
     frame, unknown = scaling.costs(["core", "paper"])
     assert [column for column in frame if column in plan.MACHINES] == ["1 CPU", "1 GPU", "8 GPUs"]
