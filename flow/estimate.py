@@ -4,7 +4,7 @@ Rows of the same experiment and model whose settings are most alike are the best
 the number of parameters that the models' configurations tell, or their names (my-model-8b), all but a calibration, whose minutes
 are given. Memory follows from the
 configuration, where that is at hand. Where no row is of a GPU, its time is predicted: the same operations at the rate that
-its maker gives.
+its maker gives for the precision of the weights: the least that it can take.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     found = [row for row in measured() if row["kind"] == job.notebook and (job.notebook != "bench" or row["result"]["what"] == settings["what"])]  # what else is measured takes another time
     there = [row for row in found if gpu is None or on_gpu(row) == gpu]
     predicted = bool(gpu and not there)
-    found, faster = (found, gain()) if predicted else (there, 1.0)
+    found, faster = (found, gain(settings.get("dtype", "float32"))) if predicted else (there, 1.0)
     own = [row for row in found if name(row) == model]
     usable = own or [row for row in found if parameters(spec) and parameters(name(row))]
     if not usable or not faster:
@@ -166,9 +166,9 @@ def gpu() -> dict:
     return next(iter(operations.machines().values()))
 
 
-def gain() -> float | None:
-    """How many times as fast that machine is: float32 decides, since reading the weights of a batch takes less."""
-    return gpu()["float32"] / cpu_rate() if cpu_rate() else None
+def gain(dtype: str) -> float | None:
+    """How many times as fast that machine is at its peak, with weights in this precision: arithmetic decides, since reading the weights of a batch takes less. In low precision some of it stays float32, so that this is the most that can be gained."""
+    return gpu()["float32" if dtype == "float32" else "weights"] / cpu_rate() if cpu_rate() else None
 
 
 def memory(job: Job) -> float | None:

@@ -17,6 +17,7 @@ from revs.rows import RECORDED
 sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkout
 from flow import estimate, plan, profile  # noqa: E402
 
+MATRIX = ("paper", "pile")  # profiles that together are all runs of the paper
 WITHIN = 0.2  # off by so much at most, a time is foreseen
 RUNS = {"unlearn": "unlearning", "tune": "searches", "curate": "curations", "calibrate": "calibrations", "own": "documents to report"}  # whose times are foretold
 FIRST, USUAL, SAME_DAY = "first on the model", "in the usual way", "repeated on the same day"
@@ -24,14 +25,17 @@ RECORD = RECORDED / "slurm.json"  # written by make slurm-try
 
 
 def costs(names: list[str]) -> tuple[pd.DataFrame, str]:
-    """What each profile costs on plan.MACHINES, all its runs from nothing; and of how many runs nothing is known."""
+    """What each profile costs on plan.MACHINES, all its runs from nothing, and, if both are named, those of ``MATRIX`` together; and of how many runs nothing is known."""
     lines, unknown = [], 0
-    for asked in map(profile.read, names):
+    each = {f"`{name}`": profile.read(name) for name in names}
+    matrix = [one for one in each.values() if one.name in MATRIX]
+    together = {f"all of the paper: {' and '.join(f'`{one.name}`' for one in matrix)}": profile.Profile("", "", {name: job for one in matrix for name, job in one.jobs.items()}, [])} if len(matrix) == len(MATRIX) else {}
+    for title, asked in (each | together).items():
         jobs = list(asked.jobs.values())
         said, absent = plan.costs(asked, jobs)
         models = dict.fromkeys(job.settings["model"] for job in jobs)
-        lines.append({"profile": f"`{asked.name}`", "models": ", ".join(models), "runs": str(len(jobs))} | said)
-        unknown += absent
+        lines.append({"profile": title, "models": ", ".join(models), "runs": str(len(jobs))} | said)
+        unknown += absent * (title in each)
     return pd.DataFrame(lines), f"{unknown} of the runs are not counted, since nothing is known of them yet." if unknown else ""
 
 
@@ -41,8 +45,8 @@ def basis() -> str:
         return "No row of a fine-tune on a CPU says yet how fast CPUs are: nothing can be predicted."
     machine = estimate.gpu()
     return (
-        f"The CPUs of our rows did {rate / 1e9:.0f} thousand million operations a second in the fine-tunes, at six for each weight and token; {machine['title']} does {machine['float32'] / 1e9:,.0f} in float32, as its maker says, "
-        f"{estimate.gain():,.0f} times as many."
+        f"The CPUs of our rows did {rate / 1e9:.0f} thousand million operations a second in the fine-tunes, at six for each weight and token; {machine['title']} does {machine['float32'] / 1e9:,.0f} in float32 and {machine['weights'] / 1e9:,.0f} in bfloat16 at its peak, as its maker says, "
+        f"{estimate.gain('float32'):,.0f} and {estimate.gain('bfloat16'):,.0f} times as many."
     )
 
 

@@ -60,7 +60,7 @@ def row(name: str, gpu: str | None, total: float, model: str = "smollm2-135m", d
 @pytest.fixture
 def measured(monkeypatch):
     """measured(*rows): these are all the rows there are, on CPUs that are ten times slower than the GPU."""
-    monkeypatch.setattr(estimate, "gain", lambda: 10.0)
+    monkeypatch.setattr(estimate, "gain", lambda dtype: 10.0)
     return lambda *found: monkeypatch.setattr(estimate, "measured", lambda: list(found))
 
 
@@ -124,6 +124,19 @@ def test_plan_and_page_say_what_a_profile_costs_on_each_machine():
     said, absent = plan.costs(core, list(core.jobs.values()))
     assert absent == 0 and said == dict(frame[list(plan.MACHINES)].iloc[0])
     assert "; ".join(f"{title} {took}" for title, took in plan.costs(core, [run for run in core.jobs.values() if not plan.current(run)])[0].items()) in plan.summary(core)[0]
+
+
+def test_the_paper_s_runs_are_summed_up():
+    """Both profiles on one queue: on one machine the sum, on eight no longer than one after the other."""
+    frame, unknown = scaling.costs([*scaling.MATRIX, "core"])
+    whole = frame.iloc[-1]
+    assert len(frame) == 4 and int(whole["runs"]) == sum(map(int, frame["runs"][:2])) and "`paper` and `pile`" in whole["profile"]
+    assert len(scaling.costs(["core", "paper"])[0]) == 2 and unknown == scaling.costs([*scaling.MATRIX, "core"][::-1])[1]
+
+
+def test_a_gpu_gains_more_in_low_precision():
+    machine = estimate.gpu()
+    assert estimate.gain("bfloat16") / estimate.gain("float32") == pytest.approx(machine["weights"] / machine["float32"]) and estimate.gain("bfloat16") > estimate.gain("float32")
 
 
 def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
