@@ -201,7 +201,7 @@ def floors(model: str, data: str) -> pd.DataFrame:
 
 def gradient(model: str, data: str) -> Reading | None:
     table = gradient_methods(model, data)
-    if len(table) < 2:
+    if "revs" not in table.index or len(table) < 2:
         return None
     ours, fastest = table.loc["revs"], table.drop("revs")["seconds"].idxmin()
     best = table.loc[fastest]
