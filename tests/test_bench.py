@@ -153,7 +153,7 @@ def test_evaluation_and_attacks_find_the_same_both_ways(world, tmp_path, monkeyp
     assert "Greedy tokens come one by one" in speed.bounds("m", "d") and "floors" not in speed.bounds("m", "d")
     calls = row["result"]["calls"]
     assert calls["vectors"] == 2 * 2 * 3 + 2 * 2  # Logit-Lens, Delta and Perturbation for each token, ranks of the unseen
-    assert f"for {calls['vectors']:,} passes and {calls['logits']:,} projections" in speed.evaluation("m", "d").behind and "ours: " in speed.one_run_parts(row)
+    assert f"for {calls['vectors']:,} passes and {calls['logits']:,} projections" in speed.evaluation("m", "d").behind and "without greedy tokens" in speed.evaluation("m", "d").behind and "ours: " in speed.one_run_parts(row)
 
 
 def test_a_fine_tune_is_timed_in_both_precisions_from_the_same_weights(world, tmp_path, monkeypatch):  # noqa: F811
@@ -442,6 +442,16 @@ def test_the_prediction_is_checked_where_there_are_rows(measured, monkeypatch):
     table, said = speed.prediction()
     assert list(table.columns[1:5]) == ["small, predicted", "small, measured", "medium, predicted", "medium, measured"] and "at small" in said and "Memory beyond the model" in said
     assert set(speed.parts("tiny", "random")) == {"random, tuned", "shape small", "shape medium"}
+
+
+def test_a_measured_shape_says_its_peak(monkeypatch):
+    """The model, what is beyond it, and undo: the highest of all rounds."""
+    used = {"model_mb": 2048.0, "once_mb": [100], "peak_mb": [1024], "undo_mb": 24.0}
+    found = {"result": {"medians": {"ours": 30.0}, "tokens": 100, "work": {"layers": 3200}, "memory": used}, "provenance": {"hardware": {"gpu": "A GPU", "cpu": "c"}, "model": {"dtype": "bfloat16"}}}
+    monkeypatch.setattr(speed, "row", lambda what, model, data: found if model == speed.SHAPE else None)
+    reading = speed.time_of_shape("m", "d")
+    assert reading.value == 30.0 and "measured on A GPU in bfloat16" in reading.behind and "at most 3.0 GiB of memory, undo included" in reading.behind
+    assert speed.memory_of_shape("m", "d").value == 1000 / 2048
 
 
 def test_a_prediction_is_judged_with_what_it_leaves_out(shelf, monkeypatch):  # noqa: F811
