@@ -14,6 +14,7 @@ from revs.tables import DASH
 
 TAG = "qualitative"
 PRINTED = "tab:unlearn_email_example"
+WORDS = 6  # of a prompt, shown before an invented secret
 
 
 def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
@@ -39,14 +40,20 @@ def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     return pd.DataFrame(lines)[["data", "method", *instead.BECAME]].astype(str)
 
 
-def examples(found: dict[str, dict[str, dict]], each: int = 2) -> pd.DataFrame:
-    """What REVS makes of some secrets, redacted: up to ``each`` of every outcome on every data set."""
+def examples(found: dict[str, dict[str, dict]], each: int = 2, invented: bool = False) -> pd.DataFrame:
+    """What REVS makes of some secrets: up to ``each`` of every outcome on every data set.
+
+    Both sides are redacted, as rows have them, since what comes instead may be somebody's; of a built-in set, whose people are
+    ``invented``, the secret and the last words before it are shown.
+    """
     lines = []
     for one, of_data in found.items():
         if "revs" in of_data:
+            sentences = {record.id: record for record in data.read(one)} if invented else {}
+            said = {name: " ".join(["…", *record.prompt.split()[-WORDS:], f"`{record.secret}`"]) for name, record in sentences.items()}
             items = rows.read_items(of_data["revs"]["path"]).dropna(subset=["became"]).fillna("")
             for outcome in instead.BECAME:
-                lines += [{"data": methods.PAPER_DATA[one], "it was": f"`{item['was']}`", "the model now writes": f"`{item['instead']}`" if item["instead"] else DASH, "that is": outcome}
+                lines += [{"data": methods.PAPER_DATA[one], "it was": said.get(item["id"], f"`{item['was']}`"), "the model now writes": f"`{item['instead']}`" if item["instead"] else DASH, "that is": outcome}
                           for item in items[items["became"] == outcome].head(each).to_dict("records")]  # fmt: skip
     return pd.DataFrame(lines)
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from test_results import shelf  # noqa: F401
 
-from revs import instead, methods, perturbations, qualitative, results, rows, tradeoffs
+from revs import data, instead, methods, perturbations, qualitative, results, rows, tradeoffs
 from revs.tables import DASH
 
 
@@ -147,6 +147,16 @@ def test_examples_are_the_first_of_each_outcome(monkeypatch, tmp_path):
     shown = qualitative.examples({"ssn": {"revs": row}})
     assert list(shown["that is"]) == [instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE]
     assert list(qualitative.became({"ssn": {"revs": row}})[instead.ELSEWHERE]) == ["3", "5"]
+    assert set(shown["it was"]) == {"`a***`"} and set(shown["the model now writes"]) == {"`b***`"}
+
+
+def test_of_an_example_only_what_is_invented_is_shown(tmp_path):
+    """The secret of a built-in sentence and the words before it, never what comes in its place."""
+    first = data.read("emails")[0]
+    (tmp_path / "row.items.csv.gz").write_bytes(rows.items_bytes([{"id": first.id, "was": "a***", "instead": "b***", "became": instead.SAME}]))
+    (line,) = qualitative.examples({"emails": {"revs": {"path": tmp_path / "row.json"}}}, invented=True).to_dict("records")
+    words = first.prompt.split()[-qualitative.WORDS :]
+    assert line["it was"] == f"… {' '.join(words)} `{first.secret}`" and line["the model now writes"] == "`b***`"
 
 
 def test_every_public_address_has_a_line():
