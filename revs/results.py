@@ -156,7 +156,7 @@ def origin_sentence(frame: pd.DataFrame) -> str:
 def learned_again(model: str, data: str) -> pd.DataFrame:
     """Runs of the core table beside the same runs on a fine-tune in bfloat16 arithmetic (tag ``autocast``): means and standard deviations, in per cent; empty without rows.
 
-    The share of memorised secrets among those of each fine-tune stands with it. Both have the same text, order and settings.
+    The share of memorised secrets among those of each fine-tune stands with it, its hash and the seeds. Both have the same text, order and settings.
     """
     frame = measured(model, data)
     learned = {row["provenance"]["settings"]["autocast"]: row["result"] for row in finetunes(model, data) if row["provenance"]["settings"]["digits"] == "noise"}
@@ -168,7 +168,8 @@ def learned_again(model: str, data: str) -> pd.DataFrame:
         for half, part in ((False, first), (True, second)) if len(first) and len(second) else ():
             memorised = percent(learned[half]["memorised"] / learned[half]["sentences"]) if half in learned else DASH
             values = {label: percent(*means(part)[name][metric]) for metric, label in METRICS.items()}
-            lines.append({"method": methods.registry()[name]["title"], "learned in": "bfloat16" if half else "float32", "memorised": memorised} | values)
+            weights = ", ".join(sorted({row["provenance"]["model"]["revision"][:8] for row in part["row"]}))
+            lines.append({"method": methods.registry()[name]["title"], "learned in": "bfloat16" if half else "float32", "fine-tune": weights, "seeds": listed(part["seed"]).split(" ", 1)[1], "memorised": memorised} | values)
     return pd.DataFrame(lines)
 
 

@@ -100,6 +100,7 @@ def test_the_same_runs_on_two_fine_tunes(shelf, monkeypatch):
     monkeypatch.setattr(results, "finetunes", lambda *of: learned)
     table = results.learned_again("smollm2-135m", "ssn")
     assert list(table["memorised"]) == ["100.0", "90.0"]
+    assert set(table["seeds"]) == {"1"} and set(table["fine-tune"]) == {"x"}
     assert list(table["method"]) == ["REVS", "REVS"] and list(table["learned in"]) == ["float32", "bfloat16"] and list(table["Efficacy"]) == ["40.0", "60.0"]
 
 
