@@ -75,6 +75,8 @@ def estimate(job: Job, gpu: bool | None = None) -> Estimate:
     settings, spec = resolved(job), job.settings["model"]
     model = Path(spec).name
     found = [row for row in measured() if row["kind"] == job.notebook and (job.notebook != "bench" or row["result"]["what"] == settings["what"])]  # what else is measured takes another time
+    if asked(settings) - {measure for row in found for measure in asked(row["provenance"]["settings"])}:  # as does a measure that no row has
+        return Estimate(None, None, None)
     there = [row for row in found if gpu is None or on_gpu(row) == gpu]
     predicted = bool(gpu and not there)
     found, faster = (found, gain(settings.get("dtype", "float32"))) if predicted else (there, 1.0)
@@ -111,14 +113,19 @@ def resolved(job: Job) -> dict:
 
 def by_stage(settings: dict, found: list[dict], scale: Callable[[dict, str], float] = lambda row, stage: 1.0) -> float:
     """Seconds of a run of unlearning: each stage as in the rows that are most like it in what decides that stage; unlearning in proportion to its targets."""
-    total, asked = 0.0, targets(settings, found)
+    total, tokens = 0.0, targets(settings, found)
     for stage, alike in STAGES.items():
         timed = [row for row in found if row["provenance"]["seconds"].get(stage) is not None]
         if not timed or (stage == "measures" and not settings.get("measures")):
             continue
-        share = lambda row: asked / targets(row["provenance"]["settings"], [row]) if stage == "unlearn" else 1.0
+        share = lambda row: tokens / targets(row["provenance"]["settings"], [row]) if stage == "unlearn" else 1.0
         total += median(share(row) * scale(row, stage) * row["provenance"]["seconds"][stage] for row in nearest(settings, timed, alike))
     return total
+
+
+def asked(settings: dict) -> set[str]:
+    """What a run measures besides the metrics."""
+    return set(settings.get("measures") or ())
 
 
 def targets(settings: dict, found: list[dict]) -> float:

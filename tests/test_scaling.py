@@ -94,6 +94,13 @@ def test_the_settings_that_a_run_will_have_find_the_row(measured):
     assert estimate.estimate(job(data="ssn")).seconds == 104.0 and estimate.estimate(job(data="ssn", n_max=5)).seconds == 304.0
 
 
+def test_what_nobody_has_measured_yet_takes_nobody_knows_how_long(measured):
+    """Benchmarks of MMLU and GSM8K take many times as long as a run without them."""
+    measured(row("unlearn/a", None, 104.0, measures=["attacks"]))
+    assert estimate.estimate(job(measures=["attacks"])).seconds == estimate.estimate(job()).seconds == 104.0
+    assert estimate.estimate(job(measures=["attacks", "integrity"])) == estimate.Estimate(None, None, None)
+
+
 def test_another_model_is_scaled_by_its_parameters_and_memory_by_their_bytes_too(measured):
     measured(row("unlearn/a", None, 100.0))
     found = estimate.estimate(job(model="llama-1.35b", dtype="bfloat16"))
