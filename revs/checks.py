@@ -1,14 +1,15 @@
 """Checks of the ledger that no table's cell decides: how much of a model an edit touches, what its strength costs.
 
-Each returns whether it holds, what was found in words, and the rows; None without them.
+Each but ``touched`` and ``extent``, which tell how much, returns whether it holds, what was found in words, and the rows; None without them.
 """
 
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 
 from revs import footprint, methods
-from revs.results import finished, measured
+from revs.results import finished, measured, title
 from revs.tradeoffs import by_strength
 
 Found = tuple[bool, str, list[str]]
@@ -19,9 +20,30 @@ def small(model: str, data: str, one: str, most: float) -> Found | None:
     frame = measured(model, data)
     if not len(done := finished(frame[frame["tag"] == ""], one)):
         return None
-    shape = footprint.shape(model, done.iloc[0]["provenance"]["model"]["dtype"])
-    share = 100 * statistics.mean(row["result"]["edit"]["columns"] for row in done) / (shape.layers * shape.ff)
+    _, share, shape = touched(model, list(done))
     return share <= most, f"{share:.1f} per cent of {shape.layers * shape.ff:,} columns", [row["name"] for row in done]
+
+
+def touched(model: str, done: Sequence[dict]) -> tuple[float, float, footprint.Shape]:
+    """How many layers edits changed and how many per cent of all columns of FF₂, means over rows, and the model's shape."""
+    shape = footprint.shape(model, done[0]["provenance"]["model"]["dtype"])
+    layers, columns = (statistics.mean(map(of, (row["result"]["edit"] for row in done))) for of in (lambda edit: len(edit["layers"]), lambda edit: edit["columns"]))
+    return layers, 100 * columns / (shape.layers * shape.ff), shape
+
+
+def extent(models: Sequence[str], data: Sequence[str], tag: str = "") -> str:
+    """How much of each model REVS edits on each data set, means over its runs with a tag, in a sentence for each; empty without rows."""
+    said = []
+    for one in data:
+        of_models = []
+        for model in models:
+            frame = measured(model, one)
+            if len(done := finished(frame[frame["tag"] == tag], "revs")):
+                layers, share, shape = touched(model, list(done))
+                of_models.append(f"{layers:.1f} of {shape.layers} layers and {share:.1f} per cent of the columns of FF₂ in {title(model)}")
+        if of_models:
+            said.append(f"on {methods.PAPER_DATA[one]} {', '.join(of_models)}")
+    return f"REVS edits {'; '.join(said)}." if said else ""
 
 
 def costs(model: str, data: str, one: str, metric: str, value: float, other: str) -> Found | None:

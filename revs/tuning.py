@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -26,6 +27,15 @@ def trials(model: str, data: str, tag: str = "") -> pd.DataFrame:
     frame["seconds"] = [row["provenance"]["seconds"].get("unlearn", math.nan) for row in frame["row"]]
     frame["method"] = pd.Categorical(frame["method"], [name for name in known if name in set(frame["method"])], ordered=True)
     return frame.sort_values(["method", "number"], ignore_index=True)
+
+
+def searches(model: str, *data: str) -> dict[str, pd.DataFrame]:
+    """The trials on other people's secrets of each of these data sets on which there are some, by the set that settings were chosen for."""
+    found = {}
+    for name in data:
+        with contextlib.suppress(ValueError):
+            found[name] = trials(model, f"{name}-tune")
+    return found
 
 
 def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:

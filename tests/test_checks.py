@@ -15,6 +15,16 @@ def test_a_small_subset_is_a_share_of_all_columns(shelf):  # noqa: F811
     assert judged(10)[:2] == (True, "10.0 per cent of 46,080 columns") and judged(9)[0] is False and len(judged(9)[2]) == 1
 
 
+def test_how_much_of_a_model_an_edit_touches_is_told_beside_another(shelf):  # noqa: F811
+    assert checks.extent(["smollm2-135m"], ["ssn"]) == ""
+    for seed, columns in ((1, 4608), (2, 0)):
+        row = shelf(seed=seed)
+        row["result"]["edit"]["columns"] = columns
+        rows.save(rows.RECORDED / f"{row['name']}.json", row)
+    said = checks.extent(["smollm2-135m", "gptj-small"], ["ssn", "emails"])
+    assert said.startswith("REVS edits on SSN 1.0 of 30 layers and 5.0 per cent of the columns of FF₂ in SmolLM2") and said.endswith(".") and "Emails" not in said and "GPT-J" not in said
+
+
 def test_what_strength_costs(shelf):  # noqa: F811
     judged = lambda kind, *given: getattr(checks, kind)("smollm2-135m", "ssn", *given)
     assert judged("costs", "revs", "efficacy", 99, "specificity") is judged("narrower", "memit", "revs", "specificity") is judged("traded", "revs", "memit") is None

@@ -424,6 +424,8 @@ def test_no_trials_is_said(shelf):
     shelf()
     with pytest.raises(ValueError, match="make tune"):
         tuning.trials("smollm2-135m", "ssn-tune")
+    shelf(tag="trial00", data="emails-tune", method="ft_l")
+    assert list(tuning.searches("smollm2-135m", "ssn", "emails")) == ["emails"]
 
 
 def test_a_search_and_its_choice_stand_beside_the_papers_sweep():
