@@ -38,8 +38,9 @@ def test_a_page_asks_for_nothing_from_elsewhere(name):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_whole(name):
-    """No error output, no unresolved reference, no raw directive."""
+    """No error output, no unresolved reference, no raw directive, no object in the place of an empty text."""
     content = page(name)
+    assert "IPython.core" not in content
     for sign in ("Traceback (most recent call last)", "Refused:", "output stderr", ":::{", "{glue:", "{numref}", "{model}", "{data}"):
         assert sign not in re.sub(r"<(pre|code)\b.*?</\1>", "", content, flags=re.DOTALL), sign
 
