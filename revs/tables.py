@@ -42,9 +42,9 @@ class Table:
         return f'<a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a>'
 
     def is_text(self, column: str) -> bool:
-        """A column is set flush left unless its first filled cell starts like a number and is short."""
+        """A column is set flush left if its first filled cell is long or does not start like a number."""
         filled = [str(cell) for cell in self.frame[column] if str(cell) not in ("", DASH)]
-        return not filled or len(filled[0]) > 30 or not filled[0].lstrip("−-*").strip()[:1].isdigit()
+        return bool(filled) and (len(filled[0]) > 30 or not filled[0].lstrip("−-*").strip()[:1].isdigit())
 
 
 @dataclass(frozen=True)
