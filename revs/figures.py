@@ -38,6 +38,7 @@ def style() -> None:
         "grid.color": INK,
         "grid.alpha": 0.25,
         "font.size": 10,
+        "axes.titlesize": 10,
         "legend.frameon": False,
         "svg.hashsalt": "revs",  # the same bytes for the same picture
     })
@@ -62,7 +63,7 @@ def by_method(axes: Sequence[Axes], ours: dict, paper: dict) -> None:
                 mean, spread = values.get(name, {}).get(metric, (math.nan, math.nan))
                 if not math.isnan(mean):
                     ax.errorbar(100 * mean, y + shift, xerr=0 if math.isnan(spread) else 100 * spread, linestyle="none", **look(name, hollow) | {"markersize": 6})
-        ax.set(title=label, xlim=(-5, 105))
+        ax.set(title=label, xlim=(-5, 105), visible=bool(ax.lines))
         ax.set_yticks(range(len(names)), [title(name) for name in names])
     axes[0].invert_yaxis()
 
@@ -76,7 +77,7 @@ def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
 def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
     """A figure with so many axes, a few beside each other."""
     across = min(number, across)
-    fig, axes = plt.subplots(-(-number // across), across, figsize=(max(5.5, 3.4 * across), 3.7 * -(-number // across)), squeeze=False, layout="constrained", **shared)
+    fig, axes = plt.subplots(-(-number // across), across, figsize=(max(5.5, 3.0 * across), 3.3 * -(-number // across)), squeeze=False, layout="constrained", **shared)
     for ax in axes.flat[number:]:
         ax.remove()
     return fig, list(axes.flat[:number])
@@ -114,7 +115,7 @@ def radars(axes: Sequence[Axes], panels: dict[str, dict], spokes: dict[str, str]
             radii = [100 * values[name][metric][0] for metric in (*spokes, next(iter(spokes)))]
             ax.plot(angles, radii, "--" if paper else "-", linewidth=2 if name == "revs" else 1.2, clip_on=False, **look(name, paper) | {"markersize": 5})
         ax.set(theta_offset=math.pi / 2, ylim=(0, 100))
-        ax.set_title(whose, fontsize=10, pad=12)
+        ax.set_title(whose, pad=12)
         ax.set_xticks(angles[:-1], list(spokes.values()), fontsize=9)
         ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
         ax.set_rlabel_position(60)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from revs import rows
 from revs.paths import ROOT
-from revs.results import is_trial, tag_of, title
+from revs.results import is_trial, short, tag_of
 from revs.rows import RECORDED
 
 sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkout
@@ -36,7 +36,7 @@ def costs(names: list[str]) -> tuple[pd.DataFrame, str]:
         models = dict.fromkeys(job.settings["model"] for job in jobs)
         lines.append({"profile": title, "models": ", ".join(models), "runs": str(len(jobs))} | said)
         unknown += absent * (title in each)
-    return pd.DataFrame(lines), f"{unknown} of the runs are not counted, since nothing is known of them yet." if unknown else ""
+    return pd.DataFrame(lines), f"Not counted, since nothing is known of them yet: runs, {unknown}." if unknown else ""
 
 
 def basis() -> str:
@@ -64,7 +64,7 @@ def ratios() -> dict[tuple[str, str], list[float]]:
             same_day = same_day if any(repeats(row, other) for other in same_day) else []
             for others, which in ((own, sort(row)), (same_day, f"{sort(row)}, {SAME_DAY}"), (foreign, f"{runs}, {FIRST}")):
                 if others:
-                    found.setdefault((title(model), which), []).append(estimate.foreseen(notebook, row["provenance"]["settings"], others, size) / took)
+                    found.setdefault((short(model), which), []).append(estimate.foreseen(notebook, row["provenance"]["settings"], others, size) / took)
     return found
 
 
