@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from revs.methods import registry
+from revs.methods import PAPER_DATA, registry
 from revs.tables import METRICS
 
 INK = "#7f7f7f"  # axes and text: readable on white and on the theme's dark grey
@@ -121,6 +121,16 @@ def radars(axes: Sequence[Axes], panels: dict[str, dict], spokes: dict[str, str]
         ax.set_rlabel_position(60)
         ax.spines["polar"].set_visible(False)
         ax.set_visible(bool(values))
+
+
+def layers(fig: Figure, axes: Sequence[Axes], found: dict[str, dict[str, list[float]]]) -> None:
+    """One panel a data set: a score of each layer, a share drawn in per cent, one line a method."""
+    for ax, (data, curves) in zip(axes, found.items()):
+        for name, values in curves.items():
+            ax.plot([100 * value for value in values], **look(name) | {"markersize": 3})
+        ax.set(xlabel="layer", ylim=(-3, 103), title=PAPER_DATA[data])
+    axes[0].set_ylabel("Efficacy@100, per cent")
+    legend(fig, {name for curves in found.values() for name in curves})
 
 
 def legend(fig: Figure, names: Collection[str]) -> None:

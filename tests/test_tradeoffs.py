@@ -42,7 +42,7 @@ def test_a_point_far_better_than_the_tuned_one_is_named(shelf):  # noqa: F811
 
 
 def test_a_panel_has_a_short_title_and_a_caption_what_its_points_were_made_on(shelf):  # noqa: F811
-    assert tradeoffs.panel("gptj-small", "ssn") == "SSN, a small GPT-J" and tradeoffs.panel("smollm2-135m", "urls") == "URLs, SmolLM2-135M-Instruct"
+    assert tradeoffs.panel("gptj-small", "ssn") == "SSN, small GPT-J" and tradeoffs.panel("smollm2-135m", "urls") == "URLs, SmolLM2-135M-Instruct"
     for model, data in (("gptj-small", "ssn"), ("gptj-small", "emails"), ("smollm2-135m", "ssn")):
         for tag in ("base", "targets-forget5"):
             shelf(tag=tag, data=data, model=model)
