@@ -124,10 +124,11 @@ def radars(axes: Sequence[Axes], panels: dict[str, dict], spokes: dict[str, str]
 
 
 def layers(fig: Figure, axes: Sequence[Axes], found: dict[str, dict[str, list[float]]]) -> None:
-    """One panel a data set: a score of each layer, a share drawn in per cent, one line a method."""
+    """One panel a data set: a score of each layer, a share drawn in per cent, one line a method; from where one of them leaves the top."""
+    start = max(0, min(next((layer for layer, value in enumerate(values) if value < 0.99), len(values)) for curves in found.values() for values in curves.values()) - 2)
     for ax, (data, curves) in zip(axes, found.items()):
         for name, values in curves.items():
-            ax.plot([100 * value for value in values], **look(name) | {"markersize": 3})
+            ax.plot(range(start, len(values)), [100 * value for value in values[start:]], **look(name) | {"markersize": 3})
         ax.set(xlabel="layer", ylim=(-3, 103), title=PAPER_DATA[data])
     axes[0].set_ylabel("Efficacy@100, per cent")
     legend(fig, {name for curves in found.values() for name in curves})
