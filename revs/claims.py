@@ -304,9 +304,15 @@ def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], gues
         dataset, row, column = place
         verdict = number(place, their_values, our_values, tolerance)
         expected = DASH if label == PII else f"within {tolerance} points"
-        why = over_unedited(place, their_values, our_values) if verdict == NOTHING_DONE else unmeasured(label, dataset, column, row, guessed, judge)
+        why = over_unedited(place, their_values, our_values) if verdict == NOTHING_DONE or (verdict == DIRECTION and idle(place, our_values, tolerance)) else unmeasured(label, dataset, column, row, guessed, judge) if verdict == UNMEASURED else ""
         lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), judge if place in ours else None, expected, verdict, why, PAGES[label], NUMBER, cell["doubt"]))
     return lines
+
+
+def idle(place: Place, ours: dict[Place, float], tolerance: float) -> bool:
+    """Is our number of a method next to that of our unedited model?"""
+    dataset, row, column = place
+    return row != "Unedited" and abs(ours[place] - ours.get((dataset, "Unedited", column), math.inf)) <= tolerance
 
 
 def over_unedited(place: Place, theirs: dict[Place, float], ours: dict[Place, float]) -> str:
@@ -417,7 +423,7 @@ def line(where: str, what: str, theirs: str, ours: Ours | Told | None, judge: Ju
     behind = ", ".join(ours.rows) if ours else ""
     page = "organic" if judge and judge.secrets == "organic" else page
     interval = DASH if not isinstance(ours, Ours) or ours.interval is None or ours.interval[0] == ours.interval[1] else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
-    return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": str(judge) if judge else DASH, "seeds": of_seeds(ours.rows) if ours else "", "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE) else "", "doubt": doubt, "page": page, "rows": behind}
+    return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": str(judge) if judge else DASH, "seeds": of_seeds(ours.rows) if ours else "", "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE, DIRECTION) else "", "doubt": doubt, "page": page, "rows": behind}
 
 
 def of_seeds(names: Sequence[str]) -> str:
@@ -450,6 +456,13 @@ def younger(frame: pd.DataFrame) -> str:
     judged = frame[(frame["kind"] == CLAIM) & (frame["verdict"] != UNMEASURED)]
     late_ones = int(judged["expected"].str.endswith(LATE).sum())
     return f"Of the {len(judged)} claims that are judged, the rule of {len(judged) - late_ones} is older than all their rows, that of {late_ones} is younger than some of them."
+
+
+def unmoved(frame: pd.DataFrame) -> str:
+    """How many of the numbers in the same direction are next to those of our unedited model; empty if none is."""
+    same = frame[frame["verdict"] == DIRECTION]
+    still = int(same["why"].ne("").sum())
+    return f"Of the {len(same)} numbers in the same direction, {still} are within the tolerance of those of our unedited model: there the method changed next to nothing, and the number of REVS alone decides the side." if still else ""
 
 
 def counted(frame: pd.DataFrame) -> str:
