@@ -1,6 +1,6 @@
 """Checks of the ledger that no table's cell decides: how much of a model an edit touches, what its strength costs.
 
-Each but ``touched`` and ``extent``, which tell how much, returns whether it holds, what was found in words, and the rows; None without them.
+Each but ``touched`` and those that return a text, which tell how much, returns whether it holds, what was found in words, and the rows; None without them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from revs import footprint, methods
-from revs.results import finished, measured, title
+import pandas as pd
+
+from revs import footprint, methods, rows
+from revs.results import finished, measured, title, unlearned_ranks
+from revs.tables import percent
 from revs.tradeoffs import by_strength
 
 Found = tuple[bool, str, list[str]]
@@ -44,6 +47,29 @@ def extent(models: Sequence[str], data: Sequence[str], tag: str = "") -> str:
         if of_models:
             said.append(f"on {methods.PAPER_DATA[one]} {', '.join(of_models)}")
     return f"REVS edits {'; '.join(said)}." if said else ""
+
+
+def arrived(model: str, runs: dict[str, pd.DataFrame]) -> str:
+    """How many of the tokens that REVS unlearned have, when all edits are made, the rank r_h that it asks for: a sentence for each data set; empty without runs."""
+    sizes = {row["result"]["tokenizer"]: row["result"]["vocabulary"] for row in rows.find(kind="memorise").values()}
+    said = []
+    for data, frame in runs.items():
+        if len(done := finished(frame, "revs")):
+            first = done.iloc[0]["provenance"]
+            V, r_h = sizes.get(first["tokenizer"], footprint.shape(model, first["model"]["dtype"]).V), first["settings"]["hyperparameters"]["r_h"]
+            wanted = round(r_h * V) if isinstance(r_h, float) and r_h < 1 else r_h
+            ranks = pd.concat([unlearned_ranks(row) for row in done])
+            said.append(f"on {methods.PAPER_DATA[data]} for {wanted:,}, which {percent((ranks >= wanted).mean())} per cent of the tokens have in the end")
+    return f"The rank that REVS asks for in a layer, $r_h$, is not the rank at the output: a layer's $n_\\max$ neurons may be spent before it is reached, and the edits for other secrets move a token too. It asks {'; '.join(said)}." if said else ""
+
+
+def only_the_order(runs: dict[str, pd.DataFrame]) -> str:
+    """Where the setting of REVS edits all neurons that it looks at, so that their ranks choose none: a sentence; empty if nowhere."""
+    said = []
+    for data, frame in runs.items():
+        if len(done := finished(frame, "revs")) and (hp := done.iloc[0]["provenance"]["settings"]["hyperparameters"])["n_max"] >= hp["k"]:
+            said.append(f"{methods.PAPER_DATA[data]} ($n_\\max = k = {hp['k']}$)")
+    return f"The search may choose $n_\\max = k$, and did on {' and '.join(said)}: there REVS edits the most activated neurons, and the target's rank in them decides their order alone ([what that is worth](neurons.ipynb))." if said else ""
 
 
 def costs(model: str, data: str, one: str, metric: str, value: float, other: str) -> Found | None:

@@ -154,7 +154,7 @@ def unlearning(ax: Axes, case: Case) -> None:
     columns = (
         (0, "Memorised", "The model was trained on a\nsentence with a secret."),
         (36, "Written back", "Asked to go on, it puts every\ntoken of the secret first."),
-        (72, "Unlearned", "The target tokens rank low:\nthe secret is not written."),
+        (72, "Unlearned", "Target tokens rank low:\nthe secret is not written."),
     )
     for number, (x, title, words) in enumerate(columns, 1):
         heading(ax, x, 54, number, title, words)

@@ -50,7 +50,7 @@ def sensitivity(frame: pd.DataFrame) -> pd.DataFrame:
             "best": percent(score.max()),
             "median": percent(score.median()),
             "efficacy and specificity 50 or more": str(int(((tried["efficacy"] >= 0.5) & (tried["specificity"] >= 0.5)).sum())),
-            "within 10 points of the best": percent((score >= score.max() - 0.1).mean() if score.max() > 0 else math.nan, digits=0),
+            "within a fifth of the best": percent((score >= 0.8 * score.max()).mean() if score.max() > 0 else math.nan, digits=0),
             "the paper's settings": " / ".join(percent(value) for value in tried.loc[tried["number"] < len(PAPER_TRIALS), "unlearning_score"]) if paper.has_settings(methods.registry()[name]["title"]) else DASH,
             "seconds a trial": f"{tried['seconds'].median():.0f}",
         })  # fmt: skip

@@ -405,7 +405,7 @@ def test_trials_of_every_method(shelf):
     assert list(frame["number"]) == [0, 1, 2, 3]
     line = tuning.sensitivity(frame).iloc[0]
     assert (line["trials"], line["failed"], line["best"]) == ("4", "1", "75.0")
-    assert line["the paper's settings"] == "0.0 / 50.0" and line["within 10 points of the best"] == "25" and line["efficacy and specificity 50 or more"] == "2"
+    assert line["the paper's settings"] == "0.0 / 50.0" and line["within a fifth of the best"] == "25" and line["efficacy and specificity 50 or more"] == "2"
 
 
 def test_a_choice_is_shown_on_the_secrets_it_was_made_on_and_on_others(shelf):

@@ -151,7 +151,7 @@ def test_the_page_says_what_is_missing(monkeypatch, tmp_path, measured):
     estimate.cpu_rate.cache_clear()
     monkeypatch.setattr(scaling, "RECORD", tmp_path / "slurm.json")
     frame, unknown = scaling.costs(["core"])
-    assert set(frame["1 CPU"]) == {plan.UNKNOWN} and unknown.startswith(f"{frame['runs'][0]} of the runs")
+    assert set(frame["1 CPU"]) == {plan.UNKNOWN} and unknown.endswith(f"runs, {frame['runs'][0]}.")
     assert "nothing can be predicted" in scaling.basis() and "`make slurm-try`" in scaling.tried()[1]
     estimate.cpu_rate.cache_clear()
 
