@@ -13,7 +13,7 @@ import yaml
 from flow import estimate, plan, profile, slots
 from flow.paths import ROOT
 from revs import methods, scaling
-from revs.results import title
+from revs.results import short
 
 SLURM = ROOT / "profiles" / "slurm"
 
@@ -179,8 +179,8 @@ def test_a_time_is_foreseen_from_the_other_rows(monkeypatch):
 def test_recorded_times_are_foreseen_as_the_page_says():
     """A fifth for nearly all runs that repeat others of the same day, for most that repeat any; an order of magnitude for nearly all that would be the first on their model."""
     found = scaling.ratios()
-    usual = found[title("smollm2-135m"), f"unlearning, {scaling.USUAL}"]
-    same_day = found[title("smollm2-135m"), f"unlearning, {scaling.USUAL}, {scaling.SAME_DAY}"]
+    usual = found[short("smollm2-135m"), f"unlearning, {scaling.USUAL}"]
+    same_day = found[short("smollm2-135m"), f"unlearning, {scaling.USUAL}, {scaling.SAME_DAY}"]
     assert sum(abs(ratio - 1) <= scaling.WITHIN for ratio in same_day) >= 0.8 * len(same_day) >= 40
     assert sum(abs(ratio - 1) <= scaling.WITHIN for ratio in usual) >= 0.5 * len(usual) >= 40
     first = [ratio for (_, runs), all_of in found.items() if runs.endswith(scaling.FIRST) for ratio in all_of]
