@@ -459,8 +459,8 @@ def younger(frame: pd.DataFrame) -> str:
 
 
 def unmoved(frame: pd.DataFrame) -> str:
-    """How many of the numbers in the same direction are next to those of our unedited model; empty if none is."""
-    same = frame[frame["verdict"] == DIRECTION]
+    """How many of the numbers counted as in the same direction are next to those of our unedited model; empty if none is."""
+    same = frame[(frame["verdict"] == DIRECTION) & (frame["doubt"] == "")]
     still = int(same["why"].ne("").sum())
     return f"Of the {len(same)} numbers in the same direction, {still} are within the tolerance of those of our unedited model: there the method changed next to nothing, and the number of REVS alone decides the side." if still else ""
 
