@@ -245,10 +245,13 @@ def ranking(values: Means) -> list[str]:
     return sorted((name for name, score in scores.items() if score == score), key=lambda name: -scores[name])
 
 
-def orders(ours: dict[str, Means], theirs: dict[str, dict[str, Means]]) -> pd.DataFrame:
-    """The methods from best to worst, ours and the paper's, data set by data set."""
-    lines = [(data, whose, in_order(values)) for data in ours for whose, values in [("here", ours[data]), *((f"the paper, {model}", values) for model, values in theirs[data].items())]]
-    return pd.DataFrame([{"data": methods.PAPER_DATA[data], "measured": whose, "best first": said or DASH} for data, whose, said in lines])
+def orders(ours: dict[str, dict[str, Means]], theirs: dict[str, dict[str, Means]]) -> pd.DataFrame:
+    """The methods from best to worst on our models and the paper's, data set by data set; models by name, those without runs on a set are left out."""
+    lines = []
+    for data, title in methods.PAPER_DATA.items():
+        of_model = {f"here, {short(model)}": of_data[data] for model, of_data in ours.items() if data in of_data} | {f"the paper, {model}": values for model, values in theirs.get(data, {}).items()}
+        lines += [{"data": title, "measured": whose, "best first": in_order(values) or DASH} for whose, values in of_model.items()]
+    return pd.DataFrame(lines)
 
 
 def in_order(values: Means) -> str:

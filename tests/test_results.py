@@ -68,7 +68,8 @@ def test_what_is_missing_is_a_dash_in_every_table(shelf):
     table = ablations.ablation("neurons", "smollm2-135m")
     for lines in (table[table["measured"].str.startswith("ours")], ablations.curves_table(ablations.curves("smollm2-135m", "emails")), ablations.variants("smollm2-135m", "emails")[0], tradeoffs.table({"revs": ablations.scores("smollm2-135m", "emails")}, "knob")):
         assert set(lines["Generalization"]) == {DASH} and set(lines["Efficacy"]) == {"50.0"}
-    assert set(results.orders({"urls": {}}, {"urls": {"GPT-J-6B": {}}})["best first"]) == {DASH}
+    said = results.orders({"smollm2-135m": {"urls": {}}, "gptj-small": {}}, {"urls": {"GPT-J-6B": {}}})
+    assert list(said["measured"]) == ["here, SmolLM2-135M-Instruct", "the paper, GPT-J-6B"] and set(said["best first"]) == {DASH}
 
 
 def test_a_method_of_which_a_run_failed_says_so_and_shows_no_number(shelf):
