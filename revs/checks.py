@@ -58,7 +58,7 @@ def arrived(model: str, runs: dict[str, pd.DataFrame]) -> str:
             first = done.iloc[0]["provenance"]
             V, r_h = sizes.get(first["tokenizer"], footprint.shape(model, first["model"]["dtype"]).V), first["settings"]["hyperparameters"]["r_h"]
             wanted = round(r_h * V) if isinstance(r_h, float) and r_h < 1 else r_h
-            ranks = pd.concat([unlearned_ranks(row) for row in done])
+            ranks = unlearned_ranks(pd.concat([rows.read_items(row["path"], "part", "ranks", "T") for row in done]))
             said.append(f"on {methods.PAPER_DATA[data]} for {wanted:,}, which {percent((ranks >= wanted).mean())} per cent of the tokens have in the end")
     return f"The rank that REVS asks for in a layer, $r_h$, is not the rank at the output: a layer's $n_\\max$ neurons may be spent before it is reached, and the edits for other secrets move a token too. It asks {'; '.join(said)}." if said else ""
 

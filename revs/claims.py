@@ -304,7 +304,11 @@ def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], gues
         dataset, row, column = place
         verdict = number(place, their_values, our_values, tolerance)
         expected = DASH if label == PII else f"within {tolerance} points"
-        why = over_unedited(place, their_values, our_values) if verdict == NOTHING_DONE or (verdict == DIRECTION and idle(place, our_values, tolerance)) else unmeasured(label, dataset, column, row, guessed, judge) if verdict == UNMEASURED else ""
+        why = ""
+        if verdict == UNMEASURED:
+            why = unmeasured(label, dataset, column, row, guessed, judge)
+        elif verdict == NOTHING_DONE or (verdict == DIRECTION and idle(place, our_values, tolerance)):
+            why = over_unedited(place, their_values, our_values)
         lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), judge if place in ours else None, expected, verdict, why, PAGES[label], NUMBER, cell["doubt"]))
     return lines
 

@@ -212,9 +212,8 @@ def points(found: dict[str, Means]) -> pd.DataFrame:
     return pd.DataFrame([{"data": methods.PAPER_DATA[data], "method": methods.registry()[name]["title"], "metric": METRICS[metric], "mean": 100 * mean, "std": 100 * std} for data, values in found.items() for name, of_method in values.items() for metric, (mean, std) in of_method.items()])
 
 
-def unlearned_ranks(row: dict) -> pd.Series:
-    """The ranks at the output of all tokens that a run unlearned, sentence by sentence."""
-    items = rows.read_items(row["path"])
+def unlearned_ranks(items: pd.DataFrame) -> pd.Series:
+    """The ranks at the output of all tokens that were unlearned, sentence by sentence, from the items of runs."""
     forget = items[items["part"] == "forget"]
     return pd.Series([r[i] for r, T in zip(forget["ranks"], forget["T"]) for i in T])
 
@@ -226,15 +225,15 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
         part = finished(frame, name)
         if part.empty:
             continue
-        kept = pd.concat([rows.read_items(row["path"]) for row in part]).query("part == 'retain'")["exact"].mean()
-        ranks = pd.concat([unlearned_ranks(row) for row in part])
+        items = pd.concat([rows.read_items(row["path"], "part", "ranks", "T", "exact") for row in part])
+        ranks = unlearned_ranks(items)
         lines.append({
             "method": entry["title"],
             "no longer first": percent((ranks > 0).mean()),
             "not in the first 10": percent((ranks >= 10).mean()),
             "not in the first 100": percent((ranks >= 100).mean()),
             "median rank": f"{ranks.median():,.0f}",
-            "kept secrets still exact": percent(kept),
+            "kept secrets still exact": percent(items.loc[items["part"] == "retain", "exact"].mean()),
         })  # fmt: skip
     return pd.DataFrame(lines)
 
