@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable
 
 import pandas as pd
+from scipy.stats import binomtest
 
 from revs import errata, integrity, methods, paper, results
 from revs.tables import DASH, percent
 
 TAG = "integrity"
 BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
+SURE = 0.05  # of a sign test, two-sided and uncorrected
 CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
@@ -52,7 +54,7 @@ def guessed(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> set
 
 
 def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:
-    """Accuracy with its standard error, answers lost and won, and perplexity of each method; and the paper's accuracies, by its model."""
+    """Unlearning Score, accuracy with its standard error, answers lost and won, and perplexity of each method; and the paper's accuracies, by its model."""
     lines = []
     for name, entry in methods.registry().items():
         theirs = {f"{column}, paper, {model}": cells.get((entry["title"], column)) for model, cells in printed.items() for column in BENCHMARKS.values()}
@@ -65,7 +67,7 @@ def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float
 
 def measured(row: dict, unedited: dict) -> dict[str, str]:
     """One method's cells of ours."""
-    before, after, line = unedited["result"]["integrity"], row["result"]["integrity"], {}
+    before, after, line = unedited["result"]["integrity"], row["result"]["integrity"], {"Unlearning Score": percent(row["result"]["after"]["unlearning_score"])}
     for ours, column in BENCHMARKS.items():
         flips = integrity.flips(before[ours]["right"], after[ours]["right"])
         line |= {column: percent(after[ours]["accuracy"], error(after[ours]["accuracy"], after[ours]["items"])), f"{column}: lost, won": f"{flips['lost']}, {flips['won']}"}
@@ -88,10 +90,10 @@ def printed(data: str) -> dict[str, dict[tuple[str, str], float]]:
 
 
 def asked() -> str:
-    """Which items are asked, and how many."""
+    """Which items are asked."""
     return (
-        f"From a folder, the items of MMLU are those of MMLU-Redux that its reviewers found without error, {integrity.EACH} of each subject, without examples; those of GSM8K are the first {integrity.PROBLEMS}, after {integrity.SHOTS} solved ones. "
-        "From the hub as many are asked. Both are parts of the benchmarks, so that all methods can be asked."
+        f"From a folder, the items of MMLU are those of MMLU-Redux that its reviewers found without error, the first {integrity.EACH} of each subject, without examples; those of GSM8K are the first {integrity.PROBLEMS}, after {integrity.SHOTS} solved ones; where a folder has fewer, all of them. "
+        "From the hub as many are asked. All are parts of the benchmarks, so that all methods can be asked."
     )
 
 
@@ -100,4 +102,17 @@ def sentence(found: dict[str, dict]) -> str:
     before, said = found["unedited"]["result"]["integrity"], []
     for ours, column in BENCHMARKS.items():
         said.append(f"{column}, {before[ours]['items']} items: the unedited model answers {percent(before[ours]['accuracy'])} per cent" + ("." if above_chance(found["unedited"], ours) else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
+    return " ".join(said)
+
+
+def lost(found: dict[str, dict]) -> str:
+    """Of each benchmark that the unedited model does not guess: the methods that lost more answers than they won, or the reverse, by more than chance (sign test over the answers that changed)."""
+    before, said = found["unedited"]["result"]["integrity"], []
+    for ours, column in BENCHMARKS.items():
+        if not above_chance(found["unedited"], ours):
+            continue
+        changed = {name: integrity.flips(before[ours]["right"], row["result"]["integrity"][ours]["right"]) for name, row in found.items() if name != "unedited"}
+        sure = {name: each for name, each in changed.items() if sum(each.values()) and binomtest(each["lost"], sum(each.values())).pvalue < SURE}
+        named = "; ".join(f"{methods.registry()[name]['title']} {each['lost']} lost and {each['won']} won" for name, each in sure.items())
+        said.append(f"{column}: of {len(changed)} edited models, " + (f"{len(sure)} changed by more than chance ({named})." if sure else "none lost more than it won, or the reverse, by more than chance."))
     return " ".join(said)

@@ -57,7 +57,7 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     table = abilities.table(abilities.runs("smollm2-135m", "ssn"), abilities.printed("ssn")).set_index("method")
     assert list(table.index) == ["Unedited", "REVS"]
     assert table.loc["REVS", "MMLU"] == f"75.0 ± {100 * math.sqrt(0.75 * 0.25 / 4):.1f}" and table.loc["REVS", "MMLU: lost, won"] == "1, 2"
-    assert table.loc["REVS", "GSM8K: lost, won"] == "1, 0" and table.loc["Unedited", "MMLU: lost, won"] == "0, 0" and table.loc["REVS", "perplexity"] == "21.2"
+    assert table.loc["REVS", "GSM8K: lost, won"] == "1, 0" and table.loc["Unedited", "MMLU: lost, won"] == "0, 0" and table.loc["REVS", "perplexity"] == "21.2" and table.loc["REVS", "Unlearning Score"] != "–"
     printed = claims.printed("tab:core_results_llama")
     assert table.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{printed['SSN', 'REVS', 'MMLU']['value']:.1f}"
 
@@ -72,6 +72,15 @@ def test_a_model_at_chance_is_called_so(answered):
     assert abilities.sentence(abilities.runs("smollm2-135m", "ssn")).count("no better than chance") == 2
     answered("unedited", asked("1100" * 25, "10" * 50))
     assert "chance" not in abilities.sentence(abilities.runs("smollm2-135m", "ssn"))
+
+
+def test_a_loss_is_told_from_a_change_both_ways(answered):
+    """Ten lost and none won is more than chance, five lost and five won is not; a benchmark that was guessed is left out."""
+    answered("unedited", asked("1" * 30 + "0" * 10, "0" * 40))
+    answered("revs", asked("1" * 25 + "0" * 10 + "1" * 5, "1" * 40))
+    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")) == "MMLU: of 1 edited models, none lost more than it won, or the reverse, by more than chance."
+    answered("memit", asked("1" * 20 + "0" * 20, "0" * 40))
+    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")) == "MMLU: of 2 edited models, 1 changed by more than chance (MEMIT 10 lost and 0 won)."
 
 
 def test_the_ledger_has_the_two_columns_where_they_are_measured(answered, shelf):  # noqa: F811
