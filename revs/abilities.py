@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from revs import errata, integrity, methods, paper, results
 from revs.tables import DASH, percent
 
-TAG = "integrity"
+TAG, BEFORE = "integrity", "integrity-before"  # of runs; the second of the model that has memorised nothing yet
 BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
 SURE = 0.05  # of a sign test, two-sided and uncorrected
 CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
@@ -24,6 +24,12 @@ def runs(model: str, data: str) -> dict[str, dict]:
     found = {run["method"]: run["row"] for run in frame.to_dict("records")}
     asked = lambda row: [row["provenance"]["model"]["revision"], row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
     return {name: row for name, row in found.items() if asked(row) == asked(found["unedited"])} if "unedited" in found else {}
+
+
+def untaught(model: str, data: str) -> dict | None:
+    """The row of the model as it came, before it memorised the secrets, if there is one."""
+    frame = results.measured(model, data)
+    return next(iter(frame.loc[(frame["tag"] == BEFORE) & frame["failed"].isna(), "row"]), None)
 
 
 def every(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> dict[str, dict[str, dict]]:
@@ -49,8 +55,10 @@ def above_chance(unedited: dict, benchmark: str) -> bool:
 
 
 def guessed(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> set[tuple[str, str]]:
-    """The paper's columns, by data set of ours, in which the unedited model is at chance."""
-    return {(data, column) for data, found in every(model, names).items() for benchmark, column in BENCHMARKS.items() if not above_chance(found["unedited"], benchmark)}
+    """The paper's columns, by data set of ours, in which the unedited model is at chance; it begins as the same model for all of them, so that one that was asked speaks for the others."""
+    found = every(model, names)
+    asked_of = {data: found.get(data, next(iter(found.values()))) for data in names} if found else {}
+    return {(data, column) for data, some in asked_of.items() for benchmark, column in BENCHMARKS.items() if not above_chance(some["unedited"], benchmark)}
 
 
 def table(found: dict[str, dict], printed: dict[str, dict[tuple[str, str], float]]) -> pd.DataFrame:
@@ -103,6 +111,18 @@ def sentence(found: dict[str, dict]) -> str:
     for ours, column in BENCHMARKS.items():
         said.append(f"{column}, {before[ours]['items']} items: the unedited model answers {percent(before[ours]['accuracy'])} per cent" + ("." if above_chance(found["unedited"], ours) else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
     return " ".join(said)
+
+
+def taught(found: dict[str, dict], row: dict | None) -> str:
+    """What memorising did before any edit, beside what the edits do; empty without a row of the model as it came."""
+    if row is None:
+        return ""
+    came, begins = (of["result"]["integrity"] for of in (row, found["unedited"]))
+    most = max(each["result"]["integrity"]["perplexity"] for each in found.values())
+    said = f"As it came, before it memorised the secrets, the model answers {percent(came['mmlu']['accuracy'])} per cent of MMLU and {percent(came['gsm8k']['accuracy'])} per cent of GSM8K, and its perplexity is {came['perplexity']:.1f}; the edits begin at {begins['perplexity']:.1f}."
+    dearer = begins["perplexity"] - came["perplexity"] > most - begins["perplexity"]
+    below = [methods.registry()[name]["title"] for name, each in found.items() if each["result"]["integrity"]["perplexity"] < begins["perplexity"]]
+    return said + (" **Memorising cost ordinary text more than any edit.**" if dearer else "") + (f" Whatever ends below it may have undone a part of that: {', '.join(below)}." if below and dearer else "")
 
 
 def lost(found: dict[str, dict]) -> str:

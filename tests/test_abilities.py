@@ -18,8 +18,8 @@ def asked(mmlu: str, gsm8k: str, perplexity: float = 20.0) -> dict:
 def answered(shelf):  # noqa: F811
     """answered(method, answers): a run tagged ``integrity``."""
 
-    def put(method, answers):
-        row = shelf(method=method, seed=1, tag="integrity")
+    def put(method, answers, tag="integrity"):
+        row = shelf(method=method, seed=1, tag=tag)
         row["result"]["integrity"] = answers
         rows.save(rows.RECORDED / f"{row['name']}.json", row)
 
@@ -72,6 +72,19 @@ def test_a_model_at_chance_is_called_so(answered):
     assert abilities.sentence(abilities.runs("smollm2-135m", "ssn")).count("no better than chance") == 2
     answered("unedited", asked("1100" * 25, "10" * 50))
     assert "chance" not in abilities.sentence(abilities.runs("smollm2-135m", "ssn"))
+
+
+def test_what_memorising_cost_stands_before_what_edits_cost(answered):
+    """Dearer than any edit, or not; nothing is said without the model as it came."""
+    answered("unedited", asked("1000", "00", perplexity=140))
+    answered("revs", asked("1000", "00", perplexity=124))
+    found = abilities.runs("smollm2-135m", "ssn")
+    assert abilities.taught(found, abilities.untaught("smollm2-135m", "ssn")) == ""
+    answered("unedited", asked("1100", "00", perplexity=26), tag="integrity-before")
+    said = abilities.taught(found, abilities.untaught("smollm2-135m", "ssn"))
+    assert "answers 50.0 per cent of MMLU and 0.0 per cent of GSM8K, and its perplexity is 26.0; the edits begin at 140.0. **Memorising cost ordinary text more than any edit.**" in said and said.endswith("of that: REVS.")
+    answered("memit", asked("1000", "00", perplexity=900))
+    assert "more than any edit" not in abilities.taught(abilities.runs("smollm2-135m", "ssn"), abilities.untaught("smollm2-135m", "ssn"))
 
 
 def test_a_loss_is_told_from_a_change_both_ways(answered):
