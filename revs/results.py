@@ -173,6 +173,37 @@ def learned_again(model: str, data: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
+def elsewhere(model: str, data: str) -> list[tuple[dict, dict]]:
+    """Runs of the core table, each with one of the same settings on a fine-tune that another processor made.
+
+    Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a processor rounds.
+    """
+    frame = measured(model, data)
+    frame = frame[frame["failed"].isna()].sort_values("method", key=lambda column: column.map(list(methods.registry()).index))
+    asked = lambda run: {name: value for name, value in run["row"]["provenance"]["settings"].items() if name not in ("measures", "generate")}  # what is looked at changes no edit
+    usual, others = (frame[frame["tag"].eq("") == is_usual].to_dict("records") for is_usual in (True, False))
+    return [(run, other) for run in usual for other in others if learner(run) != learner(other) and asked(run) == asked(other)]
+
+
+def learner(run: dict) -> str:
+    """The processor that a run was made on, and the fine-tune that it began with."""
+    made = run["row"]["provenance"]
+    return f"{made['hardware']['cpu']}, {made['model']['revision'][:8]}"
+
+
+def elsewhere_table(pairs: list[tuple[dict, dict]], ours: Means) -> pd.DataFrame:
+    """Their Unlearning Scores in per cent, beside mean and standard deviation over the seeds of the core table."""
+    lines = [{"method": methods.registry()[run["method"]]["title"], "all seeds": percent(*ours[run["method"]]["unlearning_score"]), "seed": run["seed"]} | {learner(one): percent(one["unlearning_score"]) for one in (run, other)} for run, other in pairs]
+    return pd.DataFrame(lines).fillna(DASH)
+
+
+def elsewhere_sentence(pairs: list[tuple[dict, dict]]) -> str:
+    """How far scores went apart by a processor's rounding alone: the method that moved most, and REVS."""
+    apart = {run["method"]: 100 * abs(run["unlearning_score"] - other["unlearning_score"]) for run, other in pairs}
+    most = max(apart, key=apart.__getitem__)
+    return f"By a processor's rounding alone {methods.registry()[most]['title']} moves by {apart[most]:.1f} points of Unlearning Score" + (f", REVS by {apart['revs']:.1f}." if "revs" in apart and most != "revs" else ".")
+
+
 # --- the paper's -----------------------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,24 @@ def test_the_same_runs_on_two_fine_tunes(shelf, monkeypatch):
     assert list(table["method"]) == ["REVS", "REVS"] and list(table["learned in"]) == ["float32", "bfloat16"] and list(table["Efficacy"]) == ["40.0", "60.0"]
 
 
+def test_the_same_run_on_what_another_processor_learned(shelf, monkeypatch):
+    """Whatever was looked at; runs of other settings, or of the same processor and fine-tune, are no such pair."""
+    shelf(seed=1, efficacy=0.4)
+    shelf(method="memit", seed=1, efficacy=0.5)
+    shelf(method="memit", seed=2, efficacy=0.5, tag="integrity")
+    shelf(method="memit", seed=1, efficacy=0.6, tag="integrity", hyperparameters={"k": 7})
+    shelf(seed=1, efficacy=0.6, tag="again")
+    assert results.elsewhere("smollm2-135m", "ssn") == []
+    row = shelf(seed=1, efficacy=0.8, tag="integrity")
+    row["provenance"]["hardware"]["cpu"], row["provenance"]["model"]["revision"], row["provenance"]["settings"]["measures"] = "another", "y", ["integrity"]
+    rows.save(rows.RECORDED / f"{row['name']}.json", row)
+    pairs = results.elsewhere("smollm2-135m", "ssn")
+    table = results.elsewhere_table(pairs, results.means(results.runs("smollm2-135m", "ssn")))
+    score = {efficacy: 100 * results.metrics.unlearning_score(efficacy, 0.5, efficacy) for efficacy in (0.4, 0.8)}
+    assert list(table["method"]) == ["REVS"] and list(table.iloc[0, 2:]) == [1, f"{score[0.4]:.1f}", f"{score[0.8]:.1f}"] and table.columns[-1] == "another, y"
+    assert results.elsewhere_sentence(pairs) == f"By a processor's rounding alone REVS moves by {score[0.8] - score[0.4]:.1f} points of Unlearning Score."
+
+
 def test_ranking_leaves_out_the_controls(shelf):
     for method, efficacy in {"revs": 0.3, "memit": 0.8, "random": 0.9}.items():
         shelf(method=method, seed=1, efficacy=efficacy)
