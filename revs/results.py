@@ -197,11 +197,13 @@ def elsewhere_table(pairs: list[tuple[dict, dict]], ours: Means) -> pd.DataFrame
     return pd.DataFrame(lines).fillna(DASH)
 
 
-def elsewhere_sentence(pairs: list[tuple[dict, dict]]) -> str:
-    """How far scores went apart by a processor's rounding alone: the method that moved most, and REVS."""
-    apart = {run["method"]: 100 * abs(run["unlearning_score"] - other["unlearning_score"]) for run, other in pairs}
-    most = max(apart, key=apart.__getitem__)
-    return f"By a processor's rounding alone {methods.registry()[most]['title']} moves by {apart[most]:.1f} points of Unlearning Score" + (f", REVS by {apart['revs']:.1f}." if "revs" in apart and most != "revs" else ".")
+def elsewhere_sentence(pairs: list[tuple[dict, dict]], ours: Means) -> str:
+    """How far scores went apart by a processor's rounding alone: the method that moved most, REVS, and for how many it is beyond two standard deviations over the seeds."""
+    apart = {run["method"]: abs(run["unlearning_score"] - other["unlearning_score"]) for run, other in pairs}
+    most, beyond = max(apart, key=apart.__getitem__), [name for name, moved in apart.items() if moved > 2 * ours[name]["unlearning_score"][1]]
+    revs = f", REVS by {percent(apart['revs'])}" if "revs" in apart and most != "revs" else ""
+    far = f" For {', '.join(methods.registry()[name]['title'] for name in beyond)} it is more than two standard deviations over the seeds." if beyond else " For none it is more than two standard deviations over the seeds."
+    return f"By a processor's rounding alone {methods.registry()[most]['title']} moves by {percent(apart[most])} points of Unlearning Score{revs}.{far}"
 
 
 # --- the paper's -----------------------------------------------------------------------------------------------------

@@ -117,10 +117,13 @@ def test_the_same_run_on_what_another_processor_learned(shelf, monkeypatch):
     row["provenance"]["hardware"]["cpu"], row["provenance"]["model"]["revision"], row["provenance"]["settings"]["measures"] = "another", "y", ["integrity"]
     rows.save(rows.RECORDED / f"{row['name']}.json", row)
     pairs = results.elsewhere("smollm2-135m", "ssn")
-    table = results.elsewhere_table(pairs, results.means(results.runs("smollm2-135m", "ssn")))
+    means = results.means(results.runs("smollm2-135m", "ssn"))
+    table = results.elsewhere_table(pairs, means)
     score = {efficacy: 100 * results.metrics.unlearning_score(efficacy, 0.5, efficacy) for efficacy in (0.4, 0.8)}
     assert list(table["method"]) == ["REVS"] and list(table.iloc[0, 2:]) == [1, f"{score[0.4]:.1f}", f"{score[0.8]:.1f}"] and table.columns[-1] == "another, y"
-    assert results.elsewhere_sentence(pairs) == f"By a processor's rounding alone REVS moves by {score[0.8] - score[0.4]:.1f} points of Unlearning Score."
+    said = f"By a processor's rounding alone REVS moves by {score[0.8] - score[0.4]:.1f} points of Unlearning Score. For "
+    assert results.elsewhere_sentence(pairs, means | {"revs": {"unlearning_score": (0.4, 0.2)}}) == said + "none it is more than two standard deviations over the seeds."
+    assert results.elsewhere_sentence(pairs, means | {"revs": {"unlearning_score": (0.4, 0.01)}}) == said + "REVS it is more than two standard deviations over the seeds."
 
 
 def test_ranking_leaves_out_the_controls(shelf):
