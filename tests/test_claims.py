@@ -203,6 +203,7 @@ def test_a_rule_that_is_younger_than_its_rows_says_so_on_their_data_sets():
     synthetic, organic = claims.Judge("a", {}, "synthetic"), claims.Judge("b", {}, "organic")
     assert claims.check(claim) == "Specificity: REVS at least 80" and claims.late(claim, "SSN", synthetic, "ours") == " (a rule that is younger than the rows)"
     assert claims.late(claim, "URLs", synthetic, "ours") == claims.late(claim, "SSN", synthetic, None) == "" and claims.late(claim, "URLs", organic, "ours") == claims.LATE
+    assert claims.late(claim | {"column": "MMLU"}, "URLs", organic, "ours") == "" and claims.late(claim | {"column": "MMLU"}, "SSN", organic, "ours") == claims.LATE
     assert all(set(claim.get("late", ())) <= set(claim.get("data", ())) for claim in claims.terms()["claims"])
     assert "SSN" in next(claim for claim in claims.terms()["claims"] if claim["id"] == "efficacy-best")["late"]
 
