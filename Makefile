@@ -16,7 +16,7 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan tune core ablations organic gptj-tune gptj integrity calibrate bench record paper pile adopt verify conformance mistakes slurm-try again compare clean
+.PHONY: help book test plan tune core ablations organic gptj-tune gptj integrity integrity-large calibrate bench record paper pile adopt verify conformance mistakes slurm-try again compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -31,7 +31,7 @@ test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict
 	@$(PY) -m flow.nbtest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) --nbmake --nbmake-timeout=1800 build/nbtest
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|gptj|integrity|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
+plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|gptj|integrity|integrity-large|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
 	@$(PY) -m flow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
@@ -54,6 +54,9 @@ gptj: $(INSTALLED)  ## the core table and the curves of that model, with its set
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (hours)
 	@$(PY) -m flow.build integrity
+
+integrity-large: $(INSTALLED)  ## the same of a model that can answer, with fewer items (hours; its page says what comes first)
+	@$(PY) -m flow.build integrity-large
 
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
 	@$(PY) -m flow.build calibrate

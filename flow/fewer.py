@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from revs import rows
+from revs import integrity, rows
 from revs.experiments import MISTAKES
 
 FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.jsonl")
@@ -23,8 +23,13 @@ FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.json
 def fewer(folder: Path, out: Path, each: int, problems: int, shots: int) -> None:
     """Writes the three files of a folder for ``REVS_BENCHMARKS`` to another, with fewer lines.
 
-    Raises FileNotFoundError if one is missing, and then writes none.
+    Raises FileNotFoundError if one is missing, ValueError for numbers that could not be asked, and then writes none.
     """
+    for name, given, least, most in (("each", each, 1, integrity.EACH), ("problems", problems, 1, integrity.PROBLEMS), ("shots", shots, 0, integrity.SHOTS)):
+        if not least <= given <= most:
+            raise ValueError(f"{name} is {given}, but a run asks from {least} to {most}.")
+    if out.resolve() == folder.resolve():
+        raise ValueError(f"{out} is the folder itself: name another one for the part.")
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise FileNotFoundError(f"There is no {', '.join(missing)} in {folder}: give the folder that REVS_BENCHMARKS names.")
     taken: Counter = Counter()
@@ -52,7 +57,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the folder that is written, for REVS_BENCHMARKS")
     parser.add_argument("--each", type=int, default=4, help="sound items of each subject of MMLU")
     parser.add_argument("--problems", type=int, default=25, help="items of GSM8K")
-    parser.add_argument("--shots", type=int, default=2, help="solved problems before each, five at most")
+    parser.add_argument("--shots", type=int, default=2, help="solved problems before each")
     try:
         fewer(**vars(parser.parse_args()))
     except MISTAKES as error:

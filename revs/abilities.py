@@ -13,7 +13,8 @@ from revs.tables import DASH, percent
 
 TAG, BEFORE = "integrity", "integrity-before"  # of runs; the second of the model that has memorised nothing yet
 BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
-SURE = 0.05  # of a sign test, two-sided and uncorrected
+SURE = 0.05  # p of a sign test
+UNDONE = 0.05  # of what memorising did to perplexity: less may be anything
 CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
@@ -22,8 +23,13 @@ def runs(model: str, data: str) -> dict[str, dict]:
     frame = results.measured(model, data)
     frame = frame[(frame["tag"] == TAG) & frame["failed"].isna()]
     found = {run["method"]: run["row"] for run in frame.to_dict("records")}
-    asked = lambda row: [row["provenance"]["model"]["revision"], row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
-    return {name: row for name, row in found.items() if asked(row) == asked(found["unedited"])} if "unedited" in found else {}
+    begun = lambda row: row["provenance"]["model"]["revision"]
+    return {name: row for name, row in found.items() if begun(row) == begun(found["unedited"]) and items(row) == items(found["unedited"])} if "unedited" in found else {}
+
+
+def items(row: dict) -> list:
+    """Where a run's questions come from, and how many they are."""
+    return [row["result"]["integrity"]["from"], *(row["result"]["integrity"][name]["items"] for name in BENCHMARKS)]
 
 
 def untaught(model: str, data: str) -> dict | None:
@@ -101,7 +107,7 @@ def asked() -> str:
     """Which items are asked."""
     return (
         f"From a folder, the items of MMLU are those of MMLU-Redux that its reviewers found without error, the first {integrity.EACH} of each subject, without examples; those of GSM8K are the first {integrity.PROBLEMS}, after {integrity.SHOTS} solved ones; where a folder has fewer, all of them. "
-        "From the hub as many are asked. All are parts of the benchmarks, so that all methods can be asked."
+        "From the hub as many are asked. Either way it is a part of each benchmark, since every method has to answer it anew."
     )
 
 
@@ -109,30 +115,32 @@ def sentence(found: dict[str, dict]) -> str:
     """What was asked, and whether the unedited model is better than chance at it."""
     before, said = found["unedited"]["result"]["integrity"], []
     for ours, column in BENCHMARKS.items():
-        said.append(f"{column}, {before[ours]['items']} items: the unedited model answers {percent(before[ours]['accuracy'])} per cent" + ("." if above_chance(found["unedited"], ours) else ", **no better than chance**: what does not know cannot forget, and this column says nothing about an edit."))
+        said.append(f"{column}, {before[ours]['items']} items: the unedited model answers {percent(before[ours]['accuracy'])} per cent" + ("." if above_chance(found["unedited"], ours) else ", **no better than chance**: what does not know cannot forget, and its accuracy says nothing about an edit."))
     return " ".join(said)
 
 
 def taught(found: dict[str, dict], row: dict | None) -> str:
-    """What memorising did before any edit, beside what the edits do; empty without a row of the model as it came."""
-    if row is None:
+    """What memorising did before any edit, beside what the edits do; empty unless the model as it came was asked the same."""
+    if row is None or items(row) != items(found["unedited"]):
         return ""
     came, begins = (of["result"]["integrity"] for of in (row, found["unedited"]))
-    most = max(each["result"]["integrity"]["perplexity"] for each in found.values())
+    perplexity = {name: each["result"]["integrity"]["perplexity"] for name, each in found.items()}
+    rise = begins["perplexity"] - came["perplexity"]
     said = f"As it came, before it memorised the secrets, the model answers {percent(came['mmlu']['accuracy'])} per cent of MMLU and {percent(came['gsm8k']['accuracy'])} per cent of GSM8K, and its perplexity is {came['perplexity']:.1f}; the edits begin at {begins['perplexity']:.1f}."
-    dearer = begins["perplexity"] - came["perplexity"] > most - begins["perplexity"]
-    below = [methods.registry()[name]["title"] for name, each in found.items() if each["result"]["integrity"]["perplexity"] < begins["perplexity"]]
-    return said + (" **Memorising cost ordinary text more than any edit.**" if dearer else "") + (f" Whatever ends below it may have undone a part of that: {', '.join(below)}." if below and dearer else "")
+    if rise <= max(perplexity.values()) - begins["perplexity"]:
+        return said
+    undone = [methods.registry()[name]["title"] for name, after in perplexity.items() if begins["perplexity"] - after > UNDONE * rise]
+    return f"{said} **Memorising raised the perplexity of ordinary text more than any edit did.**" + (f" {' and '.join(undone)} lowered it again by more than {percent(UNDONE, digits=0)} per cent of that: they may have undone a part of what was learned." if undone else "")
 
 
 def lost(found: dict[str, dict]) -> str:
-    """Of each benchmark that the unedited model does not guess: the methods that lost more answers than they won, or the reverse, by more than chance (sign test over the answers that changed)."""
+    """Of each benchmark that the unedited model does not guess: the methods that lost more answers than they won, or the reverse, by a sign test over the answers that changed."""
     before, said = found["unedited"]["result"]["integrity"], []
     for ours, column in BENCHMARKS.items():
-        if not above_chance(found["unedited"], ours):
-            continue
         changed = {name: integrity.flips(before[ours]["right"], row["result"]["integrity"][ours]["right"]) for name, row in found.items() if name != "unedited"}
+        if not changed or not above_chance(found["unedited"], ours):
+            continue
         sure = {name: each for name, each in changed.items() if sum(each.values()) and binomtest(each["lost"], sum(each.values())).pvalue < SURE}
         named = "; ".join(f"{methods.registry()[name]['title']} {each['lost']} lost and {each['won']} won" for name, each in sure.items())
-        said.append(f"{column}: of {len(changed)} edited models, " + (f"{len(sure)} changed by more than chance ({named})." if sure else "none lost more than it won, or the reverse, by more than chance."))
-    return " ".join(said)
+        said.append(f"{column}: edits that lost more answers than they won, or the reverse: {named or 'none'}.")
+    return " ".join([*said, f"(Sign test on the answers that changed, two-sided, p below {SURE}, not corrected for the number of methods.)"]) if said else ""

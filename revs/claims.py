@@ -309,7 +309,7 @@ def numbers(label: str, theirs: dict[Place, dict], ours: dict[Place, Ours], gues
             why = unmeasured(label, dataset, column, row, guessed, judge)
         elif verdict == NOTHING_DONE or (verdict == DIRECTION and idle(place, our_values, tolerance)):
             why = over_unedited(place, their_values, our_values)
-        lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), judge if place in ours else None, expected, verdict, why, PAGES[label], NUMBER, cell["doubt"]))
+        lines.append(line(f"`{label}`", f"{f'{dataset}, ' if dataset else ''}{row}: {column}", cell["printed"], ours.get(place), judge if place in ours else None, expected, verdict, why, page_of(label, column), NUMBER, cell["doubt"]))
     return lines
 
 
@@ -361,10 +361,27 @@ def of_cells(claim: dict, dataset: str, judge: Judge, theirs: dict[Place, dict],
     if set(expect) & SEVERAL:
         behind = dict.fromkeys(name for row in mine for column in columns for name in ours[dataset, row, column].rows)
         found = None if verdict == UNMEASURED else Told(counted_out(expect, mine), tuple(behind))
+    why = unmeasured(claim["table"], dataset, columns[0], ", ".join(missing), guessed, judge)
+    if verdict != UNMEASURED and (coarse := too_coarse(claim, dataset, judge)):
+        verdict, why = UNMEASURED, coarse
     shown_there = {True: "holds in its table", False: "does not hold in its own table", None: DASH}[in_paper] + (f": {told_there}" if told_there else "")
     if in_paper is not None and any(theirs[dataset, row, column]["doubt"] for row in named(expect) for column in columns):
         shown_there += ", on numbers that cannot be right"
-    return line(claim["place"], f"{dataset}: {claim['says']}", shown_there, found, judge, check(claim) + late(claim, dataset, judge, found), verdict, unmeasured(claim["table"], dataset, columns[0], ", ".join(missing), guessed, judge), PAGES[claim["table"]], CLAIM)
+    return line(claim["place"], f"{dataset}: {claim['says']}", shown_there, found, judge, check(claim) + late(claim, dataset, judge, found), verdict, why, page_of(claim["table"], columns[0]), CLAIM)
+
+
+def too_coarse(claim: dict, dataset: str, judge: Judge) -> str:
+    """Why a benchmark cannot tell whether a claim holds: one answer more or less is more than its tolerance. Empty if it can."""
+    for benchmark, column in abilities.BENCHMARKS.items():
+        if claim.get("column") == column and "near" in claim["expect"] and (found := abilities.runs(judge.model, judge.data[dataset])):
+            one = 100 / found["unedited"]["result"]["integrity"][benchmark]["items"]
+            return f"one answer is {one:.1f} points, more than the tolerance" if one > claim["expect"]["near"][0] else ""
+    return ""
+
+
+def page_of(label: str, column: str) -> str:
+    """The page that has our numbers of a column of a table."""
+    return "integrity" if column in abilities.BENCHMARKS.values() else PAGES[label]
 
 
 def columns_of(claim: dict) -> list[str]:
@@ -418,14 +435,14 @@ def unmeasured(label: str, dataset: str, column: str, row: str, guessed: set[tup
     if label == PII:
         return "a count of The Pile's subset, which is not at hand (`make pile`); ours, of other texts, is on the page"
     if column in abilities.BENCHMARKS.values():
-        return "the unedited model is no better than chance at it, so that it has nothing to lose" if (judge.data[dataset], column) in guessed else f"{column} is not recorded yet (`make integrity`)"
+        return "the unedited model is no better than chance at it, so that it has nothing to lose" if (judge.data[dataset], column) in guessed else f"{column} of {row} is not recorded; its page says what was asked of which model"
     return f"no recorded run of {row} on {dataset} yet{judge.command}"
 
 
 def line(where: str, what: str, theirs: str, ours: Ours | Told | None, judge: Judge | None, expected: str, verdict: str, reason: str, page: str, kind: str, doubt: str = "") -> dict:
     """One line of the ledger; ``doubt`` is why its printed number cannot be right."""
     behind = ", ".join(ours.rows) if ours else ""
-    page = "organic" if judge and judge.secrets == "organic" else page
+    page = "organic" if judge and judge.secrets == "organic" and page != "integrity" else page
     interval = DASH if not isinstance(ours, Ours) or ours.interval is None or ours.interval[0] == ours.interval[1] else " to ".join(f"{100 * end:.1f}" for end in ours.interval)
     return {"kind": kind, "where": where, "what": what, "paper": theirs, "ours": str(ours) if ours else DASH, "interval": interval, "on": str(judge) if judge else DASH, "seeds": of_seeds(ours.rows) if ours else "", "expected": expected, "verdict": verdict, "why": reason if verdict in (UNMEASURED, NOTHING_DONE, DIRECTION) else "", "doubt": doubt, "page": page, "rows": behind}
 

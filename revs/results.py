@@ -174,7 +174,7 @@ def learned_again(model: str, data: str) -> pd.DataFrame:
 
 
 def elsewhere(model: str, data: str) -> list[tuple[dict, dict]]:
-    """Runs of the core table, each with one of the same settings on a fine-tune that another processor made.
+    """Runs of the core table, each with one of the same settings that another processor made, on a fine-tune that it made too.
 
     Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a processor rounds.
     """
@@ -182,28 +182,29 @@ def elsewhere(model: str, data: str) -> list[tuple[dict, dict]]:
     frame = frame[frame["failed"].isna()].sort_values("method", key=lambda column: column.map(list(methods.registry()).index))
     asked = lambda run: {name: value for name, value in run["row"]["provenance"]["settings"].items() if name not in ("measures", "generate")}  # what is looked at changes no edit
     usual, others = (frame[frame["tag"].eq("") == is_usual].to_dict("records") for is_usual in (True, False))
-    return [(run, other) for run in usual for other in others if learner(run) != learner(other) and asked(run) == asked(other)]
+    return [(run, other) for run in usual for other in others if all(one != two for one, two in zip(learner(run), learner(other))) and asked(run) == asked(other)]
 
 
-def learner(run: dict) -> str:
+def learner(run: dict) -> tuple[str, str]:
     """The processor that a run was made on, and the fine-tune that it began with."""
     made = run["row"]["provenance"]
-    return f"{made['hardware']['cpu']}, {made['model']['revision'][:8]}"
+    return made["hardware"]["gpu"] or made["hardware"]["cpu"], f"fine-tune {made['model']['revision'][:8]}"
 
 
 def elsewhere_table(pairs: list[tuple[dict, dict]], ours: Means) -> pd.DataFrame:
     """Their Unlearning Scores in per cent, beside mean and standard deviation over the seeds of the core table."""
-    lines = [{"method": methods.registry()[run["method"]]["title"], "all seeds": percent(*ours[run["method"]]["unlearning_score"]), "seed": run["seed"]} | {learner(one): percent(one["unlearning_score"]) for one in (run, other)} for run, other in pairs]
+    lines = [{"method": methods.registry()[run["method"]]["title"], "mean ± sd over seeds": percent(*ours[run["method"]]["unlearning_score"]), "seed": run["seed"]} | {", ".join(learner(one)): percent(one["unlearning_score"]) for one in (run, other)} for run, other in pairs]
     return pd.DataFrame(lines).fillna(DASH)
 
 
 def elsewhere_sentence(pairs: list[tuple[dict, dict]], ours: Means) -> str:
-    """How far scores went apart by a processor's rounding alone: the method that moved most, REVS, and for how many it is beyond two standard deviations over the seeds."""
+    """How far scores went apart between processors: the method that moved most, REVS, and for whom it is more than two standard deviations of a difference of two seeds."""
     apart = {run["method"]: abs(run["unlearning_score"] - other["unlearning_score"]) for run, other in pairs}
-    most, beyond = max(apart, key=apart.__getitem__), [name for name, moved in apart.items() if moved > 2 * ours[name]["unlearning_score"][1]]
-    revs = f", REVS by {percent(apart['revs'])}" if "revs" in apart and most != "revs" else ""
-    far = f" For {', '.join(methods.registry()[name]['title'] for name in beyond)} it is more than two standard deviations over the seeds." if beyond else " For none it is more than two standard deviations over the seeds."
-    return f"By a processor's rounding alone {methods.registry()[most]['title']} moves by {percent(apart[most])} points of Unlearning Score{revs}.{far}"
+    spread = {name: math.sqrt(2) * ours[name]["unlearning_score"][1] for name in apart}
+    most, known = max(apart, key=apart.__getitem__), [name for name in apart if not math.isnan(spread[name])]
+    beyond = ", ".join(methods.registry()[name]["title"] for name in known if apart[name] > 2 * spread[name])
+    said = f"Between the two processors {methods.registry()[most]['title']} moves by {percent(apart[most])} points of Unlearning Score" + (f", REVS by {percent(apart['revs'])}." if "revs" in apart and most != "revs" else ".")
+    return said + (f" That is more than two standard deviations of what two seeds differ by for {beyond or 'no method'}." if known else "")
 
 
 # --- the paper's -----------------------------------------------------------------------------------------------------

@@ -75,25 +75,30 @@ def test_a_model_at_chance_is_called_so(answered):
 
 
 def test_what_memorising_cost_stands_before_what_edits_cost(answered):
-    """Dearer than any edit, or not; nothing is said without the model as it came."""
+    """More than any edit, or not; nothing is said without the model as it came, or if that was asked something else."""
     answered("unedited", asked("1000", "00", perplexity=140))
     answered("revs", asked("1000", "00", perplexity=124))
+    answered("random", asked("1000", "00", perplexity=139))
     found = abilities.runs("smollm2-135m", "ssn")
-    assert abilities.taught(found, abilities.untaught("smollm2-135m", "ssn")) == ""
+    said = lambda: abilities.taught(found, abilities.untaught("smollm2-135m", "ssn"))
+    assert said() == ""
+    answered("unedited", asked("11000", "00", perplexity=26), tag="integrity-before")
+    assert said() == ""
     answered("unedited", asked("1100", "00", perplexity=26), tag="integrity-before")
-    said = abilities.taught(found, abilities.untaught("smollm2-135m", "ssn"))
-    assert "answers 50.0 per cent of MMLU and 0.0 per cent of GSM8K, and its perplexity is 26.0; the edits begin at 140.0. **Memorising cost ordinary text more than any edit.**" in said and said.endswith("of that: REVS.")
+    assert "answers 50.0 per cent of MMLU and 0.0 per cent of GSM8K, and its perplexity is 26.0; the edits begin at 140.0. **Memorising raised" in said() and "did.** REVS lowered it again by more than 5 per cent of that" in said()
     answered("memit", asked("1000", "00", perplexity=900))
-    assert "more than any edit" not in abilities.taught(abilities.runs("smollm2-135m", "ssn"), abilities.untaught("smollm2-135m", "ssn"))
+    assert "than any edit" not in abilities.taught(abilities.runs("smollm2-135m", "ssn"), abilities.untaught("smollm2-135m", "ssn"))
 
 
 def test_a_loss_is_told_from_a_change_both_ways(answered):
     """Ten lost and none won is more than chance, five lost and five won is not; a benchmark that was guessed is left out."""
     answered("unedited", asked("1" * 30 + "0" * 10, "0" * 40))
+    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")) == ""
     answered("revs", asked("1" * 25 + "0" * 10 + "1" * 5, "1" * 40))
-    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")) == "MMLU: of 1 edited models, none lost more than it won, or the reverse, by more than chance."
+    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")).startswith("MMLU: edits that lost more answers than they won, or the reverse: none. (Sign test")
     answered("memit", asked("1" * 20 + "0" * 20, "0" * 40))
-    assert abilities.lost(abilities.runs("smollm2-135m", "ssn")) == "MMLU: of 2 edited models, 1 changed by more than chance (MEMIT 10 lost and 0 won)."
+    said = abilities.lost(abilities.runs("smollm2-135m", "ssn"))
+    assert said.startswith("MMLU: edits that lost more answers than they won, or the reverse: MEMIT 10 lost and 0 won. (Sign test") and "GSM8K" not in said and "REVS" not in said
 
 
 def test_the_ledger_has_the_two_columns_where_they_are_measured(answered, shelf):  # noqa: F811

@@ -262,6 +262,20 @@ def test_a_benchmark_at_chance_level_is_not_judged(shelf):  # noqa: F811
     assert all("chance" in cell("tab:core_results_llama", f"{data}, REVS: GSM8K")["why"] for data in ("SSN", "Emails"))  # of which one alone was asked
 
 
+def test_a_tolerance_finer_than_one_answer_judges_nothing(shelf):  # noqa: F811
+    """Within two points: of ten items none can tell, of a hundred they can."""
+    claim = next(claim for claim in claims.terms()["claims"] if claim["id"] == "mmlu-stable")
+    judge = claims.Judge("smollm2-135m", claims.DATA, "synthetic")
+    assert claims.too_coarse(claim, "SSN", judge) == ""
+    for items, said in ((10, "one answer is 10.0 points, more than the tolerance"), (100, "")):
+        row = shelf(method="unedited", seed=1, tag="integrity")
+        row["result"]["integrity"] = {name: {"accuracy": 0.6, "items": items, "right": "1" * items} for name in ("mmlu", "gsm8k")} | {"from": "x", "perplexity": 9.0}
+        rows.save(rows.RECORDED / f"{row['name']}.json", row)
+        assert claims.too_coarse(claim, "SSN", judge) == said
+    assert claims.too_coarse(claim | {"column": "Specificity"}, "SSN", judge) == ""
+    assert claims.page_of("tab:core_results_llama", "GSM8K") == "integrity" and claims.page_of("tab:core_results_llama", "Specificity") == "core"
+
+
 def test_significance_needs_six_seeds_and_every_method(shelf):  # noqa: F811
     judged = lambda: statistics.significant("smollm2-135m", "ssn", 0.05)
     others = [name for name, entry in methods.registry().items() if paper.has_settings(entry["title"]) and name != "revs"]

@@ -44,3 +44,24 @@ def test_a_folder_without_a_file_is_refused_and_nothing_is_written(whole, tmp_pa
     with pytest.raises(SystemExit, match=r"^FileNotFoundError: There is no gsm8k/train_first200.jsonl in .*: give the folder that REVS_BENCHMARKS names\.$"):
         fewer.main()
     assert not (tmp_path / "part").exists()
+
+
+@pytest.mark.parametrize(("asked", "said"), [({"each": 11}, "each is 11, but a run asks from 1 to 10."), ({"problems": 0}, "problems is 0, but a run asks from 1 to 50."), ({"shots": -1}, "shots is -1, but a run asks from 0 to 5.")])
+def test_what_no_run_would_ask_is_refused(whole, tmp_path, asked, said):
+    with pytest.raises(ValueError, match=said):
+        fewer.fewer(whole, tmp_path / "part", **{"each": 2, "problems": 4, "shots": 1} | asked)
+    assert not (tmp_path / "part").exists()
+
+
+def test_the_whole_is_not_overwritten(whole, monkeypatch):
+    before = [(whole / name).read_bytes() for name in fewer.FILES]
+    monkeypatch.setattr("sys.argv", ["fewer", str(whole), str(whole / ".." / "whole")])
+    with pytest.raises(SystemExit, match=r"is the folder itself: name another one for the part\.$"):
+        fewer.main()
+    assert [(whole / name).read_bytes() for name in fewer.FILES] == before
+
+
+def test_the_command_has_fewer_by_itself(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["fewer", str(whole), str(tmp_path / "part")])
+    fewer.main()
+    assert [sum(1 for _ in fewer.lines(tmp_path / "part" / name)) for name in fewer.FILES] == [9, 6, 2]

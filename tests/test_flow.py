@@ -351,7 +351,7 @@ def test_the_time_left_is_of_jobs_that_go_side_by_side(monkeypatch):
     expect([alone, shared, "book"], 1, "3 min")
 
 
-@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj-tune", "gptj", "integrity", "bench", "paper", "pile"])
+@pytest.mark.parametrize("name", ["quick", "tune", "core", "ablations", "organic", "gptj-tune", "gptj", "integrity", "integrity-large", "bench", "paper", "pile"])
 def test_plan_says_what_a_profile_takes(name, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
