@@ -2,7 +2,7 @@
 
 Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
 took, or how much memory it had, cannot come back the same: benchmarks are left out, and a text is compared without its seconds,
-minutes and hours, a table without its columns of them and of memory. A table with a line of them is among those that are different.
+minutes, hours and bytes, a table without its columns of them. A table with a line of them, or a speed, is among those that are different.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from flow.paths import BUILD, ROOT, shown
 from revs import rows
 from revs.again import FILE, sources
 
-DURATION = re.compile(r"\b\d[\d,]*(\.\d+)?(?= ?(s|seconds?|min|minutes?|h|hours?)\b)")
-MEASURED = re.compile(r"\b(seconds?|minutes?|hours?)\b(?! time)|memory|MB|GiB|, s$")  # in the head of a column
+DURATION = re.compile(r"\b\d[\d,]*(\.\d+)? ?(s|seconds?|min|minutes?|h|hours?|MB|MiB|GiB)\b")  # with its unit: sixty minutes are an hour
+MEASURED = re.compile(r"\b(seconds?|minutes?|hours?)\b(?! time)|memory|MB|MiB|GiB|, s$")  # in the head of a column
 KINDS = ("row", "text", "picture")
 
 
 def products(build: Path) -> dict[str, str]:
     """What a build made, by kind, place and number, each as a hash of its content."""
     found = {f"row: {name}": rows.digest(row["result"]) for name, row in rows.find(build / "rows").items() if row["kind"] != "bench"}
-    for path in sorted((build / "notebooks").rglob("*.ipynb")):
+    for path in sorted(path for path in (build / "notebooks").rglob("*.ipynb") if path.relative_to(build / "notebooks").parts[0] != "bench"):
         cells = nbformat.read(path, as_version=4).cells
         shows = [output["data"] for cell in cells for output in cell.get("outputs", []) if output["output_type"] in ("execute_result", "display_data")]
         for number, data in enumerate(shows):
@@ -45,8 +45,9 @@ def products(build: Path) -> dict[str, str]:
 
 
 def timeless(text: str) -> str:
-    """A text without what tells how long something took, or how much memory it had."""
+    """A text without what tells how long something took, or how much memory it had; a table of HTML is read like one of Markdown."""
     found, left_out = [], None
+    text = re.sub(r"</t[hd]>", "|", re.sub(r"<tr[^>]*>", "\n|", text))
     for line in DURATION.sub("…", text).splitlines():
         if not line.startswith("|"):
             left_out = None

@@ -41,6 +41,20 @@ def test_columns_of_time_and_memory_are_not_compared():
     assert again.timeless(two.format(3, 60, 1)) == again.timeless(two.format(3, 61, 1)) != again.timeless(two.format(3, 61, 2))
 
 
+def test_units_bytes_and_tables_of_html_are_not_compared_either():
+    """An hour may be sixty minutes; a long table that can be searched is HTML."""
+    assert again.timeless("in 59.5 min and 87 MiB, 3 of 4") == again.timeless("in 1.0 h and 1.2 GiB, 3 of 4") != again.timeless("in 1.0 h and 1.2 GiB, 4 of 4")
+    table = '<table><thead><tr><th>row</th><th>seconds</th><th>MiB</th></tr></thead><tbody><tr data-value="x"><td>{}</td><td>{}</td><td>{}</td></tr></tbody></table>'
+    assert again.timeless(table.format("a", 1, 2)) == again.timeless(table.format("a", 3, 4)) != again.timeless(table.format("b", 1, 2))
+
+
+def test_benchmarks_are_left_out(tmp_path):
+    first = build(tmp_path / "a")
+    (tmp_path / "a" / "notebooks" / "bench").mkdir()
+    (tmp_path / "a" / "notebooks" / "page.ipynb").rename(tmp_path / "a" / "notebooks" / "bench" / "page.ipynb")
+    assert set(first) - set(again.products(tmp_path / "a")) == {"picture: page, output 0", "text: page, output 1"}
+
+
 def test_another_value_is_seen_in_row_text_and_picture(tmp_path):
     first = build(tmp_path / "a")
     found = again.compared(first, build(tmp_path / "b", value=4))
