@@ -2,7 +2,7 @@
 
 Rows are compared by their results, tables and texts by what they say, pictures by their pixels. What tells how long something
 took, or how much memory it had, cannot come back the same: benchmarks are left out, and a text is compared without its seconds,
-minutes, hours and bytes, a table without its columns of them. A table with a line of them, or a speed, is among those that are different.
+minutes, hours and bytes, a table without its columns of them and of dates. A table with a line of them, or a speed, is among those that are different.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from revs import rows
 from revs.again import FILE, sources
 
 DURATION = re.compile(r"\b\d[\d,]*(\.\d+)? ?(s|seconds?|min|minutes?|h|hours?|MB|MiB|GiB)\b")  # with its unit: sixty minutes are an hour
-MEASURED = re.compile(r"\b(seconds?|minutes?|hours?)\b(?! time)|memory|MB|MiB|GiB|, s$")  # in the head of a column
+MEASURED = re.compile(r"\b(seconds?|minutes?|hours?)\b(?! time)|memory|MB|MiB|GiB|, s$|\bwhen$")  # in the head of a column
 KINDS = ("row", "text", "picture")
 
 

@@ -461,7 +461,7 @@ def against_the_paper() -> pd.DataFrame:
         for dataset in claim["data"]:
             holds_there, said, values = in_its_table(claim, dataset, theirs)
             if holds_there is False:
-                rows_of = sorted(needed(claim["expect"], values) & set(values), key=values.get, reverse=True)
+                rows_of = sorted(needed(claim["expect"], values) & set(values), key=lambda row: (-values[row], row))  # equal ones in the same order each time
                 found.append({"where": claim["place"], "the text": f"{dataset}: {claim['says']}", "looked at": check(claim), "printed": said or ", ".join(f"{row} {values[row]:g}" for row in rows_of)})
     return pd.DataFrame(found)
 
