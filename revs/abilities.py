@@ -18,11 +18,15 @@ UNDONE = 0.05  # of what memorising did to perplexity: less may be anything
 CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
+def tagged(model: str, data: str, tag: str) -> dict[str, dict]:
+    """The rows of one tag on a data set by method, without failed runs."""
+    frame = results.measured(model, data)
+    return frame[(frame["tag"] == tag) & frame["failed"].isna()].set_index("method")["row"].to_dict()
+
+
 def runs(model: str, data: str) -> dict[str, dict]:
     """The row of each method that was asked what the unedited model was asked, and began as the same model, by name; without the unedited one there are none."""
-    frame = results.measured(model, data)
-    frame = frame[(frame["tag"] == TAG) & frame["failed"].isna()]
-    found = {run["method"]: run["row"] for run in frame.to_dict("records")}
+    found = tagged(model, data, TAG)
     begun = lambda row: row["provenance"]["model"]["revision"]
     return {name: row for name, row in found.items() if begun(row) == begun(found["unedited"]) and items(row) == items(found["unedited"])} if "unedited" in found else {}
 
@@ -34,8 +38,7 @@ def items(row: dict) -> list:
 
 def untaught(model: str, data: str) -> dict | None:
     """The row of the model as it came, before it memorised the secrets, if there is one."""
-    frame = results.measured(model, data)
-    return next(iter(frame.loc[(frame["tag"] == BEFORE) & frame["failed"].isna(), "row"]), None)
+    return tagged(model, data, BEFORE).get("unedited")
 
 
 def every(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> dict[str, dict[str, dict]]:
