@@ -221,7 +221,12 @@ def evaluation(model: str, data: str) -> Reading | None:
 
 def shares(found: dict) -> str:
     """What both ways of evaluation spend their time on."""
-    return "; ".join(f"{way}: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in parts.items()) for way, parts in by_way(found).items())
+    return "; ".join(f"{way}: " + ", ".join(f"{part} {seconds:.1f} s" for part, seconds in longest_first(parts).items()) for way, parts in by_way(found).items())
+
+
+def longest_first(parts: dict[str, float]) -> dict[str, float]:
+    """Parts and their seconds, without those that a tenth of a second does not show."""
+    return {part: seconds for part, seconds in sorted(parts.items(), key=lambda pair: -pair[1]) if seconds >= 0.05}
 
 
 def by_way(found: dict) -> dict[str, dict[str, float]]:
@@ -250,18 +255,20 @@ def bounds(model: str, data: str) -> str:
     if found := row("attacks", model, data):
         took, own = found["result"]["medians"], by_way(found)["ours"]
         said.append(
-            f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in own.items())}. Greedy tokens come one by one in both ways, so that however quick the rest were, "
+            f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in longest_first(own).items())}. Greedy tokens come one by one in both ways, so that however quick the rest were, "
             f"the ratio could not pass {took['released'] / own['greedy tokens']:.0f}."
         )
-    for of in dict.fromkeys((data, OTHER)):
+    sets = {of: methods.PAPER_DATA.get(of, of) for of in dict.fromkeys((data, OTHER))}
+    for of, title in sets.items():
         table, least = gradient_methods(model, of), row("floor", model, of)
         if least and "revs" in table.index and len(table) > 1:
             fastest = table.drop("revs")["seconds"].idxmin()
             each = least["result"]["medians"]["floor"] / least["result"]["tokens"]
-            said.append(f"On {methods.PAPER_DATA.get(of, of)}, REVS at its floor would take {each * row('gradient', model, of)['result']['tokens'] / table.loc[fastest, 'seconds']:.2f} times as long as {figures.title(fastest)}.")
+            said.append(f"On {title}, REVS at its floor would take {each * row('gradient', model, of)['result']['tokens'] / table.loc[fastest, 'seconds']:.2f} times as long as {figures.title(fastest)}.")
+    for of, title in sets.items():
         if found := row("memory", model, of):
             used = found["result"]["memory"]
-            said.append(f"Memory on {methods.PAPER_DATA.get(of, of)}: at most {max(used['once_mb']):.0f} MiB while the Gram factor is made, {max(used['peak_mb']) - used['undo_mb']:.0f} MiB after it, most of it logits of a layer's candidates.")
+            said.append(f"Memory on {title}: at most {max(used['once_mb']):.0f} MiB while the Gram factor is made, {max(used['peak_mb']) - used['undo_mb']:.0f} MiB after it, most of it logits of a layer's candidates.")
     if found := row("targets", model, "synthetic"):
         items = rows.read_items(found["path"])
         some = max(1, found["result"]["secrets"] // 5)
@@ -370,9 +377,15 @@ def goals(model: str, data: str) -> pd.DataFrame:
     lines = []
     for goal in GOALS:
         reading = goal.read(model, data)
-        measured, behind = (DASH, DASH) if reading is None else (f"{reading.value:.3g}", reading.behind)
-        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": measured, "": goal.verdict(reading), "behind it": behind})
+        lines.append({"what": goal.title, "goal": f"{goal.sign} {goal.bound:g}", "measured": f"{reading.value:.3g}" if reading else DASH, "": goal.verdict(reading)})
     return pd.DataFrame(lines)
+
+
+def behind(model: str, data: str) -> str:
+    """How many goals are met, and what stands behind each value, as a list."""
+    readings = {goal: reading for goal in GOALS if (reading := goal.read(model, data))}
+    met = sum(goal.verdict(reading).startswith("met") for goal, reading in readings.items())
+    return "\n".join([f"Of {len(GOALS)} goals {met} are met, measured or predicted. Behind each value:", "", *(f"* *{goal.title}*: {reading.behind}." for goal, reading in readings.items())])
 
 
 def how() -> pd.DataFrame:
@@ -423,16 +436,17 @@ def gradient_table(model: str, data: str) -> pd.DataFrame:
 def gradient_sentence(model: str, data: str) -> str:
     """Whether REVS is the quickest, and why not; the command without rows to compare."""
     table = gradient_methods(model, data)
+    title = methods.PAPER_DATA.get(data, data)
     failed = "".join(f" {figures.title(name)} has no time: {why}" for name, why in (row("gradient", model, data) or {"result": {}})["result"].get("failed", {}).items())
     if "revs" not in table.index or len(table) < 2:
-        return f"Not measured yet: `{commands()['gradient']}` (with `--data {data}`).{failed}"
+        return f"**{title}**: not measured yet (`{commands()['gradient']}`, with `--data {data}`).{failed}"
     ours, others = table.loc["revs"], table.drop("revs")
     quicker = others[others["seconds"] <= ours["seconds"]]
     if quicker.empty:
-        return f"REVS is the quickest of them.{failed}"
+        return f"**{title}**: REVS is the quickest of them.{failed}"
     as_good = [figures.title(name) for name in quicker.index if quicker.loc[name, "score"] >= ours["score"]]
     return (
-        f"Not the quickest: {' and '.join(figures.title(name) for name in quicker.index)} took less time. A method that follows gradients goes through all targets together, in a few batches and few layers; REVS pays a pass "
+        f"**{title}**: {', '.join(figures.title(name) for name in quicker.sort_values('seconds').index)} took less time than REVS. A method that follows gradients goes through all targets together, in a few batches and few layers; REVS pays a pass "
         f"and a product of $k$ neurons with $U$ in every edited layer for each token. Of the quicker ones, {' and '.join(as_good) or 'none'} scores as high as REVS.{failed}"
     )
 
@@ -512,14 +526,15 @@ def schedules(model: str, data: str) -> tuple[pd.DataFrame, str]:
     result, lines = found["result"], []
     for way in ("exact", "paper"):
         edit, effect, ranks = result["edits"][way], result["effects"][way], result["ranks"][way]
-        lines.append({"schedule": f"`{way}`", "seconds": f"{result['medians'][way]:.1f}", "moves": f"{edit['moves']:,}", "columns": f"{edit['columns']:,}", "norm": f"{edit['norm']:.1f}", "out of reach": str(edit["unreached"]),
-                      "median rank after": f"{median(ranks):,.0f}"} | {title: percent(effect[metric]) for metric, title in METRICS.items()})  # fmt: skip
+        lines.append({"schedule": f"`{way}`", "seconds": f"{result['medians'][way]:.1f}", "columns": f"{edit['columns']:,}", "norm": f"{edit['norm']:.1f}", "out of reach": str(edit["unreached"]),
+                      "median rank": f"{median(ranks):,.0f}"} | {title: percent(effect[metric]) for metric, title in METRICS.items()})  # fmt: skip
     exact, paper = (result["edits"][way] for way in ("exact", "paper"))
     score = {way: 100 * effect["unlearning_score"] for way, effect in result["effects"].items()}
     left = paper["unreached"] - exact["unreached"]
+    reach = "as many neurons are out of reach for both" if not left else f"out of reach are {abs(left):,} neurons {'more' if left < 0 else 'fewer'} than for the paper's"
     return pd.DataFrame(lines), (
         f"The paper's schedule takes {result['medians']['paper'] / result['medians']['exact']:.2f} times as long, changes {paper['columns'] / exact['columns']:.2f} times as many columns with {paper['norm'] / exact['norm']:.2f} times the norm, "
-        f"and scores {score['paper']:.1f} against {score['exact']:.1f}. What exactness buys: the rank that was asked for and not one within ε of it, no factor and no bound on steps to choose; out of reach are {abs(left):,} neurons {'more' if left < 0 else 'fewer'} than for the paper's."
+        f"and scores {score['paper']:.1f} against {score['exact']:.1f}. What exactness buys: the rank that was asked for and not one within ε of it, no factor and no bound on steps to choose; {reach}."
     )
 
 

@@ -309,6 +309,8 @@ def test_goals_are_read_from_rows(measured):
     table = speed.goals("tiny", "random")
     assert set(table[""]) <= {"met", "not met", speed.NOT_YET, speed.UNCHECKED, "not checked yet, predicted", "not met, predicted"} and (table[""] == speed.NOT_YET).sum() == 2
     assert "made 3 passes" in speed.released_counts("tiny", "random") and "2 rounds" in speed.machine("tiny")
+    met = table[""].str.startswith("met").sum()
+    assert speed.behind("tiny", "random").startswith(f"Of {len(speed.GOALS)} goals {met} are met") and speed.behind("tiny", "random").count("\n* *") == (table[""] != speed.NOT_YET).sum()
     assert "To find 20 of 30 neurons" in speed.selected("tiny", "random") and "the same in 100.0 per cent" in speed.selected("tiny", "random")
     schedules, said = speed.schedules("tiny", "random")
     assert list(schedules["schedule"]) == ["`exact`", "`paper`"] and "times as long" in said
@@ -415,7 +417,7 @@ def test_the_fastest_gradient_method_is_named_with_both_scores(monkeypatch):
     both = speed.of_both(speed.gradient, "smollm2-135m", "ssn")
     assert both.value == 5.0 and both.holds and both.behind.startswith("SSN: REVS 10.0 s") and "; Emails: REVS 10.0 s" in both.behind
     assert list(speed.gradient_table("smollm2-135m", "ssn")["method"]) == ["RMU", "REVS", "FT-L"] and list(speed.gradient_table("smollm2-135m", "ssn")["rounds"]) == ["2", "2", "1"]
-    assert "RMU took less time" in speed.gradient_sentence("smollm2-135m", "ssn") and "none scores as high" in speed.gradient_sentence("smollm2-135m", "ssn")
+    assert "**SSN**: RMU took less time than REVS." in speed.gradient_sentence("smollm2-135m", "ssn") and "none scores as high" in speed.gradient_sentence("smollm2-135m", "ssn")
 
 
 def test_the_layer_major_order_stands_beside_the_paper_s_over_common_seeds(shelf):  # noqa: F811
