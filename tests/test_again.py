@@ -44,8 +44,8 @@ def test_columns_of_time_and_memory_are_not_compared():
 def test_units_bytes_and_tables_of_html_are_not_compared_either():
     """An hour may be sixty minutes; a long table that can be searched is HTML."""
     assert again.timeless("in 59.5 min and 87 MiB, 3 of 4") == again.timeless("in 1.0 h and 1.2 GiB, 3 of 4") != again.timeless("in 1.0 h and 1.2 GiB, 4 of 4")
-    table = '<table><thead><tr><th>row</th><th>seconds</th><th>when</th></tr></thead><tbody><tr data-value="x"><td>{}</td><td>{}</td><td>{}</td></tr></tbody></table>'
-    assert again.timeless(table.format("a", 1, 2)) == again.timeless(table.format("a", 3, 4)) != again.timeless(table.format("b", 1, 2))
+    table = '<table><thead><tr><th>row</th><th>seconds</th><th>MiB</th><th>when</th></tr></thead><tbody><tr data-value="x"><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr></tbody></table>'
+    assert again.timeless(table.format("a", 1, 2, 3)) == again.timeless(table.format("a", 4, 5, 6)) != again.timeless(table.format("b", 1, 2, 3))
 
 
 def test_benchmarks_are_left_out(tmp_path):
