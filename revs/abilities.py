@@ -20,8 +20,8 @@ CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 def tagged(model: str, data: str, tag: str) -> dict[str, dict]:
     """The rows of one tag on a data set by method, without failed runs."""
-    frame = results.measured(model, data)
-    return frame[(frame["tag"] == tag) & frame["failed"].isna()].set_index("method")["row"].to_dict()
+    frame = results.tagged(model, data, tag)
+    return frame[frame["failed"].isna()].set_index("method")["row"].to_dict()
 
 
 def runs(model: str, data: str) -> dict[str, dict]:

@@ -17,13 +17,13 @@ from revs.attribution import attributions
 from revs.data import Target, pairs
 from revs.edit import Edit
 from revs.neuron import SCHEDULES, edit_neurons
-from revs.select import WORTH, counter, highest
+from revs.select import WORTH, counter, highest, ranks_of
 from revs.vocabulary import Line, Vocabulary
 
 WHERE = ("mlp", "residual", "both")
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
 AT_ONCE = 5  # neurons edited before the layer is looked at again
-LOOK = 8  # the part of the vocabulary, one in so many tokens, that a closed gate most often shows in
+LOOKS = (32, 16, 8, 4, 2, 1)  # the parts of the vocabulary, one in so many tokens, after which a gate may be known to be closed
 
 
 @dataclass(frozen=True)
@@ -91,13 +91,12 @@ def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
-        if l not in selected if selected is not None else closed(vocabulary, l, h[-1], x[-1], t, hp):
-            return None
-        hidden = vocabulary.hidden(l, h[-1], x[-1], t)
-        if selected is None and not gate(hidden, hp):
+        if not (l in selected if selected is not None else opened(vocabulary, l, h[-1], x[-1], t, hp)):
             return None
         weight = decoder.neurons(l)
-        neurons, line = select_neurons(vocabulary, l, weight, a[-1], t, hp, attributed and attributed[l], draw)
+        some = candidates(vocabulary, l, weight, a[-1], t, hp, attributed and attributed[l], draw)
+        hidden, line = lines(vocabulary, l, h[-1], x[-1], weight[:, some].T, t)
+        neurons, line = best(some, line, hp)
         c, unreached = edit_until_low(hidden, line, a[-1, neurons], hp)
         if not len(c):
             return None
@@ -121,13 +120,17 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
 
 
-def closed(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
-    """Is the gate closed for sure? A rank is a count, and a part of the vocabulary may already hold more tokens ahead of t than it lets through: most layers need no more than a look."""
-    if vocabulary.after[l] is not None:  # FF₂'s output is seen through a norm of its own
-        return False
-    piece = torch.arange(-(-vocabulary.V // LOOK), device=vocabulary.U.device)
-    r_mlp, r_residual = counter(vocabulary, l, torch.stack([h, x.to(h)]), t)(torch.arange(2, device=piece.device), piece).tolist()
-    return not passes(r_mlp, r_residual, hp)
+def opened(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
+    """The gate of a layer. A rank is a count, and a part of the vocabulary may already hold more tokens ahead of t than the gate lets through: most are closed after a look."""
+    if vocabulary.after[l] is not None or vocabulary.U.device.type != "cpu":  # FF₂'s output is seen through a norm of its own; a GPU has read all of U before it would have been asked twice
+        return gate(vocabulary.hidden(l, h, x, t), hp)
+    larger, both = counter(vocabulary, l, torch.stack([h, x.to(h)]), t), torch.arange(2)
+    ahead, seen = torch.zeros_like(both), 0
+    for look in LOOKS:
+        ahead, seen = ahead + larger(both, torch.arange(seen, vocabulary.V // look)), vocabulary.V // look
+        if not passes(*ahead.tolist(), hp):
+            return False
+    return True
 
 
 def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters) -> set[int]:
@@ -142,28 +145,45 @@ def select_layers(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     return selected
 
 
-def select_neurons(vocabulary: Vocabulary, l: int, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None):
+def select_neurons(vocabulary: Vocabulary, l: int, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None) -> tuple[Tensor, Line]:
     """SelectNeuron (§3.1.2): of the k most activated neurons, the n_max in which t ranks highest, in that order.
 
     Returns their indices (n,) and their lines. Ties keep the order of activation. ``hp.neurons`` names the paper's
     alternatives (Appendix, "Alternative Neuron Selection Strategies"): n_max neurons by one criterion alone.
     """
+    some = candidates(vocabulary, l, weight, a, t, hp, attributed, draw)
+    return best(some, vocabulary.neurons(l, weight[:, some].T, t), hp)
+
+
+def candidates(vocabulary: Vocabulary, l: int, weight: Tensor, a: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None, draw: torch.Generator | None) -> Tensor:
+    """The neurons of which ``best`` takes n_max, in the order of what they were chosen by, (k,); where k is large, those n_max alone, counted piece by piece."""
     ff = len(a)
     n = min(hp.n_max, ff)
-    candidates = {
+    some = {
         "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
         "rank": lambda: torch.arange(ff, device=a.device),
         "activations": lambda: a.float().topk(n).indices,
         "gradient": lambda: attributed.topk(n).indices,
         "random": lambda: torch.randperm(ff, generator=draw)[:n].to(a.device),
     }[hp.neurons]()
-    if len(candidates) >= WORTH * n:
-        candidates = candidates[highest(vocabulary, l, weight[:, candidates].T, t, n).to(candidates.device)]
-    line = vocabulary.neurons(l, weight[:, candidates].T, t)
+    return some[highest(vocabulary, l, weight[:, some].T, t, n).to(some.device)] if len(some) >= WORTH * n else some
+
+
+def lines(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, n: Tensor, t: int) -> tuple[Line, Line]:
+    """``Vocabulary.hidden`` and ``Vocabulary.neurons``, in one product with U where both are seen through the same norm: U is read once."""
+    if vocabulary.after[l] is not None:
+        return vocabulary.hidden(l, h, x, t), vocabulary.neurons(l, n, t)
+    columns = [vectors.to(vocabulary.U.device, vocabulary.dtype) for vectors in (n.T, h[:, None], x[:, None])]
+    whole = vocabulary.line(torch.cat(columns, 1).T, t)  # column by column, as neurons lie in FF₂: sums are rounded as those of the neurons alone
+    return whole.rows(slice(len(n), None)), whole.rows(slice(0, len(n)))
+
+
+def best(some: Tensor, line: Line, hp: Hyperparameters) -> tuple[Tensor, Line]:
+    """Of some neurons (k,) and their lines, the n_max in which t ranks highest; all of them where rank is no criterion."""
     if hp.neurons not in ("hybrid", "rank"):
-        return candidates, line
-    order = line.rank_at_rest().argsort(stable=True)[:n]
-    return candidates[order.to(candidates.device)], line.rows(order)
+        return some, line
+    order = ranks_of(line).argsort(stable=True)[: hp.n_max]
+    return some[order.to(some.device)], line.rows(order)
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:

@@ -63,6 +63,11 @@ TYPES = {  # of a hyperparameter, by its annotation
 }  # fmt: skip
 
 
+def data_title(data: str) -> str:
+    """The paper's name of a data set; its own name, where the paper has none."""
+    return PAPER_DATA.get(data, data)
+
+
 def paper_data(data: str) -> str | None:
     """The paper's data of the kind that a set's name ends with: "Emails" for emails, emails-tune, hr_emails and pile-email; None for other names."""
     kind = re.split(r"[-_]", data.casefold().removesuffix("-tune").removesuffix("-part"))[-1].removesuffix("s")

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revs.select import ranks_of
 from revs.vocabulary import Line
 
 START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100  # Alg. 2; the bound on the steps is the released code's
@@ -27,11 +28,11 @@ def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor,
 
     A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half the way.
     """
-    there = line.rank_at_rest() >= r_n - eps
+    there = ranks_of(line) >= r_n - eps
     c = torch.zeros_like(line.scale)
-    todo = (~there).nonzero()[:, 0]
-    if len(todo):
-        c[todo] = SCHEDULES[schedule](line.rows(todo), r_n, eps)
+    todo = ~there
+    if todo.any():
+        c[todo] = SCHEDULES[schedule](line if todo.all() else line.rows(todo), r_n, eps)
     reached = there | (c < 0)
     return c, reached
 
@@ -65,23 +66,27 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
         return _sweep(line, slope, r_n)
     never = (slope == 0).nonzero()[:, 0]  # t itself, and tokens whose row of U equals t's: ahead for ever, or behind
     ahead = (line.A[:, never] > line.A[:, t : t + 1]).sum(-1)
-    x = (line.A - line.A[:, t : t + 1]) / slope
+    x = (line.A - line.A[:, t : t + 1]).div_(slope)
     x[:, never] = -torch.inf
     c = torch.zeros_like(line.scale)
     for need in (r_n - ahead).unique().tolist():  # one value, but for rows with such tokens ahead
-        rows = (r_n - ahead == need).nonzero()[:, 0]
+        rows = r_n - ahead == need
         if need <= line.A.shape[1] - len(never):
-            last = largest(x[rows], need)
-            c[rows] = _between(last, torch.where(x[rows] < last, x[rows], -torch.inf).amax(-1, keepdim=True))[:, 0]
+            c[rows] = _between(*around(x if rows.all() else x[rows], need))[:, 0]
     return c.clamp_max(0.0)
 
 
-def largest(x: Tensor, n: int) -> Tensor:
-    """The n-th largest value of each row (rows, V): → (rows, 1)."""
+def around(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n-th largest value of each row (rows, V) and the largest below it, of which there is one: → (rows, 1) twice."""
     place = x.shape[1] - n
     if x.is_cuda:
-        return x.kthvalue(place + 1, keepdim=True).values
-    return torch.from_numpy(np.partition(x.numpy(), place, axis=1)[:, place : place + 1])
+        point, rest = x.kthvalue(place + 1, keepdim=True).values, x
+    else:
+        parted = torch.from_numpy(np.partition(x.numpy(), place, axis=1))  # what stands before the place is not larger
+        point, rest = parted[:, place : place + 1], parted[:, :place]
+        if (below := rest.amax(-1, keepdim=True)).lt(point).all():
+            return point, below
+    return point, torch.where(rest < point, rest, -torch.inf).amax(-1, keepdim=True)
 
 
 def _between(point: Tensor, below: Tensor) -> Tensor:

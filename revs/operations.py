@@ -10,19 +10,20 @@ import functools
 
 import yaml
 
-from revs.method import AT_ONCE, LOOK
+from revs.method import AT_ONCE
 from revs.paths import ROOT
 from revs.select import PIECES, WORTH
 from revs.vocabulary import BLOCK
 
-RANK, SELECT, EDIT = 4, 6, 45  # times that a float32 row of V logits is read or written: for a rank, for a rank and its place in the order, for an edit and what it does to the layer
+RANK, SELECT, EDIT = 4, 4, 26  # times that a float32 row of V logits is read or written: for a rank, for a rank and its place in the order, for an edit and what it does to the layer
+LOOKED = 4  # the part of the vocabulary, one in so many tokens, that is seen until a gate is known to be closed, between that of numbers and that of addresses
 PRECISION = {"once": "float64", "forward": "weights"}  # of the arithmetic; the rest is float32
 FORMULAE = {  # part: operations, bytes
     "once": ("$2Vd^2$, in float64", "$Vd(b+16)$"),
     "forward": ("$2PT$", "$nPb$"),
     "direction": ("$2nVd$", "$nu$"),
-    "gate": (f"$4(nL/{LOOK} + E)Vd$", f"$(nL/{LOOK} + E)(u + {2 * RANK * 4}V)$"),
-    "candidates": ("$2EkVd$", "$E(u + 4kV)$"),
+    "gate": (f"$4((nL - E)/{LOOKED} + E)Vd$", f"$((nL - E)/{LOOKED} + E)(u + {2 * RANK * 4}V)$"),
+    "candidates": ("$2E(k + 2)Vd$", "$E(u + 4(k + 2)V)$"),
     "selection": ("0", f"${SELECT * 4}EkV$"),
     "edit": ("0", f"${EDIT * 4}V(M + {AT_ONCE / 2:g}E)$"),
 }
@@ -33,12 +34,13 @@ def operations(shape: dict, work: dict, tokens: int) -> dict[str, tuple[float, f
     L, d, V, P, b = (shape[name] for name in ("layers", "d", "V", "body", "bytes"))
     T, E, M, k = (work[name] for name in ("prompt", "layers", "moves", "k"))
     n, u = tokens, V * d * (b + (8 if b < 4 else 0))  # u: a product with U reads it, in low precision by way of float32 blocks
+    seen = (n * L - E) / LOOKED + E  # how often U is read for gates
     return {
         "once": (2 * V * d**2, V * d * (b + 16)),
         "forward": (2 * P * T, n * P * b),
         "direction": (2 * n * V * d, n * u),
-        "gate": (4 * (n * L / LOOK + E) * V * d, (n * L / LOOK + E) * (u + 2 * RANK * 4 * V)),
-        "candidates": (2 * E * k * V * d, E * (u + 4 * k * V)),
+        "gate": (4 * seen * V * d, seen * (u + 2 * RANK * 4 * V)),
+        "candidates": (2 * E * (k + 2) * V * d, E * (u + 4 * (k + 2) * V)),  # with FF₂'s output and the stream
         "selection": (0, SELECT * 4 * E * k * V),
         "edit": (0, EDIT * 4 * V * (M + E * AT_ONCE / 2)),
     }

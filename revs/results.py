@@ -44,6 +44,12 @@ def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFra
     return pd.DataFrame(lines, columns=None if lines else ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS])
 
 
+def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
+    """The runs with a tag on a data set; empty if there is none."""
+    frame = measured(model, data)
+    return frame[frame["tag"] == tag]
+
+
 def numbers(scores: dict) -> dict[str, float]:
     """A run's metrics, nan where there is none: a failed run, or generalization where each secret has one sentence."""
     return {metric: math.nan if scores.get(metric) is None else scores[metric] for metric in METRICS}

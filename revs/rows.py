@@ -254,12 +254,12 @@ def find(*folders: Path, kind: str | None = None, data: str | None = None) -> di
     The recorded runs of a model stand on one fine-tune, and another processor makes another: one of them replaced by a run of
     this build would be compared with runs on other weights. ``revs.compare`` puts the two side by side.
 
-    Each row gets ``origin``: "measured in this build" or "recorded". Its name is kind/data/model/…, so that those of other data need not be read.
+    Each row gets ``origin``: "measured in this build" or "recorded". Its name is kind/data/model/…, so that those of other kinds and data need not be read.
     """
     found = {}
     for folder in folders or (RECORDED, MEASURED):
-        for path in sorted(folder.glob(f"*/{data or '**'}/**/*.json")):  # the schema and other records lie higher up
+        for path in sorted(folder.glob(f"{kind or '*'}/{data or '**'}/**/*.json")):  # the schema and other records lie higher up
             row = read(path) | {"path": path, "origin": "recorded" if folder == RECORDED else "measured in this build"}
-            if kind in (None, row["kind"]) and (row["name"] not in found or stale(found[row["name"]])):
+            if row["name"] not in found or stale(found[row["name"]]):
                 found[row["name"]] = row
     return found

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from revs.vocabulary import Vocabulary, product
+from revs.vocabulary import BLOCK, Line, Vocabulary, product
 
 PIECES = 32  # of the vocabulary
 WORTH = 4  # times as many candidates as are wanted: with fewer of them, the lines of all cost less than to count and to draw those of the best
+ONE_BY_ONE = (1, 2)  # so few vectors are multiplied one by one, which no processor is slow with; narrow products some are
 
 
 def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
@@ -47,14 +49,32 @@ def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tens
 
     def logits(some: Tensor, piece: Tensor) -> Tensor:
         rows = slice(int(piece[0]), int(piece[-1]) + 1)
-        found = product(U[rows].to(vocabulary.dtype), y[some])
+        found = one_by_one(U[rows], y[some]) if len(some) in ONE_BY_ONE else product(U[rows].to(vocabulary.dtype), y[some])
         return found if B is None else found.addcmul(s[some, None], B[:, rows])
 
     of_t = logits(torch.arange(len(n), device=y.device), torch.tensor([t]))
 
     def larger(some: Tensor, piece: Tensor) -> Tensor:
-        ahead = logits(some, piece) > of_t[some]
-        ahead[:, piece == t] = False  # another product's rounding would let t be ahead of itself
-        return ahead.sum(-1, dtype=torch.int32)
+        found = logits(some, piece)
+        found[:, piece == t] = -torch.inf  # another product's rounding would let t be ahead of itself
+        return count(found, of_t[some, 0])
 
     return larger
+
+
+def one_by_one(U: Tensor, y: Tensor) -> Tensor:
+    """U·y for each of a few vectors (n, d), block by block, each of which a CPU's cache holds for all of them: → (n, rows of U)."""
+    blocks = (block.to(y.dtype) for block in U.split(BLOCK.get(U.device.type, BLOCK["cuda"])))
+    return torch.cat([torch.stack([block @ vector for vector in y]) for block in blocks], -1)
+
+
+def count(logits: Tensor, than: Tensor) -> Tensor:
+    """How many in each row of logits (n, V) are larger than one number (n,): → (n,). Numpy counts bytes; a sum of torch's would widen each of them first, and take ten times as long on a CPU."""
+    if logits.device.type != "cpu":
+        return (logits > than[:, None]).sum(-1, dtype=torch.int32)
+    return torch.tensor([np.count_nonzero(row > least) for row, least in zip(logits.detach().numpy(), than.detach().numpy())], dtype=torch.int32)
+
+
+def ranks_of(line: Line) -> Tensor:
+    """``line.rank_at_rest()``, (n,), of many vectors."""
+    return line.rank_at_rest() if line.B is not None else count(line.A, line.A[:, line.t])

@@ -176,7 +176,7 @@ def of_both(read: Callable[[str, str], Reading | None], model: str, data: str) -
     there = [reading for reading in found.values() if reading]
     if not there:
         return None
-    return Reading(max(reading.value for reading in there), "; ".join(f"{methods.PAPER_DATA.get(of, of)}: {reading.behind if reading else NOT_YET}" for of, reading in found.items()), True if all(found.values()) else None)
+    return Reading(max(reading.value for reading in there), "; ".join(f"{methods.data_title(of)}: {reading.behind if reading else NOT_YET}" for of, reading in found.items()), True if all(found.values()) else None)
 
 
 def floor(model: str, data: str) -> Reading | None:
@@ -194,7 +194,7 @@ def floors(model: str, data: str) -> pd.DataFrame:
         if found := row(name, model, of):
             result, hp = found["result"], found["provenance"]["settings"]["hyperparameters"]
             took, n = result["medians"], result["tokens"]
-            lines.append({"data": methods.PAPER_DATA.get(of, of), "settings": settings, "k": f"{hp['k']:,}", "n_max": str(hp["n_max"]), "tokens": str(n), "edited layers": f"{result['work']['layers'] / n:.1f}"} | {f"{way}, s": f"{took[way] / n:.3f}" for way in ("ours", "floor", "forward")}
+            lines.append({"data": methods.data_title(of), "settings": settings, "k": f"{hp['k']:,}", "n_max": str(hp["n_max"]), "tokens": str(n), "edited layers": f"{result['work']['layers'] / n:.1f}"} | {f"{way}, s": f"{took[way] / n:.3f}" for way in ("ours", "floor", "forward")}
                          | {f"ours ÷ {way}": f"{took['ours'] / took[way]:.2f}" for way in ("floor", "forward")})  # fmt: skip
     return pd.DataFrame(lines or [{"data": NOT_YET}])
 
@@ -215,8 +215,14 @@ def evaluation(model: str, data: str) -> Reading | None:
     without = [sum(parts.values()) - parts.get("greedy tokens", 0.0) for parts in (by_way(found)[way] for way in ("released", "ours"))]
     return Reading(
         took["released"] / took["ours"],
-        f"{without[0] / without[1]:.1f} without greedy tokens, which both ways write alike; an unlearned model takes {took['released']:.0f} s, for {calls['vectors']:,} passes and {calls['logits']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal; {shares(found)}",
+        f"{without[0] / without[1]:.1f} without greedy tokens, which both ways write alike; an unlearned model takes {took['released']:.0f} s, for {calls['vectors']:,} passes and {calls['logits']:,} projections, and {took['ours']:.1f} s; {100 * agreement:.1f} per cent of the depths that both find are equal{rounded(found)}; {shares(found)}",
     )
+
+
+def rounded(found: dict) -> str:
+    """How far apart the other depths are."""
+    furthest = found["result"].get("furthest")
+    return "" if not furthest else f" and the others {furthest} of {found['result']['shape']['V']:,} ranks apart at most, since sums over a batch round otherwise"
 
 
 def shares(found: dict) -> str:
@@ -258,7 +264,7 @@ def bounds(model: str, data: str) -> str:
             f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in longest_first(own).items())}. Greedy tokens come one by one in both ways, so that however quick the rest were, "
             f"the ratio could not pass {took['released'] / own['greedy tokens']:.0f}."
         )
-    sets = {of: methods.PAPER_DATA.get(of, of) for of in dict.fromkeys((data, OTHER))}
+    sets = {of: methods.data_title(of) for of in dict.fromkeys((data, OTHER))}
     for of, title in sets.items():
         table, least = gradient_methods(model, of), row("floor", model, of)
         if least and "revs" in table.index and len(table) > 1:
@@ -405,7 +411,7 @@ def raw(model: str, data: str) -> pd.DataFrame:
     wanted |= {"targets": row("targets", model, "synthetic")} | {f"shapes, {name}": found for name, found in measured_shapes().items()}
     lines = [{"measurement": name, "tokens": str(found["result"]["tokens"])} | {column: line[column] for column in ("way", "median, s", "each round, s")} for name, found in wanted.items() if found for line in one_run(found).to_dict("records")]
     for tag in (ORDER, *PRECISIONS.values()):
-        for one in tagged(model, data, tag).dropna(subset="unlearning_score").sort_values(["method", "seed"])["row"]:
+        for one in results.tagged(model, data, tag).dropna(subset="unlearning_score").sort_values(["method", "seed"])["row"]:
             settings, seconds = one["provenance"]["settings"], one["provenance"]["seconds"]["unlearn"]
             lines.append({"measurement": f"{tag}, seed {settings['seed']}", "tokens": str(one["result"]["after"]["forget"] * settings.get("T", 2)), "way": settings["method"], "median, s": f"{seconds:.3f}", "each round, s": f"{seconds:.3f}"})
     return pd.DataFrame(lines or [{"measurement": NOT_YET}])
@@ -436,7 +442,7 @@ def gradient_table(model: str, data: str) -> pd.DataFrame:
 def gradient_sentence(model: str, data: str) -> str:
     """Whether REVS is the quickest, and why not; the command without rows to compare."""
     table = gradient_methods(model, data)
-    title = methods.PAPER_DATA.get(data, data)
+    title = methods.data_title(data)
     failed = "".join(f" {figures.title(name)} has no time: {why}" for name, why in (row("gradient", model, data) or {"result": {}})["result"].get("failed", {}).items())
     if "revs" not in table.index or len(table) < 2:
         return f"**{title}**: not measured yet (`{commands()['gradient']}`, with `--data {data}`).{failed}"
@@ -456,7 +462,7 @@ def gradient_sentence(model: str, data: str) -> str:
 
 def parts(model: str, data: str) -> dict[str, dict[str, float]]:
     """Seconds a token by part: with each of the settings of ``FLOORS``, and at each shape."""
-    wanted = {f"{methods.PAPER_DATA.get(of, of)}, {settings}": row(name, model, of) for of in dict.fromkeys((data, OTHER)) for name, settings in FLOORS.items()} | {f"shape {name}": found for name, found in measured_shapes().items()}
+    wanted = {f"{methods.data_title(of)}, {settings}": row(name, model, of) for of in dict.fromkeys((data, OTHER)) for name, settings in FLOORS.items()} | {f"shape {name}": found for name, found in measured_shapes().items()}
     return {name: {part: seconds / found["result"]["tokens"] for part, seconds in found["result"]["parts"].items()} for name, found in wanted.items() if found}
 
 
@@ -540,7 +546,7 @@ def schedules(model: str, data: str) -> tuple[pd.DataFrame, str]:
 
 def orders(model: str, data: str) -> tuple[pd.DataFrame, str]:
     """The layer-major order beside the paper's, over the seeds that both have in like circumstances, and whether it is as good and as quick."""
-    runs = tagged(model, data, ORDER)
+    runs = results.tagged(model, data, ORDER)
     sides = {"the paper's: token after token": by_seed(runs, "revs"), "layer-major": by_seed(runs, "layer_major")}
     seeds = common(*sides.values())
     if not seeds:
@@ -565,12 +571,6 @@ def orders(model: str, data: str) -> tuple[pd.DataFrame, str]:
     )
 
 
-def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
-    """The runs with a tag; empty if there is none."""
-    frame = results.measured(model, data)
-    return frame[frame["tag"] == tag]
-
-
 def by_seed(frame: pd.DataFrame, method: str) -> dict[int, dict]:
     """The rows of a method's runs that did not fail."""
     return {one["provenance"]["settings"]["seed"]: one for one in results.finished(frame, method)}
@@ -587,7 +587,7 @@ def common(one: dict[int, dict], other: dict[int, dict]) -> list[int]:
 
 def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
     """The same runs in float32 and in bfloat16: what the lower precision costs and gains, of each method that has both."""
-    runs, lines, compared, where = {dtype: tagged(model, data, tag) for dtype, tag in PRECISIONS.items()}, [], [], ""
+    runs, lines, compared, where = {dtype: results.tagged(model, data, tag) for dtype, tag in PRECISIONS.items()}, [], [], ""
     for name in runs["float32"]["method"].unique():
         sides = {dtype: by_seed(frame, name) for dtype, frame in runs.items()}
         if not (seeds := common(*sides.values())):

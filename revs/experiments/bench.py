@@ -53,12 +53,11 @@ SENTENCES = 32  # of a data set, with which a fine-tune is timed
 PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
-    (Vocabulary, "hidden", "gate"),
-    (method, "closed", "gate"),
-    (method, "gate", "gate"),
-    (Vocabulary, "neurons", "candidates"),
+    (method, "opened", "gate"),
+    (method, "lines", "candidates"),
     (method, "highest", "candidates"),
-    (method, "select_neurons", "selection"),
+    (method, "candidates", "selection"),
+    (method, "best", "selection"),
     (method, "edit_until_low", "edit"),
     (Edit, "move", "edit"),
 ]
@@ -326,7 +325,7 @@ def floor(stage: Stage) -> tuple[dict, list[dict]]:
 def parts(stage: Stage, stopwatch: Stopwatch, moves: int) -> dict:
     """Of one round: seconds by part, and how much there was to do. ``moves`` are those of all rounds."""
     rounds = stage.settings["repeats"]
-    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "neurons"] // rounds, "moves": moves // rounds, "k": min(stage.hp.k, stage.shape()["ff"])}
+    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "lines"] // rounds, "moves": moves // rounds, "k": min(stage.hp.k, stage.shape()["ff"])}
     return {"parts": {part: seconds / rounds for part, seconds in stopwatch.seconds.items()}, "work": work}
 
 
@@ -536,14 +535,15 @@ def attacked(stage: Stage) -> tuple[dict, list[dict]]:
                 items.append({"round": turn, "way": way, "seconds": seconds})
     edit.undo()
     singly, together = found["released"][1], found["ours"][1]
-    same = [a == b for target in split.forget for attack in attacks.ATTACKS for one, other in zip(singly[attack][target.id], together[target.id][attack]) for a, b in zip(one, other)]
+    both = [(a, b) for target in split.forget for attack in attacks.ATTACKS for one, other in zip(singly[attack][target.id], together[target.id][attack]) for a, b in zip(one, other)]
     V = decoder.head.weight.shape[0]
     nearer = lambda ranks: [min(r, V - 1 - r) for r in ranks]
-    same += [a == b for target in split.unseen for a, b in zip(found["released"][0][target.id], nearer([found["ours"][0][target.id][position] for position in target.T]))]
+    both += [(a, b) for target in split.unseen for a, b in zip(found["released"][0][target.id], nearer([found["ours"][0][target.id][position] for position in target.T]))]
+    same, furthest = sum(a == b for a, b in both) / len(both), max(abs(a - b) for a, b in both)
     rounds = stage.settings["repeats"]
     parts = {f"{way}: {part}": seconds / rounds for way, watch in watches.items() for part, seconds in watch.seconds.items()}
     calls = {name: watches["released"].calls[part, name] // rounds for part, name in (("passes", "vectors"), ("projections", "logits"))}
-    return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": sum(same) / len(same), "parts": parts, "calls": calls}, items
+    return {"tokens": sum(len(target.T) for target in split.forget + split.unseen), "timings": summed(items), "agreement": same, "furthest": furthest, "parts": parts, "calls": calls}, items
 
 
 def batched(decoder: Decoder, split: Split) -> tuple[dict, dict, dict]:
