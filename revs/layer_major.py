@@ -86,17 +86,9 @@ def edit_layer(vocabulary: Vocabulary, edit: Edit, l: int, a: Tensor, h: Tensor,
     What an edit changes for the targets after it is added to their h as rank-one terms, one a neuron.
     """
     a, h, x = (value.to(vocabulary.dtype) for value in (a, h, x))
-    weight, beside, moves = edit.decoder.neurons(l), x - add(h), len(edit.moves)
+    beside, moves = x - add(h), len(edit.moves)
     for row, t in enumerate(tokens):
-        hidden = vocabulary.hidden(l, h[row], beside[row] + add(h[row]), t)
-        if not method.gate(hidden, hp):
-            continue
-        neurons, line = method.select_neurons(vocabulary, l, weight, a[row], t, hp, draw=draw)
-        c, unreached = method.edit_until_low(hidden, line, a[row, neurons], hp)
-        if len(c):
-            neurons = neurons[: len(c)]
-            before = weight[:, neurons].clone()
-            edit.move(l, neurons, c, t, vocabulary.step(l, t))
-            edit.unreached += unreached
-            h = h + a[:, neurons] @ (weight[:, neurons] - before).to(h).T
+        stream = beside[row] + add(h[row])
+        if method.may_be_open(vocabulary, l, h[row], stream, t, hp) and (change := method.edit_layer(vocabulary, edit, l, a, row, h[row], stream, t, hp, draw=draw)) is not None:
+            h = h + change
     return len(edit.moves) - moves

@@ -24,6 +24,7 @@ WHERE = ("mlp", "residual", "both")
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
 AT_ONCE = 5  # neurons edited before the layer is looked at again
 LOOKS = (32, 16, 8, 4, 2, 1)  # the parts of the vocabulary, one in so many tokens, after which a gate may be known to be closed
+LIKELY = 2  # a gate that would let through so many times as many tokens as the part that was seen suggests is taken for open
 
 
 @dataclass(frozen=True)
@@ -91,22 +92,32 @@ def unlearn_token(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: i
     attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
-        if not (l in selected if selected is not None else opened(vocabulary, l, h[-1], x[-1], t, hp)):
+        if not (l in selected if selected is not None else may_be_open(vocabulary, l, h[-1], x[-1], t, hp)):
             return None
-        weight = decoder.neurons(l)
-        some = candidates(vocabulary, l, weight, a[-1], t, hp, attributed and attributed[l], draw)
-        hidden, line = lines(vocabulary, l, h[-1], x[-1], weight[:, some].T, t)
-        neurons, line = best(some, line, hp)
-        c, unreached = edit_until_low(hidden, line, a[-1, neurons], hp)
-        if not len(c):
-            return None
-        neurons = neurons[: len(c)]
-        before = weight[:, neurons].clone()
-        edit.move(l, neurons, c, t, vocabulary.step(l, t))
-        edit.unreached += unreached
-        return a[:, neurons] @ (weight[:, neurons] - before).T  # (T × K) · (K × d), with the columns as rounded
+        return edit_layer(vocabulary, edit, l, a, -1, h[-1], x[-1], t, hp, attributed and attributed[l], draw)
 
     decoder.visit(ids, at_layer)
+
+
+def edit_layer(vocabulary: Vocabulary, edit: Edit, l: int, a: Tensor, at: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters, attributed: Tensor | None = None, draw: torch.Generator | None = None) -> Tensor | None:
+    """SelectNeuron and EditNeuron in one layer whose gate may be open, from row ``at`` of the activations a (n, ff) and FF₂'s output h and the stream x (d,) there.
+
+    Returns what the edit adds to FF₂'s output in each of the n rows, (n, d); None if the gate is closed after all, or nothing had to be edited.
+    """
+    weight = edit.decoder.neurons(l)
+    some = candidates(vocabulary, l, weight, a[at], t, hp, attributed, draw)
+    hidden, line = lines(vocabulary, l, h, x, weight[:, some].T, t)
+    if hp.order == "lazy" and not gate(hidden, hp):
+        return None
+    neurons, line = best(some, line, hp)
+    c, unreached = edit_until_low(hidden, line, a[at, neurons], hp)
+    if not len(c):
+        return None
+    neurons = neurons[: len(c)]
+    before = weight[:, neurons].clone()
+    edit.move(l, neurons, c, t, vocabulary.step(l, t))
+    edit.unreached += unreached
+    return a[:, neurons] @ (weight[:, neurons] - before).to(a).T  # (n × K) · (K × d), with the columns as rounded
 
 
 def gate(hidden: Line, hp: Hyperparameters) -> bool:
@@ -120,16 +131,21 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
 
 
-def opened(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
-    """The gate of a layer. A rank is a count, and a part of the vocabulary may already hold more tokens ahead of t than the gate lets through: most are closed after a look."""
+def may_be_open(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
+    """Is the gate of a layer not closed for sure? A rank is a count, so that a part of the vocabulary may already hold more tokens ahead of t than the gate lets through: most are closed after a look.
+
+    One that is open or seems so by far (``LIKELY``) is not looked at to the end: ``edit_layer`` asks ``gate`` once it has FF₂'s output and the stream in logits, by the product that its neurons need in any case.
+    """
     if vocabulary.after[l] is not None or vocabulary.U.device.type != "cpu":  # FF₂'s output is seen through a norm of its own; a GPU has read all of U before it would have been asked twice
         return gate(vocabulary.hidden(l, h, x, t), hp)
     larger, both = counter(vocabulary, l, torch.stack([h, x.to(h)]), t), torch.arange(2)
     ahead, seen = torch.zeros_like(both), 0
     for look in LOOKS:
-        ahead, seen = ahead + larger(both, torch.arange(seen, vocabulary.V // look)), vocabulary.V // look
+        ahead, seen = ahead + larger(both, slice(seen, vocabulary.V // look)), vocabulary.V // look
         if not passes(*ahead.tolist(), hp):
             return False
+        if passes(*(LIKELY * look * ahead).tolist(), hp):
+            break
     return True
 
 
@@ -174,8 +190,8 @@ def lines(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, n: Tensor, t: in
     if vocabulary.after[l] is not None:
         return vocabulary.hidden(l, h, x, t), vocabulary.neurons(l, n, t)
     columns = [vectors.to(vocabulary.U.device, vocabulary.dtype) for vectors in (n.T, h[:, None], x[:, None])]
-    whole = vocabulary.line(torch.cat(columns, 1).T, t)  # column by column, as neurons lie in FF₂: sums are rounded as those of the neurons alone
-    return whole.rows(slice(len(n), None)), whole.rows(slice(0, len(n)))
+    whole = vocabulary.line(torch.cat(columns, 1).T, t)  # column by column, as neurons lie in FF₂: on the processors tried, sums are rounded as those of the neurons alone
+    return whole.rows(torch.tensor([len(n), len(n) + 1], device=whole.A.device)), whole.rows(slice(0, len(n)))  # a copy of two, which does not keep all the others alive
 
 
 def best(some: Tensor, line: Line, hp: Hyperparameters) -> tuple[Tensor, Line]:

@@ -16,13 +16,13 @@ from revs.select import PIECES, WORTH
 from revs.vocabulary import BLOCK
 
 RANK, SELECT, EDIT = 4, 4, 26  # times that a float32 row of V logits is read or written: for a rank, for a rank and its place in the order, for an edit and what it does to the layer
-LOOKED = 4  # the part of the vocabulary, one in so many tokens, that is seen until a gate is known to be closed, between that of numbers and that of addresses
+TIMES = {"once": "while the Gram factor is made", "after": "while tokens are unlearned"}  # when memory is highest
 PRECISION = {"once": "float64", "forward": "weights"}  # of the arithmetic; the rest is float32
 FORMULAE = {  # part: operations, bytes
     "once": ("$2Vd^2$, in float64", "$Vd(b+16)$"),
     "forward": ("$2PT$", "$nPb$"),
     "direction": ("$2nVd$", "$nu$"),
-    "gate": (f"$4((nL - E)/{LOOKED} + E)Vd$", f"$((nL - E)/{LOOKED} + E)(u + {2 * RANK * 4}V)$"),
+    "gate": ("$4GVd$", f"$G(u + {2 * RANK * 4}V)$"),
     "candidates": ("$2E(k + 2)Vd$", "$E(u + 4(k + 2)V)$"),
     "selection": ("0", f"${SELECT * 4}EkV$"),
     "edit": ("0", f"${EDIT * 4}V(M + {AT_ONCE / 2:g}E)$"),
@@ -31,15 +31,14 @@ FORMULAE = {  # part: operations, bytes
 
 def operations(shape: dict, work: dict, tokens: int) -> dict[str, tuple[float, float]]:
     """(operations, bytes) of each part of one run, from a row's ``shape`` and ``work``."""
-    L, d, V, P, b = (shape[name] for name in ("layers", "d", "V", "body", "bytes"))
-    T, E, M, k = (work[name] for name in ("prompt", "layers", "moves", "k"))
+    d, V, P, b = (shape[name] for name in ("d", "V", "body", "bytes"))
+    T, E, G, M, k = (work[name] for name in ("prompt", "layers", "gates", "moves", "k"))
     n, u = tokens, V * d * (b + (8 if b < 4 else 0))  # u: a product with U reads it, in low precision by way of float32 blocks
-    seen = (n * L - E) / LOOKED + E  # how often U is read for gates
     return {
         "once": (2 * V * d**2, V * d * (b + 16)),
         "forward": (2 * P * T, n * P * b),
         "direction": (2 * n * V * d, n * u),
-        "gate": (4 * seen * V * d, seen * (u + 2 * RANK * 4 * V)),
+        "gate": (4 * G * V * d, G * (u + 2 * RANK * 4 * V)),
         "candidates": (2 * E * (k + 2) * V * d, E * (u + 4 * (k + 2) * V)),  # with FF₂'s output and the stream
         "selection": (0, SELECT * 4 * E * k * V),
         "edit": (0, EDIT * 4 * V * (M + E * AT_ONCE / 2)),
@@ -61,11 +60,14 @@ def alive(k: int, n_max: int) -> int:
     return k if k < WORTH * n_max else n_max + k // PIECES
 
 
-def extra_bytes(shape: dict, k: int, n_max: int, device: str = "cpu") -> int:
-    """Memory beyond the model and undo: the Gram factor, with either the sums and the block that it is made of, or four arrays of float32 logits (``alive``) and a float32 block of U."""
+def extra(shape: dict, k: int, n_max: int, device: str = "cpu") -> dict[str, int]:
+    """Memory beyond the model and undo, in bytes, at the two times when it is highest.
+
+    ``once``: the Gram factor with the sums and the block that it is made of. ``after``: the factor with four arrays of float32 logits (``alive``), which is more than are alive at once, and a float32 block of U.
+    """
     d, V = shape["d"], shape["V"]
     block = min(BLOCK[device], V) * d
-    return 8 * d * d + max(2 * 8 * d * d + 8 * block, 4 * 4 * alive(k, n_max) * V + (4 * block if shape["bytes"] < 4 else 0))
+    return {"once": 3 * 8 * d * d + 8 * block, "after": 8 * d * d + 4 * 4 * alive(k, n_max) * V + (4 * block if shape["bytes"] < 4 else 0)}
 
 
 def of_config(config: dict, bytes_of_weight: int) -> dict[str, int]:

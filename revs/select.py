@@ -3,7 +3,8 @@
 A rank is a count over the whole vocabulary, and the product it needs is nearly all that REVS costs where k is large
 (the paper's 1,000). But who is among the best is decided long before every count is finished, for a count only grows:
 the vocabulary is gone through piece by piece, the n_max that lead after the first piece are counted to the end, and
-whoever has more than the worst of those is out. The same neurons are found, up to ties by rounding.
+whoever has more than the worst of those is out. The same neurons are found, up to ties by rounding. A layer's gate
+(``revs.method``) counts in the same way.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from revs.vocabulary import BLOCK, Line, Vocabulary, product
 
 PIECES = 32  # of the vocabulary
 WORTH = 4  # times as many candidates as are wanted: with fewer of them, the lines of all cost less than to count and to draw those of the best
-ONE_BY_ONE = (1, 2)  # so few vectors are multiplied one by one, which no processor is slow with; narrow products some are
+ONE_BY_ONE = (1, 2)  # so few vectors are multiplied one by one: some processors are slow with a product that is two columns wide
 
 
 def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
     """Of neurons n (k, d) of layer l, the indices of those ``wanted`` in which t ranks highest, ascending: (wanted,). Of equal ones the first."""
-    larger = counter(vocabulary, l, n, t)
-    first, *others = torch.arange(vocabulary.V, device=vocabulary.U.device).chunk(PIECES)
+    larger, size = counter(vocabulary, l, n, t), -(-vocabulary.V // PIECES)
+    first, *others = (slice(start, min(start + size, vocabulary.V)) for start in range(0, vocabulary.V, size))
     rest = torch.arange(len(n), device=vocabulary.U.device)
     counts = larger(rest, first)
     leads = torch.zeros_like(rest, dtype=torch.bool)
@@ -32,6 +33,8 @@ def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> T
     leading, ranks = rest[leads], counts[leads] + sum(larger(rest[leads], piece) for piece in others)
     rest, counts = rest[~leads], counts[~leads]
     for piece in others:
+        if not len(rest):
+            break
         stay = counts <= ranks.max()
         rest, counts = rest[stay], counts[stay]
         counts = counts + larger(rest, piece)
@@ -39,24 +42,24 @@ def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> T
     return index[(ranks.long() * len(n) + index).argsort()[:wanted]].sort().values
 
 
-def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function that counts for some of the neurons n (k, d) the tokens of a piece of the vocabulary with a larger logit than t: (some,), (piece,) → (some,)."""
+def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, slice], Tensor]:
+    """A function that counts for some of the neurons n (k, d) the tokens of a piece of the vocabulary with a larger logit than t: (some,), piece → (some,)."""
     U, B = vocabulary.U, vocabulary.B
     x = (n if vocabulary.after[l] is None else n.to(U.device) * vocabulary.scale_of(vocabulary.after[l])).to(U.device, vocabulary.dtype)
     if vocabulary.centred:
         x = x - x.mean(-1, keepdim=True)
     y, s = vocabulary.gamma * x, (x.square().mean(-1) + vocabulary.eps).sqrt()
 
-    def logits(some: Tensor, piece: Tensor) -> Tensor:
-        rows = slice(int(piece[0]), int(piece[-1]) + 1)
-        found = one_by_one(U[rows], y[some]) if len(some) in ONE_BY_ONE else product(U[rows].to(vocabulary.dtype), y[some])
-        return found if B is None else found.addcmul(s[some, None], B[:, rows])
+    def logits(some: Tensor, piece: slice) -> Tensor:
+        found = one_by_one(U[piece], y[some]) if len(some) in ONE_BY_ONE else product(U[piece].to(vocabulary.dtype), y[some])
+        return found if B is None else found.addcmul(s[some, None], B[:, piece])
 
-    of_t = logits(torch.arange(len(n), device=y.device), torch.tensor([t]))
+    of_t = logits(torch.arange(len(n), device=y.device), slice(t, t + 1))
 
-    def larger(some: Tensor, piece: Tensor) -> Tensor:
+    def larger(some: Tensor, piece: slice) -> Tensor:
         found = logits(some, piece)
-        found[:, piece == t] = -torch.inf  # another product's rounding would let t be ahead of itself
+        if piece.start <= t < piece.stop:
+            found[:, t - piece.start] = -torch.inf  # another product's rounding would let t be ahead of itself
         return count(found, of_t[some, 0])
 
     return larger
@@ -76,5 +79,5 @@ def count(logits: Tensor, than: Tensor) -> Tensor:
 
 
 def ranks_of(line: Line) -> Tensor:
-    """``line.rank_at_rest()``, (n,), of many vectors."""
+    """``line.rank_at_rest()``, (n,), of many vectors, with the quicker ``count`` where one count is all there is to a rank."""
     return line.rank_at_rest() if line.B is not None else count(line.A, line.A[:, line.t])

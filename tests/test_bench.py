@@ -25,7 +25,7 @@ from test_results import shelf  # noqa: F401
 from test_tune import nothing_in_the_project, world  # noqa: F401
 
 TINY = {"model": "tiny", "data": "random", "finetune": False, "targets": 3, "repeats": 2, "hyperparameters": {"n_max": 20, "k": 30, "r_h": 0.6, "eps_r_h": 0.1, "r_n": 0.9, "eps_r_n": 0.04}}
-WAYS = {"token": {"released", "ours", "as low"}, "floor": {"ours", "floor", "forward"}, "selection": {"ranked", "counted"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper", "layer_major"}, "attacks": {"released", "ours", "floor"}}
+WAYS = {"token": {"released", "ours", "as low", "floor"}, "floor": {"ours", "floor", "forward"}, "selection": {"ranked", "counted"}, "memory": {"ours"}, "targets": {"3"}, "shapes": {"ours"}, "schedules": {"exact", "paper", "layer_major"}, "attacks": {"released", "ours", "floor"}}
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,9 @@ def test_a_token_is_measured_from_the_unedited_model(tmp_path):
         of_token = items[(items["token"] == number) & (items["way"] == "ours")]
         assert result["ranks"]["ours"][number] == r and set(of_token["rank"]) == {r} and set(of_token["layers"]) == {len(edit.layers)}
         edit.undo()
-        assert set(items.loc[items["token"] == number, "before"]) == {bench.output_rank(place.decoder, ids, t)}
+        least = items[(items["token"] == number) & (items["way"] == "floor")]
+        assert set(least["layers"]) == set(items.loc[(items["token"] == number) & (items["way"] == bench.LOWER), "layers"])
+        assert set(items.loc[(items["token"] == number) & (items["way"] != "floor"), "before"]) == {bench.output_rank(place.decoder, ids, t)}
     released = items[(items["way"] == "released") & (items["round"] == 0)]
     assert result["counts"]["forwards"] == 6 * 3 and result["counts"]["layers"] == released["layers"].sum() > 0
     assert result["margin"] == round(0.6 * 500) - round(0.1 * 500)
@@ -162,7 +164,7 @@ def test_a_fine_tune_is_timed_in_both_precisions_from_the_same_weights(world, tm
     seen, learn = [], bench.memorise
     monkeypatch.setattr(bench, "memorise", lambda decoder, some, tuning: seen.append((tuning.autocast, len(some), decoder.neurons(0).clone())) or learn(decoder, some, tuning))
     row = bench.run(what="memorising", rows=str(tmp_path), repeats=2, **world)
-    assert [autocast for autocast, *_ in seen] == [False, True, False, True] and all(number == seen[0][1] and torch.equal(weights, seen[0][2]) for _, number, weights in seen)
+    assert [autocast for autocast, *_ in seen] == [False, False, True, False, True] and all(number == seen[0][1] and torch.equal(weights, seen[0][2]) for _, number, weights in seen)
     assert set(row["result"]["timings"]) == {"float32", "bfloat16"} and row["result"]["tokens"] > 0
     with pytest.raises(ValueError, match="random ones have none"):
         made("memorising", tmp_path)
@@ -211,19 +213,25 @@ def test_a_part_inside_a_part_is_not_charged_twice(monkeypatch):
     assert Thing.outer.__qualname__.endswith("Thing.outer") and not hasattr(Thing.outer, "__wrapped__")
 
 
-@pytest.mark.parametrize(("dtype", "numbers"), [("float32", {"n_max": 20, "k": 30}), ("bfloat16", {"n_max": 20, "k": 30}), ("float32", {"n_max": 10, "k": 200})], ids=["float32", "bfloat16", "counted"])
-def test_operations_are_those_that_are_made(dtype, numbers, monkeypatch):
-    """Products counted by torch while a run is made against the formulae, where every gate is open; rank-one updates and attention of a text with itself are what they leave out."""
+@pytest.mark.parametrize(
+    ("dtype", "numbers", "r_h"),
+    [("float32", {"n_max": 20, "k": 30}, 0.9997), ("bfloat16", {"n_max": 20, "k": 30}, 0.9997), ("float32", {"n_max": 10, "k": 200}, 0.9997), ("float32", {"n_max": 20, "k": 30}, 0.99)],
+    ids=["float32", "bfloat16", "counted", "some closed"],
+)
+def test_operations_are_those_that_are_made(dtype, numbers, r_h, monkeypatch):
+    """Products counted by torch while a run is made against the formulae; rank-one updates and attention of a text with itself are what they leave out."""
     monkeypatch.setattr(bench, "shape", lambda name: {"hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 3000})
-    place = stage(dtype=dtype, repeats=1, hyperparameters=TINY["hyperparameters"] | numbers | {"r_h": 0.9997, "eps_r_h": 0, "r_n": 0.5})
+    place = stage(dtype=dtype, repeats=1, hyperparameters=TINY["hyperparameters"] | numbers | {"r_h": r_h, "eps_r_h": 0, "r_n": 0.5})
     result, _ = bench.shapes(place)
     with FlopCounterMode(display=False, custom_mapping={torch.ops.aten.mv: lambda matrix, vector, **_: 2 * matrix[0] * matrix[1]}) as counter:
-        method.unlearn(place.decoder, place.split.forget, place.asked)
+        edit = method.unlearn(place.decoder, place.split.forget, place.asked)
     assert (result["share"] < 1) == (numbers["k"] == 200) and result["work"]["k"] == numbers["k"]
     work = result["work"] | {"k": operations.projected(numbers["k"], numbers["n_max"], result["share"])}
     parts = operations.operations(place.shape(), work, result["tokens"])
-    in_output = 2 * place.shape()["d"] * numbers["n_max"] * work["prompt"] * 4  # what the edits of four layers do to the stream, too little for a part of its own
-    assert work["layers"] == 4 * result["tokens"] and sum(flops for flops, _ in parts.values()) + in_output == pytest.approx(counter.get_total_flops(), rel=1e-3)
+    in_output = 2 * place.shape()["d"] * len(edit.moves) * work["prompt"] / result["tokens"]  # what edits do to the stream, too little for a part of its own
+    layers = 4 * result["tokens"]
+    assert (work["layers"] == layers) == (r_h > 0.999) and 0 < work["gates"] <= layers
+    assert sum(flops for flops, _ in parts.values()) + in_output == pytest.approx(counter.get_total_flops(), rel=1e-3)
     assert place.shape() == operations.of_config(bench.shape(""), 4 if dtype == "float32" else 2)
     assert set(parts) == set(result["parts"]) == set(operations.FORMULAE) == set(speed.PARTS)
 
@@ -254,7 +262,7 @@ def test_memory_is_what_is_alive(monkeypatch):
     vocabulary, (ids, t) = Vocabulary(place.decoder), place.pairs[0]
     with Edit(place.decoder) as edit, Live() as live:
         method.unlearn_token(place.decoder, vocabulary, ids, t, place.hp, edit)
-    assert len(edit.moves) == 45 and 0.5 < (live.most + vocabulary.factor.nbytes) / operations.extra_bytes(place.shape(), 1000, 45) < 1
+    assert len(edit.moves) == 45 and 0.3 < (live.most + vocabulary.factor.nbytes) / operations.extra(place.shape(), 1000, 45)["after"] < 1
 
 
 def test_a_part_takes_as_long_as_the_slower_of_its_two_sides():
@@ -362,7 +370,8 @@ def test_methods_are_timed_in_turn_on_one_split(world, tmp_path, monkeypatch):  
         raise MemoryError("FT-L ran out of memory.")
 
     monkeypatch.setattr(methods.method("ft_l"), "unlearn", runs_out)
-    monkeypatch.setattr(bench, "AGAIN", 0)  # all are too slow to be repeated
+    for limit in ("AGAIN", "NEAR"):
+        monkeypatch.setattr(bench, limit, 0)  # all are too slow to be repeated
     row = bench.run(what="gradient", rows=str(tmp_path), repeats=2, targets=2, tag="again", **world)
     result = row["result"]
     assert result["failed"] == {"ft_l": "FT-L ran out of memory."} and set(result["timings"]) == set(bench.compared()) - {"ft_l"}
@@ -375,7 +384,8 @@ def test_lower_ranks_decide_with_the_time(monkeypatch):
     """A ratio is worth nothing where the token ranks higher."""
     result = {"tokens": 2, "medians": {"released": 300.0, "ours": 1.0, bench.LOWER: 2.0}, "ranks": {"released": [50, 60], "ours": [40, 60], bench.LOWER: [50, 61]}}
     monkeypatch.setattr(speed, "row", lambda *_: {"result": result})
-    assert speed.token("m", "d")[::2] == (150.0, True)
+    monkeypatch.setattr(speed, "same_margins", lambda found: False)
+    assert speed.token("m", "d")[::2] == (150.0, True) and "larger margins, which bring 2 of 2 tokens" in speed.token("m", "d").behind and "0.50 s with the same margins" in speed.token("m", "d").behind
     result["ranks"][bench.LOWER] = [49, 61]
     assert speed.token("m", "d")[::2] == (150.0, False)
 

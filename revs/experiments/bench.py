@@ -36,6 +36,7 @@ from revs.experiments.memorise import prepared
 from revs.experiments.unlearn import FAILURES, base
 from revs.memorise import Finetune, memorise, sentences
 from revs.memory import Peak
+from revs.method import gate
 from revs.nearest import hint
 from revs.paths import ROOT, resolve
 from revs.progress import Progress
@@ -45,7 +46,8 @@ from revs.vocabulary import Vocabulary, product, rank
 
 MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
 OFTEN = 0.005  # seconds between two looks at the memory
-AGAIN = 2  # times as long as the quickest: a method that follows gradients and takes longer in the first round has no other, since it cannot become the quickest
+AGAIN = 2  # times as long as the quickest: a method that follows gradients and takes longer in the first round has no other, since it cannot become the quickest,
+NEAR = 1.5  # unless it is not that many times as slow as REVS, beside which it is shown
 LOWER = "as low"  # ours with the smallest margin that brings the token as far down as the released procedure brought it
 RANDOM = "random"  # in the place of a data set: random weights in a shape of params/shapes.yml, and random secrets
 NUMBERS = (10, 20, 50, 100, 200)  # of targets
@@ -53,7 +55,7 @@ SENTENCES = 32  # of a data set, with which a fine-tune is timed
 PROMPT = 30  # tokens of a random prompt, about as many as an SSN sentence has
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
-    (method, "opened", "gate"),
+    (method, "may_be_open", "gate"),
     (method, "lines", "candidates"),
     (method, "highest", "candidates"),
     (method, "candidates", "selection"),
@@ -257,9 +259,11 @@ def summed(items: list[dict]) -> dict[str, list[float]]:
 def token(stage: Stage) -> tuple[dict, list[dict]]:
     """One token by the released procedure and in closed form, each from the unedited model; ranks are those of the model's output after it.
 
-    Ours is timed once more ("as low"), where it left the token higher with the smallest margin that brings it as low (``as_low``).
+    Ours is timed once more ("as low"), where it left the token higher with the smallest margin that brings it as low (``as_low``). And what
+    nobody does without is timed beside them: the pass and the products of ``least_of`` for the layers that ours edits.
     """
     decoder, hp, items, counts, margins = stage.decoder, stage.hp, [], released.Counts(), {}
+    least = least_of(stage)
     seconds, project = timed(lambda: released.Projection(decoder))
     ours_once, vocabulary = timed(lambda: Vocabulary(decoder))
     for turn in stage.rounds():
@@ -275,8 +279,10 @@ def token(stage: Stage) -> tuple[dict, list[dict]]:
                     if way == LOWER:
                         margins[number] = asked = margins.get(number) or as_low(stage, vocabulary, ids, t, wanted)
                     took, edit = ours(stage, vocabulary, ids, t, hp=asked)
-                items.append({"round": turn, "token": number, "way": way, "seconds": took, "margin": asked.r_h - asked.eps_r_h, "layers": len(edit.layers), "columns": sum(map(len, edit.originals.values())), "before": before, "rank": output_rank(decoder, ids, t)})
+                layers = len(edit.layers)
+                items.append({"round": turn, "token": number, "way": way, "seconds": took, "margin": asked.r_h - asked.eps_r_h, "layers": layers, "columns": sum(map(len, edit.originals.values())), "before": before, "rank": output_rank(decoder, ids, t)})
                 edit.undo()
+            items.append({"round": turn, "token": number, "way": "floor", "seconds": least(vocabulary, ids, layers), "layers": layers})
     ranks = {way: [item["rank"] for item in items if item["way"] == way and item["round"] == 0] for way in ("released", "ours", LOWER)}
     return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"released": seconds, "ours": ours_once}, "counts": asdict(counts), "ranks": ranks, "margin": hp.r_h - hp.eps_r_h}, items
 
@@ -303,11 +309,25 @@ def as_low(stage: Stage, vocabulary: Vocabulary, ids: list[int], t: int, wanted:
     return at(margin)
 
 
-def floor(stage: Stage) -> tuple[dict, list[dict]]:
-    """One token in closed form beside the least that it must do: a forward pass, and one product of k vectors with U for each edited layer."""
-    decoder, items, once, stopwatch, moves = stage.decoder, [], [], Stopwatch(), 0
+def least_of(stage: Stage) -> Callable[[Vocabulary, list[int], int], float]:
+    """The seconds of the least that a token needs: a forward pass, and one product of k vectors with U for each layer that is edited."""
+    decoder = stage.decoder
     some = decoder.neurons(0)[:, : stage.hp.k].T.contiguous()
+
+    def least(vocabulary: Vocabulary, ids: list[int], layers: int) -> float:
+        texts = torch.tensor([ids], device=decoder.device)
+        seconds, _ = timed(lambda: (passed(decoder, texts), [vocabulary.unembed(some) is None for _ in range(layers)]))  # no product is kept for longer than ours is
+        return seconds
+
+    return least
+
+
+def floor(stage: Stage) -> tuple[dict, list[dict]]:
+    """One token in closed form beside the least that it must do (``least_of``), and beside a pass alone."""
+    decoder, items, once, watches, gates, moves = stage.decoder, [], [], [], Gates(), 0
+    least = least_of(stage)
     for turn in stage.rounds():
+        watches.append(Stopwatch())
         seconds, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
         once.append(seconds)
         for number, (ids, t) in enumerate(stage.pairs):
@@ -315,18 +335,47 @@ def floor(stage: Stage) -> tuple[dict, list[dict]]:
             seconds, edit = ours(stage, vocabulary, ids, t)
             layers, moves = len(edit.layers), moves + len(edit.moves)
             edit.undo()
-            ours(stage, vocabulary, ids, t, stopwatch.watching("forward", PARTS))[1].undo()
+            with gates.counting():
+                ours(stage, vocabulary, ids, t, watches[-1].watching("forward", PARTS))[1].undo()
             alone, _ = timed(lambda: passed(decoder, texts))
-            least, _ = timed(lambda: (passed(decoder, texts), [vocabulary.unembed(some) is None for _ in range(layers)]))  # no product is kept for longer than ours is
-            items += [{"round": turn, "token": number, "way": way, "seconds": took, "layers": layers} for way, took in (("ours", seconds), ("floor", least), ("forward", alone))]
-    return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"ours": median(once)}} | parts(stage, stopwatch, moves), items
+            times = {"ours": seconds, "floor": least(vocabulary, ids, layers), "forward": alone}
+            items += [{"round": turn, "token": number, "way": way, "seconds": took, "layers": layers, "prompt": len(ids)} for way, took in times.items()]
+    return {"tokens": len(stage.pairs), "timings": summed(items), "once": {"ours": median(once)}} | parts(stage, watches, gates, moves), items
 
 
-def parts(stage: Stage, stopwatch: Stopwatch, moves: int) -> dict:
-    """Of one round: seconds by part, and how much there was to do. ``moves`` are those of all rounds."""
-    rounds = stage.settings["repeats"]
-    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": stopwatch.calls["candidates", "lines"] // rounds, "moves": moves // rounds, "k": min(stage.hp.k, stage.shape()["ff"])}
-    return {"parts": {part: seconds / rounds for part, seconds in stopwatch.seconds.items()}, "work": work}
+class Gates:
+    """Counts how often all of U is read for gates: parts of the vocabulary add up."""
+
+    def __init__(self):
+        self.rows = 0.0
+
+    def counter(self, vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, slice], Tensor]:
+        larger = select.counter(vocabulary, l, n, t)
+
+        def seen(some: Tensor, piece: slice) -> Tensor:
+            self.rows += (piece.stop - piece.start) / vocabulary.V
+            return larger(some, piece)
+
+        return seen
+
+    def counting(self):
+        """While this is open, ``method`` counts; a gate that is not asked part by part sees all at once."""
+        ask = method.may_be_open
+
+        def asked(*arguments) -> bool:
+            before = self.rows
+            answer = ask(*arguments)
+            self.rows += self.rows == before
+            return answer
+
+        return mock.patch.multiple(method, counter=self.counter, may_be_open=asked)
+
+
+def parts(stage: Stage, watches: list[Stopwatch], gates: Gates, moves: int) -> dict:
+    """Of one round: median seconds by part, and how much there was to do. ``gates`` and ``moves`` are those of all rounds."""
+    rounds = len(watches)
+    work = {"prompt": sum(len(ids) for ids, _ in stage.pairs), "layers": watches[0].calls["candidates", "lines"], "gates": gates.rows / rounds, "moves": moves // rounds, "k": min(stage.hp.k, stage.shape()["ff"])}
+    return {"parts": {part: median(watch.seconds[part] for watch in watches) for part in watches[0].seconds}, "work": work}
 
 
 @torch.no_grad()
@@ -342,11 +391,11 @@ def selection(stage: Stage) -> tuple[dict, list[dict]]:
 
     def ranked(l: int, n: Tensor, t: int) -> Tensor:
         line = vocabulary.neurons(l, n, t)
-        return line.rows(line.rank_at_rest().argsort(stable=True)[: hp.n_max]).A
+        return line.rows(select.ranks_of(line).argsort(stable=True)[: hp.n_max]).A
 
     def counted(l: int, n: Tensor, t: int) -> Tensor:
         line = vocabulary.neurons(l, n[highest(vocabulary, l, n, t, hp.n_max)], t)
-        return line.rows(line.rank_at_rest().argsort(stable=True)).A
+        return line.rows(select.ranks_of(line).argsort(stable=True)).A
 
     for turn in stage.rounds():
         for number, (ids, t) in enumerate(stage.pairs):
@@ -370,12 +419,15 @@ class Products:
         self.made = self.all = 0
 
     def highest(self, vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
-        def counting(U: Tensor, y: Tensor) -> Tensor:
-            self.made += len(U) * len(y)
-            return product(U, y)
+        def counting(do: Callable) -> Callable:
+            def counted(U: Tensor, y: Tensor) -> Tensor:
+                self.made += len(U) * len(y)
+                return do(U, y)
+
+            return counted
 
         self.all += vocabulary.V * len(n)
-        with mock.patch.object(select, "product", counting):
+        with mock.patch.multiple(select, product=counting(product), one_by_one=counting(select.one_by_one)):
             return highest(vocabulary, l, n, t, wanted)
 
     @property
@@ -466,7 +518,7 @@ def mixed(every: list[Target], seed: int) -> list[Target]:
 def gradient(stage: Stage) -> tuple[dict, list[dict]]:
     """REVS and every method that follows gradients, each with its tuned settings, on one split: time, and what the model does after it; of one that fails, why.
 
-    Methods that take more than ``AGAIN`` times as long as the quickest have one round.
+    Methods that take more than ``AGAIN`` times as long as the quickest, and more than ``NEAR`` times as long as REVS, have one round.
     """
     decoder, items, effects, failed, short = stage.decoder, [], {}, {}, Path(stage.settings["data"]).stem
     ways = {}
@@ -488,7 +540,8 @@ def gradient(stage: Stage) -> tuple[dict, list[dict]]:
                 effects[name], _ = evaluate.effectiveness(stage.split, evaluate.secret_ranks(decoder, stage.split.forget + stage.split.unseen + stage.split.retain))
             edit.undo()
         took = {way: each[0] for way, each in summed(items).items()}
-        ways = {name: way for name, way in ways.items() if name in took and (name == "revs" or took[name] <= AGAIN * min(seconds for other, seconds in took.items() if other != "revs"))}
+        quickest = min((seconds for name, seconds in took.items() if name != "revs"), default=0.0)
+        ways = {name: way for name, way in ways.items() if name in took and (name == "revs" or took[name] <= max(AGAIN * quickest, NEAR * took.get("revs", 0.0)))}
     return {"tokens": len(stage.pairs), "timings": summed(items), "effects": effects, "failed": failed}, items
 
 
@@ -514,17 +567,23 @@ def memorising(stage: Stage) -> tuple[dict, list[dict]]:
     decoder, items = stage.decoder, []
     some = random.Random(stage.settings["seed"]).sample(stage.records, min(SENTENCES, len(stage.records)))
     before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
+
+    def steps(autocast: bool) -> float:
+        seconds, _ = timed(lambda: memorise(decoder, some, Finetune(epochs=1, digits="keep", autocast=autocast)))
+        decoder.model.load_state_dict(before)
+        return seconds
+
+    steps(False)  # the first steps of a process take longer, whichever they are
     for turn in stage.rounds():
         for way, autocast in (("float32", False), ("bfloat16", True)):
-            seconds, _ = timed(lambda: memorise(decoder, some, Finetune(epochs=1, digits="keep", autocast=autocast)))
-            decoder.model.load_state_dict(before)
+            seconds = steps(autocast)
             items.append({"round": turn, "way": way, "seconds": seconds})
     decoder.model.zero_grad(set_to_none=True)
     return {"tokens": sum(len(text.ids) for text in sentences(decoder, some, whole=False)), "timings": summed(items)}, items
 
 
 def attacked(stage: Stage) -> tuple[dict, list[dict]]:
-    """Evaluation and all attacks of an unlearned model: as the released code makes them, and in batches; what both find must be the same. And what batches cannot do without."""
+    """Evaluation and all attacks of an unlearned model: as the released code makes them, and in batches; what both find is the same, up to ranks that rounding decides. And what batches cannot do without."""
     decoder, split, items, found, watches = stage.decoder, stage.split, [], {}, {"released": Stopwatch(), "ours": Stopwatch()}
     ways = {"released": lambda: released_attacks.measure(decoder, split), "ours": lambda: batched(decoder, split), "floor": lambda: least(decoder, split, found["ours"][2])}
     with unlearned(stage, stage.asked) as edit:
@@ -555,7 +614,7 @@ def batched(decoder: Decoder, split: Split) -> tuple[dict, dict, dict]:
 
 @torch.no_grad()
 def least(decoder: Decoder, split: Split, written: dict) -> None:
-    """One pass of every text that is evaluated or attacked, in batches, and the greedy tokens that were written: no projection, no rank."""
+    """One pass of every text that is evaluated or attacked, in batches, and the greedy tokens that were written: no other projection, no rank."""
     every = split.forget + split.unseen + split.retain
     perturbed = [replace(target, prompt_ids=decoder.tokenizer(attacks.perturb(target.prompt, target.id))["input_ids"], secret_ids=target.secret_ids[: max(target.T) + 1]) for target in split.forget]
     for batch in (batch for targets in (every, perturbed) for batch in evaluate.batches(targets)):
@@ -567,31 +626,33 @@ def least(decoder: Decoder, split: Split, written: dict) -> None:
 def shapes(stage: Stage) -> tuple[dict, list[dict]]:
     """A whole run on a model of some shape, and how fast this machine multiplies and copies: what the operation counts are held against."""
     result, items = memory(stage)
-    stopwatch, moves = Stopwatch(), 0
+    watches, gates, moves = [], Gates(), 0
     for _ in stage.rounds():
-        with stopwatch.watching("forward", [(Vocabulary, "__init__", "once"), *PARTS]):
+        watches.append(Stopwatch())
+        with gates.counting(), watches[-1].watching("forward", [(Vocabulary, "__init__", "once"), *PARTS]):
             edit = unlearned(stage, stage.asked)
         moves += len(edit.moves)
         edit.undo()
-    return result | parts(stage, stopwatch, moves) | asked_for(stage) | {"rates": rates(stage.decoder)}, items
+    return result | parts(stage, watches, gates, moves) | asked_for(stage) | {"rates": rates(stage.decoder)}, items
 
 
 class Counted(TorchDispatchMode):
-    """Counts what torch is asked for."""
+    """Counts what torch is asked for, but for other views of the same numbers."""
 
     def __init__(self):
         super().__init__()
         self.calls = 0
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        self.calls += 1
+        self.calls += not function.is_view
         return function(*arguments, **(named or {}))
 
 
 def asked_for(stage: Stage) -> dict:
-    """Of one more run: the operations that torch is asked for, with the neurons of a layer edited all at once, as on a GPU; and the part of all candidates' products with U that selecting makes."""
+    """Of one more run: the operations that torch is asked for, with gates that see all of the vocabulary and the neurons of a layer edited at once, as on a GPU; and the part of all candidates' products with U that selecting makes."""
     products = Products()
-    with mock.patch.object(method, "AT_ONCE", stage.hp.n_max), mock.patch.object(method, "highest", products.highest), Counted() as counter:
+    seen_whole = lambda vocabulary, l, h, x, t, hp: gate(vocabulary.hidden(l, h, x, t), hp)
+    with mock.patch.multiple(method, AT_ONCE=stage.hp.n_max, highest=products.highest, may_be_open=seen_whole), Counted() as counter:
         edit = unlearned(stage, stage.asked)
     edit.undo()
     return {"calls": {"operations": counter.calls}, "share": products.share}
