@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import math
 import sys
 from pathlib import Path
 
 import pandas as pd
 
 from flow.build import duration
-from flow.estimate import Estimate, estimate, memory
+from flow.estimate import Estimate, estimate, gpu, memory
 from flow.profile import Job, Profile, known, read
 from revs import footprint, rows
 from revs.models import registry
@@ -30,32 +31,42 @@ def current(job: Job) -> bool:
     return not rows.stale(row)
 
 
-def makespan(seconds: dict[str, float], needs: dict[str, list[str]], workers: int) -> float:
-    """How long runs take together: whoever is free starts the longest run that has all it needs."""
-    ended: dict[str, float] = {}
-    free, waiting = [0.0] * workers, sorted(seconds, key=seconds.get, reverse=True)
-    while waiting:
-        now = heapq.heappop(free)
-        ready = [run for run in waiting if all(ended.get(need, now + 1) <= now for need in needs[run])]
-        if ready:
-            waiting.remove(ready[0])
-            ended[ready[0]] = now + seconds[ready[0]]
-        heapq.heappush(free, ended[ready[0]] if ready else min(end for end in ended.values() if end > now))
-    return max(ended.values(), default=0.0)
+def makespan(seconds: dict[str, float], needs: dict[str, list[str]], workers: int, takes: dict[str, int] | None = None) -> float:
+    """How long runs take together: as soon as enough workers are free, the longest run that has all it needs begins on as many as it takes, one if nothing is said."""
+    takes = takes or {}
+    now, free, running, done = 0.0, workers, [], set()
+    waiting = sorted(seconds, key=seconds.get, reverse=True)
+    while waiting or running:
+        while ready := next((run for run in waiting if takes.get(run, 1) <= free and done.issuperset(needs[run])), None):
+            waiting.remove(ready)
+            free -= takes.get(ready, 1)
+            heapq.heappush(running, (now + seconds[ready], ready))
+        now, ended = heapq.heappop(running)
+        free += takes.get(ended, 1)
+        done.add(ended)
+    return now
+
+
+def gpus(job: Job) -> int:
+    """How many GPUs of that of params/machines.yml have the memory that a run needs; one if nobody knows what it needs."""
+    return math.ceil((memory(job) or 1) * 2**20 / gpu()["memory"])
 
 
 def costs(profile: Profile, jobs: list[Job]) -> tuple[dict[str, str], int]:
-    """What some of a profile's runs take on each of MACHINES, and of how many nothing is known."""
+    """What some of a profile's runs take on each of MACHINES, and of how many nothing is known; a run that is larger than one GPU takes several."""
     said = {}
     alike = {job.id: json.dumps([job.notebook, {name: value for name, value in job.settings.items() if name not in UNDECIDING}], sort_keys=True) for job in jobs}
     one = {alike[job.id]: job for job in jobs}
     estimates = {gpu: {which: estimate(job, gpu) for which, job in one.items()} for gpu in (False, True)}
     needs = {job.id: [other.id for other in profile.upstream(job)] for job in jobs}
-    for title, (workers, gpu) in MACHINES.items():
-        found = {job.id: estimates[gpu][alike[job.id]] for job in jobs}
-        seconds = {run: each.seconds for run, each in found.items() if each.seconds is not None}
-        took = makespan(seconds, {run: [need for need in needs[run] if need in seconds] for run in seconds}, workers)
-        said[title] = (duration(took) if seconds else UNKNOWN) + (", predicted" if any(each.predicted for each in found.values()) else "")
+    wide = {which: gpus(job) for which, job in one.items()}
+    for title, (workers, on_gpu) in MACHINES.items():
+        found = {job.id: estimates[on_gpu][alike[job.id]] for job in jobs}
+        takes = {job.id: wide[alike[job.id]] if on_gpu else 1 for job in jobs}
+        known = {run: each.seconds for run, each in found.items() if each.seconds is not None}
+        seconds = {run: each for run, each in known.items() if takes[run] <= workers}
+        took = makespan(seconds, {run: [need for need in needs[run] if need in seconds] for run in seconds}, workers, takes)
+        said[title] = (duration(took) if seconds else UNKNOWN) + (", predicted" if any(each.predicted for each in found.values()) else "") + (f", without {len(known) - len(seconds)} that need more" if len(seconds) < len(known) else "")
     return said, sum(each.seconds is None for each in found.values())
 
 

@@ -17,7 +17,7 @@ from revs.rows import RECORDED
 sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkout
 from flow import estimate, plan, profile  # noqa: E402
 
-MATRIX = ("paper", "pile")  # profiles that together are all runs of the paper
+MATRIX = ("paper", "pile")  # profiles that together are the runs behind the paper's tables of effectiveness and of extraction
 WITHIN = 0.2  # off by so much at most, a time is foreseen
 RUNS = {"unlearn": "unlearning", "tune": "searches", "curate": "curations", "calibrate": "calibrations", "own": "documents to report"}  # whose times are foretold
 FIRST, USUAL, SAME_DAY = "first on the model", "in the usual way", "repeated on the same day"
@@ -29,14 +29,14 @@ def costs(names: list[str]) -> tuple[pd.DataFrame, str]:
     lines, unknown = [], 0
     each = {f"`{name}`": profile.read(name) for name in names}
     matrix = [one for one in each.values() if one.name in MATRIX]
-    together = {f"all of the paper: {' and '.join(f'`{one.name}`' for one in matrix)}": profile.Profile("", "", {name: job for one in matrix for name, job in one.jobs.items()}, [])} if len(matrix) == len(MATRIX) else {}
+    together = {f"the paper's tables of effectiveness and extraction: {' and '.join(f'`{one.name}`' for one in matrix)}": profile.Profile("", "", {name: job for one in matrix for name, job in one.jobs.items()}, [])} if len(matrix) == len(MATRIX) else {}
     for title, asked in (each | together).items():
         jobs = list(asked.jobs.values())
         said, absent = plan.costs(asked, jobs)
         models = dict.fromkeys(job.settings["model"] for job in jobs)
         lines.append({"profile": title, "models": ", ".join(models), "runs": str(len(jobs))} | said)
         unknown += absent * (title in each)
-    return pd.DataFrame(lines), f"Not counted, since nothing is known of them yet: runs, {unknown}." if unknown else ""
+    return pd.DataFrame(lines), f"Not counted, since no row is like them: runs, {unknown}." if unknown else ""
 
 
 def basis() -> str:

@@ -51,6 +51,20 @@ def test_one_worker_takes_the_sum_and_many_the_longest_chain():
     assert plan.makespan({}, {}, 3) == 0
 
 
+def test_a_wide_run_waits_for_as_many_workers_as_it_takes():
+    """It is passed by shorter ones that fit meanwhile, and nothing else runs where it takes all."""
+    seconds, needs = {"long": 3.0, "wide": 2.0, "short": 1.0}, {"long": [], "wide": [], "short": []}
+    assert plan.makespan(seconds, needs, 2, {"wide": 2}) == 5 and plan.makespan(seconds, needs, 3, {"wide": 2}) == 3
+
+
+def test_a_run_that_is_larger_than_one_gpu_takes_several():
+    """NPO-KL keeps gradients and moments of all weights; on one GPU the page says what is left out."""
+    large, small = (job("unlearn", model="llama-3-8b", data="ssn", dtype="bfloat16", method=method) for method in ("npo_kl", "revs"))
+    assert (plan.gpus(large), plan.gpus(small)) == (2, 1)
+    frame, _ = scaling.costs(["paper"])
+    assert frame["1 GPU"][0].endswith("without 6 that need more") and "without" not in frame["8 GPUs"][0] + frame["1 CPU"][0]
+
+
 def row(name: str, gpu: str | None, total: float, model: str = "smollm2-135m", dtype: str = "float32", **settings) -> dict:
     """What an estimate reads of a row."""
     made = {"model": {"name": model, "dtype": dtype}, "hardware": {"gpu": gpu}, "settings": {"method": "revs", "data": "ssn", "generate": True} | settings, "seconds": {"load": 4.0, "unlearn": total - 4.0}, "peak_memory_mb": 1000}
