@@ -42,7 +42,7 @@ from revs.paths import ROOT, resolve
 from revs.progress import Progress
 from revs.select import highest
 from revs.stopwatch import Stopwatch, clock
-from revs.vocabulary import Vocabulary, product, rank
+from revs.vocabulary import BLOCK, Vocabulary, product, rank
 
 MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
 OFTEN = 0.005  # seconds between two looks at the memory
@@ -649,10 +649,10 @@ class Counted(TorchDispatchMode):
 
 
 def asked_for(stage: Stage) -> dict:
-    """Of one more run: the operations that torch is asked for, with gates that see all of the vocabulary and the neurons of a layer edited at once, as on a GPU; and the part of all candidates' products with U that selecting makes."""
+    """Of one more run: the operations that torch is asked for, with gates that see all of the vocabulary, blocks of U and neurons edited at once as many as on a GPU; and the part of all candidates' products with U that selecting makes."""
     products = Products()
     seen_whole = lambda vocabulary, l, h, x, t, hp: gate(vocabulary.hidden(l, h, x, t), hp)
-    with mock.patch.multiple(method, AT_ONCE=stage.hp.n_max, highest=products.highest, may_be_open=seen_whole), Counted() as counter:
+    with mock.patch.multiple(method, AT_ONCE=stage.hp.n_max, highest=products.highest, may_be_open=seen_whole), mock.patch.dict(BLOCK, cpu=BLOCK["cuda"]), Counted() as counter:
         edit = unlearned(stage, stage.asked)
     edit.undo()
     return {"calls": {"operations": counter.calls}, "share": products.share}
