@@ -9,10 +9,11 @@ from statistics import median
 
 import pandas as pd
 
-from revs import rows
+from revs import methods, rows
 from revs.paths import ROOT
 from revs.results import is_trial, short, tag_of
 from revs.rows import RECORDED
+from revs.tables import DASH
 
 sys.path.append(str(ROOT))  # the workflow lies beside the package, in a checkout
 from flow import estimate, plan, profile  # noqa: E402
@@ -22,6 +23,7 @@ WITHIN = 0.2  # off by so much at most, a time is foreseen
 RUNS = {"unlearn": "unlearning", "tune": "searches", "curate": "curations", "calibrate": "calibrations", "own": "documents to report"}  # whose times are foretold
 FIRST, USUAL, SAME_DAY = "first on the model", "in the usual way", "repeated on the same day"
 RECORD = RECORDED / "slurm.json"  # written by make slurm-try
+COMPUTED = 1.0  # seconds beyond which ranks were computed: what is kept is read in hundredths
 
 
 def costs(names: list[str]) -> tuple[pd.DataFrame, str]:
@@ -102,6 +104,44 @@ def foretold() -> pd.DataFrame:
         off = [abs(ratio - 1) for ratio in found]
         lines.append({"model": model, "runs": kind, "number": str(len(off)), f"off by {WITHIN:.0%} at most": f"{sum(each <= WITHIN for each in off) / len(off):.0%}", "off by, median": f"{median(off):.0%}", "foreseen ÷ taken, lowest": f"{min(found):.2f}", "highest": f"{max(found):.2f}"})
     return pd.DataFrame(lines)
+
+
+def kept() -> pd.DataFrame:
+    """What is computed once and kept by content, by model: how many recorded runs of unlearning need it, how many different ones these are, and the hours that all the others save."""
+    runs: dict[str, list[dict]] = {}
+    for row in rows.find(RECORDED, kind="unlearn").values():
+        if "failed" not in row["result"]:
+            runs.setdefault(estimate.name(row), []).append(row)
+    return pd.DataFrame([line for model, found in sorted(runs.items()) for line in (of_finetunes(model, found), of_ranks(model, found), of_factors(model, found)) if line])
+
+
+def of_finetunes(model: str, runs: list[dict]) -> dict | None:
+    """The line of the fine-tunes that a model's runs start from."""
+    taught = [row for row in runs if row["provenance"]["settings"]["finetune"]]
+    seconds = [estimate.seconds(row) for row in rows.find(RECORDED, kind="memorise").values() if estimate.name(row) == model]
+    return saved(model, "fine-tune", len(taught), {row["provenance"]["inputs"]["model"] for row in taught}, seconds)
+
+
+def of_ranks(model: str, runs: list[dict]) -> dict | None:
+    """The line of the ranks before an edit."""
+    seconds = [spent for row in runs if (spent := row["provenance"]["seconds"].get("evaluate_before", 0.0)) > COMPUTED]
+    return saved(model, "ranks before the edit", len(runs), {(*(row["provenance"]["inputs"][name] for name in ("model", "data")), row["provenance"]["settings"]["dtype"]) for row in runs}, seconds)
+
+
+def of_factors(model: str, runs: list[dict]) -> dict | None:
+    """The line of the heads' Gram factors, which the methods with REVS's settings need."""
+    known = methods.registry()
+    ours = [row for row in runs if "revs" in (name := row["provenance"]["settings"]["method"], known[name].get("settings_of"))]
+    seconds = [row["result"]["once"]["ours"] for row in rows.find(RECORDED, kind="bench").values() if estimate.name(row) == model and row["result"]["what"] == "floor"]
+    return saved(model, "Gram factor", len(ours), {(row["provenance"]["inputs"]["model"], row["provenance"]["settings"]["dtype"]) for row in ours}, seconds)
+
+
+def saved(model: str, what: str, runs: int, different: set, seconds: list[float]) -> dict | None:
+    """A line: runs that need something, different ones of it, seconds for one in the median, and what is saved; None if no run needs it."""
+    if not different:
+        return None
+    each = median(seconds) if seconds else None
+    return {"model": short(model), "what": what, "runs that need it": str(runs), "different ones": str(len(different)), "one takes, s": f"{each:.1f}" if seconds else DASH, "hours saved": f"{(runs - len(different)) * each / 3600:.1f}" if seconds else DASH}
 
 
 def tried() -> tuple[pd.DataFrame, str]:

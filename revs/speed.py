@@ -30,9 +30,11 @@ PARTS = {  # colour and hatching
 OTHER = "emails"  # the data set that stands beside the first, with other settings
 FLOORS = {"floor": "tuned", "floor-n100": "a hundred neurons", "floor-paper": "the paper's"}  # whose settings, by measurement
 SHAPE, MACHINE, SECRETS = "llama-3-8b", "h200", 50  # whose time is predicted, on what, and for how many secrets of two tokens
+PAPERS = "rtx-6000-ada"  # the paper's GPU
 ORDER = "order"  # the tag of runs in both orders
 LINEAR = 1.05  # an exponent that still counts as linear: a per cent of noise must not decide
 PRECISIONS = {dtype: f"precision-{dtype}" for dtype in ("float32", "bfloat16")}  # the tags of runs in both
+HOLDS = 5.0  # points that a score may lose in low precision and still hold: about as much as seeds differ
 
 
 class Reading(NamedTuple):
@@ -255,20 +257,20 @@ def by_way(found: dict) -> dict[str, dict[str, float]]:
 def bounds(model: str, data: str) -> str:
     """What keeps each goal's measure from being better, as far as there are rows: REVS's floor, beside the released procedure and beside methods that follow gradients; and where memory and the time of many targets go."""
     said = []
-    if (found := row("token", model, data)) and "floor" in (took := found["result"]["medians"]):
+    if found := row("token", model, data):
+        took = found["result"]["medians"]
         said.append(f"In turn with the released procedure, a pass and the products of the floor took {took['floor'] / found['result']['tokens']:.2f} s for a token: whoever makes them can be {took['released'] / took['floor']:.0f} times as quick, not more.")
     if found := row("floor", model, data):
         took, parts = found["result"]["medians"], found["result"]["parts"]
-        times, read = took["ours"] / took["floor"], found["result"]["work"].get("gates")
-        gates = f", here {read / found['result']['tokens']:.1f} times $V$ for a token" if read else ""
+        times = took["ours"] / took["floor"]
         beyond_it = {part: times * parts[part] / sum(parts.values()) for part in ("gate", "edit", "selection", "direction")}
         said.append(
             f"Of the {times:.2f} floors that a token takes, "
             + ", ".join(f"{part} is {each:.2f}" for part, each in beyond_it.items())
             + f", none of which is in the floor, and the pass and the products, with all that belongs to them, {times - sum(beyond_it.values()):.2f}. Were these as quick as the floor itself, a token would still take {1 + sum(beyond_it.values()):.2f} floors. "
-            f"A gate has to see at least as many tokens as may be ahead before it is closed, and more of them the closer it is{gates}; an edit looks for one place among all $V$ tokens in each neuron that it moves."
+            f"A gate has to see at least as many tokens as may be ahead before it is closed, and more of them the closer it is, here {found['result']['work']['gates'] / found['result']['tokens']:.1f} times $V$ for a token; an edit looks for one place among all $V$ tokens in each neuron that it moves."
         )
-    if (found := row("attacks", model, data)) and "floor" in found["result"]["medians"]:
+    if found := row("attacks", model, data):
         took, own = found["result"]["medians"], by_way(found)["ours"]
         said.append(
             f"Evaluation takes {', '.join(f'{seconds:.1f} s for {part}' for part, seconds in longest_first(own).items())}. One pass of every text, in batches, and the greedy tokens alone take "
@@ -338,7 +340,7 @@ def foreseen_bytes(found: dict) -> dict[str, int]:
 def foreseen_seconds(found: dict) -> dict[str, float]:
     """Seconds by part, as operation counts predict them for a measured shape at the rates that were measured with it."""
     result, n_max = found["result"], found["provenance"]["settings"]["hyperparameters"]["n_max"]
-    work = {"gates": result["tokens"] * result["shape"]["layers"]} | result["work"] | {"k": operations.projected(result["work"]["k"], n_max, result["share"])}
+    work = result["work"] | {"k": operations.projected(result["work"]["k"], n_max, result["share"])}
     return operations.seconds(operations.operations(result["shape"], work, result["tokens"]), result["rates"])
 
 
@@ -429,10 +431,10 @@ def raw(model: str, data: str) -> pd.DataFrame:
     wanted |= {f"{name}, {of}": row(name, model, of) for name in (*FLOORS, "gradient", "memory") for of in sets}
     wanted |= {"targets": row("targets", model, "synthetic")} | {f"shapes, {name}": found for name, found in measured_shapes().items()}
     lines = [{"measurement": name, "tokens": str(found["result"]["tokens"])} | {column: line[column] for column in ("way", "median, s", "each round, s")} for name, found in wanted.items() if found for line in one_run(found).to_dict("records")]
-    for tag in (ORDER, *PRECISIONS.values()):
-        for one in results.tagged(model, data, tag).dropna(subset="unlearning_score").sort_values(["method", "seed"])["row"]:
+    for tag, of in [(ORDER, data), *((tag, of) for tag in PRECISIONS.values() for of in sets)]:
+        for one in results.tagged(model, of, tag).dropna(subset="unlearning_score").sort_values(["method", "seed"])["row"]:
             settings, seconds = one["provenance"]["settings"], one["provenance"]["seconds"]["unlearn"]
-            lines.append({"measurement": f"{tag}, seed {settings['seed']}", "tokens": str(one["result"]["after"]["forget"] * settings.get("T", 2)), "way": settings["method"], "median, s": f"{seconds:.3f}", "each round, s": f"{seconds:.3f}"})
+            lines.append({"measurement": f"{tag}, {of}, seed {settings['seed']}", "tokens": str(one["result"]["after"]["forget"] * settings.get("T", 2)), "way": settings["method"], "median, s": f"{seconds:.3f}", "each round, s": f"{seconds:.3f}"})
     return pd.DataFrame(lines or [{"measurement": NOT_YET}])
 
 
@@ -605,8 +607,8 @@ def common(one: dict[int, dict], other: dict[int, dict]) -> list[int]:
 
 
 def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
-    """The same runs in float32 and in bfloat16: what the lower precision costs and gains, of each method that has both."""
-    runs, lines, compared, where = {dtype: results.tagged(model, data, tag) for dtype, tag in PRECISIONS.items()}, [], [], ""
+    """The same runs in float32 and in bfloat16: what the lower precision costs and gains, of each method that has both, and whose score holds."""
+    runs, lines, took, lost, where = {dtype: results.tagged(model, data, tag) for dtype, tag in PRECISIONS.items()}, [], [], {}, ""
     for name in runs["float32"]["method"].unique():
         sides = {dtype: by_seed(frame, name) for dtype, frame in runs.items()}
         if not (seeds := common(*sides.values())):
@@ -617,9 +619,16 @@ def precisions(model: str, data: str) -> tuple[pd.DataFrame, str]:
         times = {dtype: median(one["provenance"]["seconds"]["unlearn"] for one in done) for dtype, done in pair.items()}
         for dtype, done in pair.items():
             lines.append({"method": figures.title(name), "precision": dtype, "seconds": f"{times[dtype]:.1f}", "peak, GiB": f"{max(one['provenance']['peak_memory_mb'] for one in done) / 1024:.1f}"} | {title: percent(mean(one["result"]["after"][metric] for one in done)) if done[0]["result"]["after"][metric] is not None else DASH for metric, title in METRICS.items()})
-        compared.append(f"{figures.title(name)} takes {times['bfloat16'] / times['float32']:.2f} times as long in bfloat16")
-    said = f"{where}: {'; '.join(compared)}." if compared else "No method was run in both yet: `make bench adopt` (runs of `params/bench.yml` with `tag: precision`)."
-    return pd.DataFrame(lines or [{"method": NOT_YET}]), f"{said} {memorising(model, data)}"
+        took.append(f"{figures.title(name)} {times['bfloat16'] / times['float32']:.2f}")
+        score = {dtype: 100 * mean(one["result"]["after"]["unlearning_score"] for one in done) for dtype, done in pair.items()}
+        if score["float32"]:
+            lost[figures.title(name)] = score["float32"] - score["bfloat16"]
+    if not lines:
+        return pd.DataFrame([{"method": NOT_YET}]), "No method was run in both yet: `make bench adopt` (runs of `params/bench.yml` with `tag: precision`)."
+    held = [name for name, each in lost.items() if each <= HOLDS]
+    fell = [f"{name} ({-each:+.1f})" for name, each in lost.items() if each > HOLDS]
+    said = f"The Unlearning Score holds, within {HOLDS:g} points, for {', '.join(held) or 'none'}" + (f"; it falls for {', '.join(fell)}" if fell else "") + "." if lost else "None scores anything there in float32."
+    return pd.DataFrame(lines), f"{where}, bfloat16 takes so many times as long: {', '.join(took)}. {said}"
 
 
 def memorising(model: str, data: str) -> str:
@@ -630,6 +639,21 @@ def memorising(model: str, data: str) -> str:
     said = f"Memorising, whose weights stay in float32: the same steps take {took['bfloat16'] / took['float32']:.2f} times as long with bfloat16 arithmetic, {took['bfloat16']:.1f} s against {took['float32']:.1f} s."
     found = {settings["autocast"]: one["result"] for one in results.finetunes(model, data) if (settings := one["provenance"]["settings"])["digits"] == "noise"}
     return said + (" Whole fine-tunes memorised " + " and ".join(f"{one['memorised']} of {one['sentences']} sentences with {'bfloat16' if half else 'float32'}" for half, one in sorted(found.items())) + "." if found else "")
+
+
+def curated() -> str:
+    """A curation in bfloat16 beside the one in float32, of the same secrets: how long trying them takes, and whether the same are found."""
+    found = {dtype: next((row for name, row in rows.find(kind="curate").items() if name.startswith(f"curate/{tag}/")), None) for dtype, tag in PRECISIONS.items()}
+    if not all(found.values()) or len({row["provenance"]["inputs"]["candidates"] for row in found.values()}) > 1:
+        return "Curation is not measured in both yet: `make organic adopt`."
+    took = {dtype: row["provenance"]["seconds"]["try"] for dtype, row in found.items()}
+    items = {dtype: rows.read_items(row["path"]) for dtype, row in found.items()}
+    memorised = {dtype: set(zip(each["source"], each["offset"])) for dtype, each in items.items()}
+    tried = sum(line["tried"] for line in found["float32"]["result"]["funnel"].values())
+    return (
+        f"Curation, with {results.title(found['float32']['provenance']['model']['name'])}: to try {tried} secrets takes {took['bfloat16'] / took['float32']:.2f} times as long in bfloat16, {took['bfloat16']:.0f} s against {took['float32']:.0f} s. "
+        f"It takes {len(memorised['bfloat16'])} of them for memorised, float32 {len(memorised['float32'])}; {len(memorised['float32'] & memorised['bfloat16'])} are the same."
+    )
 
 
 # --- prediction ----------------------------------------------------------------------------------------------------------
@@ -681,7 +705,7 @@ def prediction() -> tuple[pd.DataFrame, str]:
     each, launch = operations_of_layer(), operations.machines()[MACHINE]["launch"]
     return table, text + (
         f"The counts say {total:.1f} s for the large one; times the larger of these factors, {total * max(factors.values()):.1f} s. The small ones took the way of {where}. They leave out that a GPU has to be asked: on its way torch was asked for {each:,.0f} operations for an edited layer, "
-        f"of which each takes about {1e6 * launch:.0f} µs to begin, {launch_seconds():.1f} s in all at the large shape if none of them hides behind another. Both together are what is judged."
+        f"of which each takes about {1e6 * launch:.0f} µs to begin, {launch_seconds():.1f} s in all at the large shape if none of them hides behind another. Both together are what is judged. {on_papers()}"
     )
 
 
@@ -690,6 +714,14 @@ def operations_of_layer() -> float:
     return max((found["result"]["calls"]["operations"] / found["result"]["work"]["layers"] for found in measured_shapes().values()), default=0.0)
 
 
-def launch_seconds() -> float:
+def launch_seconds(machine: str = MACHINE) -> float:
     """How long operations take to begin in the run that is predicted, none of them behind another."""
-    return operations_of_layer() * 2 * SECRETS * bench.shape(SHAPE)["num_hidden_layers"] * operations.machines()[MACHINE]["launch"]
+    return operations_of_layer() * 2 * SECRETS * bench.shape(SHAPE)["num_hidden_layers"] * operations.machines()[machine]["launch"]
+
+
+def on_papers() -> str:
+    """The prediction once more on the GPU that the paper names, beside its minutes."""
+    shape, work = predicted_work()
+    rates = operations.machines()[PAPERS]
+    counted = sum(operations.seconds(operations.operations(shape, work, 2 * SECRETS), rates).values())
+    return f"On the {rates['title']}, which the paper names, the counts say {counted:.1f} s at its maker's rates, and the same sum is {counted * max(off().values(), default=1.0) + launch_seconds(PAPERS):.0f} s; {of_paper()}, measured with its authors' program."

@@ -201,6 +201,23 @@ def test_recorded_times_are_foreseen_as_the_page_says():
     assert sum(0.1 <= ratio <= 10 for ratio in first) >= 0.95 * len(first) >= 400
 
 
+def test_what_is_kept_is_counted(monkeypatch):
+    """Four runs of two fine-tunes on one data set, of which one makes the ranks of each; two runs need the factor, of one fine-tune; a failed run needs nothing."""
+    def run(method, model, before):
+        return {"kind": "unlearn", "result": {"after": {}}, "provenance": {"model": {"name": "m"}, "settings": {"method": method, "dtype": "float32", "finetune": True}, "inputs": {"model": model, "data": "d"}, "seconds": {"evaluate_before": before}}}
+
+    runs = [run("revs", "one", 1800.0), run("random", "one", 0.01), run("rmu", "one", 0.0), run("ft_l", "two", 3600.0), run("revs", "two", 0.0) | {"result": {"failed": "It diverged."}}]
+    taught = [{"kind": "memorise", "result": {}, "provenance": {"model": {"name": "m"}, "seconds": {"load": 600.0, "finetune": 3000.0}}}]
+    timed = [{"kind": "bench", "result": {"what": "floor", "once": {"ours": 7.2}}, "provenance": {"model": {"name": "m"}}}]
+    monkeypatch.setattr(scaling.rows, "find", lambda folder, kind: dict(enumerate(row for row in runs + taught + timed if row["kind"] == kind)))
+    found = scaling.kept().set_index("what")
+    assert found.loc["fine-tune"].tolist() == ["m", "4", "2", "3600.0", "2.0"]
+    assert found.loc["ranks before the edit"].tolist() == ["m", "4", "2", "2700.0", "1.5"]
+    assert found.loc["Gram factor"].tolist() == ["m", "2", "1", "7.2", "0.0"]
+    timed.clear()
+    assert scaling.kept().set_index("what").loc["Gram factor"].tolist() == ["m", "2", "1", scaling.DASH, scaling.DASH]
+
+
 def test_a_calibration_has_its_minutes(measured):
     """Whatever the model and the machine; all else grows with the model."""
     made = row("own/x/m", None, 104.0, minutes=5)
