@@ -66,7 +66,9 @@ def costs(profile: Profile, jobs: list[Job]) -> tuple[dict[str, str], int]:
         known = {run: each.seconds for run, each in found.items() if each.seconds is not None}
         seconds = {run: each for run, each in known.items() if takes[run] <= workers}
         took = makespan(seconds, {run: [need for need in needs[run] if need in seconds] for run in seconds}, workers, takes)
-        said[title] = (duration(took) if seconds else UNKNOWN) + (", predicted" if any(each.predicted for each in found.values()) else "") + (f", without {len(known) - len(seconds)} that need more" if len(seconds) < len(known) else "")
+        predicted = ", predicted" if any(each.predicted for each in found.values()) else ""
+        too_large = f" ({len(known) - len(seconds)} do not fit)" if len(seconds) < len(known) else ""
+        said[title] = (duration(took) if seconds else UNKNOWN) + predicted + too_large
     return said, sum(each.seconds is None for each in found.values())
 
 

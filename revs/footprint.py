@@ -285,6 +285,6 @@ def table() -> pd.DataFrame:
     frame = compared()
     runs = [": ".join(filter(None, (OTHERS.get(kind), methods.registry()[method]["title"] if isinstance(method, str) else None))) for kind, method in zip(frame["kind"], frame["method"])]
     return pd.DataFrame({
-        "model": frame["model"].map(results.title), "secrets": frame["data"].map(methods.data_title), "run": runs,
+        "model": frame["model"].map(results.short), "secrets": frame["data"].map(methods.data_title), "run": runs,
         "foreseen, MiB": frame["foreseen"].map("{:,.0f}".format), "measured, MiB": frame["measured"].map("{:,.0f}".format), "foreseen ÷ measured": frame["ratio"].map("{:.2f}".format),
     })  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_run_that_is_larger_than_one_gpu_takes_several():
     large, small = (job("unlearn", model="llama-3-8b", data="ssn", dtype="bfloat16", method=method) for method in ("npo_kl", "revs"))
     assert (plan.gpus(large), plan.gpus(small)) == (2, 1)
     frame, _ = scaling.costs(["paper"])
-    assert frame["1 GPU"][0].endswith("without 6 that need more") and "without" not in frame["8 GPUs"][0] + frame["1 CPU"][0]
+    assert frame["1 GPU"][0].endswith("(6 do not fit)") and "fit" not in frame["8 GPUs"][0] + frame["1 CPU"][0]
 
 
 def row(name: str, gpu: str | None, total: float, model: str = "smollm2-135m", dtype: str = "float32", **settings) -> dict:
