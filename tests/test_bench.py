@@ -21,7 +21,7 @@ from revs.edit import Edit
 from revs.experiments import bench, check, unlearn
 from revs.stopwatch import Stopwatch
 from revs.tables import DASH
-from revs.vocabulary import Vocabulary
+from revs.vocabulary import BLOCK, Vocabulary
 from test_results import shelf  # noqa: F401
 from test_tune import nothing_in_the_project, world  # noqa: F401
 
@@ -235,6 +235,15 @@ def test_operations_are_those_that_are_made(dtype, numbers, r_h, monkeypatch):
     assert sum(flops for flops, _ in parts.values()) + in_output == pytest.approx(counter.get_total_flops(), rel=1e-3)
     assert place.shape() == operations.of_config(bench.shape(""), 4 if dtype == "float32" else 2)
     assert set(parts) == set(result["parts"]) == set(operations.FORMULAE) == set(speed.PARTS)
+
+
+def test_operations_are_asked_for_as_on_a_gpu(monkeypatch):
+    """However small a CPU's blocks of U are, and however few neurons it edits at a time."""
+    place = stage(dtype="bfloat16")
+    asked = bench.asked_for(place)["calls"]["operations"]
+    monkeypatch.setitem(BLOCK, "cpu", 32)
+    monkeypatch.setattr(method, "AT_ONCE", 1)
+    assert bench.asked_for(place)["calls"]["operations"] == asked > 0
 
 
 class Live(TorchDispatchMode):
