@@ -33,7 +33,7 @@ from pathlib import Path
 
 from flow.paths import BUILD, ROOT
 from flow.profile import defaults
-from revs import data, rows
+from revs import data, rows, stamps
 from revs.experiments.memorise import prepared
 from revs.results import tag_of
 
@@ -50,11 +50,9 @@ def verify(folder: Path, before: Path, each: Sequence[str] = ()) -> dict[str, li
     said: dict[str, list[str]] = {"verified": [], "different": []}
     for kind in FEW:
         for group in groups(folder, kind, each):
-            sample = min((row for row in group if finished(row)), key=lambda row: (-len(row["provenance"]["entry"]), sum(row["provenance"]["seconds"].values())))
+            sample = min((row for row in group if finished(row)), key=lambda row: (-len(entry(row)), sum(row["provenance"]["seconds"].values())))
             print(f"{sample['name']} speaks for {len(group)} rows …", flush=True)
             old, new = (drawn(tree, sample) for tree in (before, ROOT))
-            if old["provenance"]["modules"] != sample["provenance"]["modules"]:
-                raise ValueError(f"The code of BASE is not the code that made {sample['name']}: give the commit before the change, as BASE=….")
             equal = old["result"] == new["result"]
             said["verified" if equal else "different"] += [row["name"] for row in group]
             if equal:
@@ -74,7 +72,7 @@ def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]
             made = row["provenance"]
             alone = kind == "memorise" or any(fnmatch(name, pattern) for pattern in each)
             about = name if alone else "" if kind in ON_ANY_MODEL else made["model"]["name"]
-            found.setdefault((about, frozenset(made["entry"])), []).append(row)
+            found.setdefault((about, frozenset(entry(row))), []).append(row)
     able = [key for key in found if any(map(finished, found[key]))]
     widest = [key for key in able if not any(key[0] == other[0] and key[1] < other[1] for other in able)]
     spoken: dict[tuple, list[dict]] = {key: [] for key in widest}
@@ -84,6 +82,11 @@ def groups(folder: Path, kind: str, each: Sequence[str] = ()) -> list[list[dict]
                 spoken[wide] += group
                 break
     return list(spoken.values())
+
+
+def entry(row: dict) -> list[str]:
+    """Where the code of a row begins."""
+    return stamps.entries(row["kind"], row["provenance"]["settings"])
 
 
 def finished(row: dict) -> bool:
@@ -120,8 +123,7 @@ def part(name: str) -> Path:
 def restamp(row: dict, by: str) -> None:
     """Gives a row the stamp of the present code, and the name of the row whose run speaks for it."""
     made = row["provenance"]
-    made["stamp"] = rows.stamp(made["entry"], made["settings"], made["inputs"])
-    made["modules"] = rows.closure(*made["entry"])
+    made["stamp"] = stamps.stamp(row["kind"], made["settings"], made["inputs"])
     made["verified_by"] = by
     content = {key: value for key, value in row.items() if key not in ("path", "origin")}
     rows.validate(content)

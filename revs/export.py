@@ -49,7 +49,7 @@ What the base's own `generation_config.json` asks for (temperature, penalties) i
 
 ## How to undo it
 
-Load the base model. Without it, the owner of the edit's undo file gets the same bits with `revs.undo.restore`.
+Load the base model. Without it, the owner of the edit's undo file gets the same bits with `undo.restore`.
 """
 
 

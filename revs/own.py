@@ -329,6 +329,6 @@ def report(path: str | Path, decoder: Decoder, found: Found, before: State | Non
     if before is not None and None in (after, edit, hp):
         raise ValueError("A report of an edit needs the state after it, the edit and its settings: give all of them, or nothing but what was found.")
     result, items = outcome(found, before, after, edit, hp, calibration)
-    made = rows.provenance(["revs.own"], {}, {"model": decoder.revision}, {}) | {"model": {"name": decoder.name, "revision": decoder.revision, "dtype": str(decoder.neurons(0).dtype).removeprefix("torch.")}, "tokenizer": tokenizer_hash(decoder.tokenizer)}
+    made = rows.provenance("own", {}, {"model": decoder.revision}, {}) | {"model": {"name": decoder.name, "revision": decoder.revision, "dtype": str(decoder.neurons(0).dtype).removeprefix("torch.")}, "tokenizer": tokenizer_hash(decoder.tokenizer)}
     importlib.import_module("revs.report").write(Path(path), {"result": result, "provenance": made}, items)
     return Path(path)

@@ -10,7 +10,6 @@ import ast
 import csv
 import functools
 import gzip
-import hashlib
 import importlib.metadata
 import io
 import json
@@ -25,9 +24,11 @@ import jsonschema
 import pandas as pd
 import psutil
 
+from revs import stamps
 from revs.paths import BUILD, PACKAGE, ROOT, writing
 
 SCHEMA = 1
+digest = stamps.digest
 # Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
 BOOKKEEPING = {"revs", "revs.experiments", "revs.fit", "revs.load", "revs.memory", "revs.methods", "revs.models", "revs.nearest", "revs.paper", "revs.paths", "revs.progress", "revs.rows"}
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
@@ -36,12 +37,6 @@ ITEMS_LIMIT = 500_000  # bytes
 
 
 # --- stamps ----------------------------------------------------------------------------------------------------------
-
-
-def digest(value) -> str:
-    """sha256 of a value's canonical JSON, or of bytes."""
-    data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True, default=str).encode()
-    return hashlib.sha256(data).hexdigest()
 
 
 @functools.cache
@@ -82,11 +77,6 @@ def closure(*modules: str) -> dict[str, str]:
             found.add(module)
             todo += imports(source(module).read_text(encoding="utf-8"))
     return {module: code_hash(module) for module in sorted(found - BOOKKEEPING)}
-
-
-def stamp(modules: list[str], settings: dict, inputs: dict) -> str:
-    """What a row's result depends on, in one hash."""
-    return digest({"schema": SCHEMA, "code": closure(*modules), "settings": settings, "inputs": inputs})
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -176,12 +166,10 @@ def peak_memory_mb() -> int:
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
-def provenance(modules: list[str], settings: dict, inputs: dict, seconds: dict) -> dict:
+def provenance(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
     """How a row came about."""
     return {
-        "stamp": stamp(modules, settings, inputs),
-        "entry": modules,
-        "modules": closure(*modules),
+        "stamp": stamps.stamp(kind, settings, inputs),
         "settings": settings,
         "inputs": inputs,
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
@@ -243,8 +231,8 @@ def stale(row: dict) -> bool:
     """Would the present sources give this run another stamp?"""
     made = row["provenance"]
     try:
-        return stamp(made["entry"], made["settings"], made["inputs"]) != made["stamp"]
-    except FileNotFoundError:  # a module that is gone
+        return stamps.stamp(row["kind"], made["settings"], made["inputs"]) != made["stamp"]
+    except (FileNotFoundError, KeyError):  # a module or a function that is gone
         return True
 
 

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from revs import attacks, data, evaluate, layer_major, load, method, methods, released, released_attacks, rows, select
+from revs import attacks, data, evaluate, layer_major, load, method, methods, released, released_attacks, rows, select, stamps
 from revs.architecture import Decoder
 from revs.baselines import moments
 from revs.data import Split, Target
@@ -44,7 +44,6 @@ from revs.select import highest
 from revs.stopwatch import Stopwatch, clock
 from revs.vocabulary import BLOCK, Vocabulary, product, rank
 
-MODULES = ["revs.experiments.bench"]  # it imports all that it measures, but for the baselines
 OFTEN = 0.005  # seconds between two looks at the memory
 AGAIN = 2  # times as long as the quickest: a method that follows gradients and takes longer in the first round has no other, since it cannot become the quickest,
 NEAR = 1.5  # unless it is not that many times as slow as REVS, beside which it is shown
@@ -114,22 +113,17 @@ def once(**settings) -> dict:
         folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
         inputs = {"data": data.fingerprint(records), "model": load.identify(folder)}
     kept = where / f"{name}.json"
-    if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == rows.stamp(measured(what), settings, inputs):
+    if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == stamps.stamp("bench", settings, inputs):
         return row
     stage, start = Stage(folder, records, settings, hp, name), time.monotonic()
     with mock.patch("revs.vocabulary.WORTH_KEEPING", math.inf):  # what is computed once is measured, too, and not read
         result, items = WHAT[what](stage)
-    made = rows.provenance(measured(what), settings, inputs, {"measure": time.monotonic() - start}) | {
+    made = rows.provenance("bench", settings, inputs, {"measure": time.monotonic() - start}) | {
         "model": {"name": base(settings["model"]), "revision": inputs.get("model", "random weights"), "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if records else "not read",
     }
     common = {"what": what, "repeats": settings["repeats"], "medians": {way: median(each) for way, each in result["timings"].items()}, "shape": stage.shape()}
     return rows.write(where, name, "bench", common | result, items, made)
-
-
-def measured(what: str) -> list[str]:
-    """The modules that a measurement stands on."""
-    return MODULES + ([entry["module"] for name, entry in compared().items() if name != "revs"] if what == "gradient" else [])
 
 
 def compared() -> dict[str, dict]:

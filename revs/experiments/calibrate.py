@@ -21,7 +21,6 @@ from revs.method import Hyperparameters
 from revs.paths import resolve
 from revs.progress import Progress
 
-MODULES = ["revs.experiments.calibrate"]
 CALIBRATED = "calibrated"
 
 
@@ -66,7 +65,7 @@ def judged(**settings) -> dict:
     clock.append(time.monotonic())
     result = {"calibrated_on": len({target.group for target in halves.forget}), "forget": len(others.forget), "retain": len({target.group for target in others.retain}), "tried": chosen.tried, "judged": found}
     inputs = {"model": load.identify(folder), "data": data.fingerprint(records)} | ordinary.inputs()
-    made = rows.provenance(MODULES, settings, inputs, dict(zip(("load", "calibrate", "unlearn"), (b - a for a, b in zip(clock, clock[1:]))))) | {
+    made = rows.provenance("calibrate", settings, inputs, dict(zip(("load", "calibrate", "unlearn"), (b - a for a, b in zip(clock, clock[1:]))))) | {
         "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
     }

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from revs import load, rows
+from revs import load, rows, stamps
 from revs.curate import DROPPED, SIGNS, candidates, prepare, tried
 from revs.curate import told as tells
 from revs.data import Record
@@ -26,7 +26,6 @@ from revs.experiments.unlearn import base
 from revs.paths import BUILD, alone, resolve
 from revs.progress import Progress
 
-MODULES = ["revs.experiments.curate"]
 SAY = 5  # seconds between two lines of progress
 TOGETHER = 64  # candidates that are tried before they are noted
 
@@ -91,7 +90,7 @@ def searched(where: Path, place: Path | str, settings: dict) -> dict:
     inputs = {"model": model, "documents": rows.digest(sorted(sources)), "candidates": rows.digest([candidate.record.id for candidate, _ in found])}
     asked = {key: value for key, value in settings.items() if key != "documents"}  # a path may hold a secret
     detected = time.monotonic()
-    asking = rows.stamp(MODULES, {name: settings[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}, {"model": model})  # a place in a document and these say what the model is asked
+    asking = stamps.stamp("curate", {name: settings[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}, {"model": model})  # a place in a document and these say what the model is asked
     verdicts = attempted(decoder, found, BUILD / "curated" / f"{asking[:12]}.tried.jsonl")
     kept = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found if verdicts[candidate.record.id]["memorised"]]
     telling = Counter(candidate.record.kind for candidate, verdict in kept if verdict["right"] == 1 and tells(candidate.record))
@@ -110,7 +109,7 @@ def searched(where: Path, place: Path | str, settings: dict) -> dict:
     }
     items = [{"kind": candidate.record.kind, "source": candidate.source, "offset": candidate.offset, "package": candidate.package, "exact": verdict["right"] == 1} for candidate, verdict in kept]
     seconds = {"detect": detected - start, "try": sum(verdicts[candidate.record.id]["seconds"] for candidate, _ in found)}  # of earlier runs too
-    made = rows.provenance(MODULES, asked, inputs, seconds) | {
+    made = rows.provenance("curate", asked, inputs, seconds) | {
         "model": {"name": base(settings["model"]), "revision": inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
     }

@@ -9,7 +9,7 @@ import inspect
 import time
 from pathlib import Path
 
-from revs import data, evaluate, load, rows
+from revs import data, evaluate, load, rows, stamps
 from revs.architecture import Decoder
 from revs.data import together
 from revs.experiments import command
@@ -17,7 +17,6 @@ from revs.memorise import Finetune, memorise
 from revs.paths import BUILD, resolve
 from revs.progress import Progress
 
-MODULES = ["revs.experiments.memorise"]
 
 
 def run(
@@ -58,7 +57,7 @@ def memorised(**settings) -> tuple[Path, dict]:
     where = rows.writable(resolve(settings.pop("rows")))
     records = data.read(settings["data"])
     inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
-    stamp = rows.stamp(MODULES, settings, inputs)
+    stamp = stamps.stamp("memorise", settings, inputs)
     base = Path(settings["model"]).name.removesuffix(".gguf")
     name = f"memorise/{Path(settings['data']).stem}/{base}" + ("" if settings["digits"] == "noise" else f"-{settings['digits']}") + ("-autocast" if settings["autocast"] else "")
     folder = BUILD / "models" / f"{base}+{Path(settings['data']).stem}-{stamp[:12]}"
@@ -74,7 +73,7 @@ def memorised(**settings) -> tuple[Path, dict]:
     tuned = time.monotonic()
     result = check(decoder, records) | {"loss": [epoch["loss"] for epoch in epochs], "learned": [epoch["sentences"] for epoch in epochs], "tokenizer": load.tokenizer_hash(decoder.tokenizer), "vocabulary": len(decoder.tokenizer)}
     seconds = {"load": loaded - start, "finetune": tuned - loaded, "check": time.monotonic() - tuned}
-    made = rows.provenance(MODULES, settings, inputs, seconds) | {"model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]}, "tokenizer": result["tokenizer"]}
+    made = rows.provenance("memorise", settings, inputs, seconds) | {"model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]}, "tokenizer": result["tokenizer"]}
     row = rows.write(where, name, "memorise", result, [], made)
     load.save(decoder.model, decoder.tokenizer, folder, extra={"row.json": row})
     return folder, row

@@ -6,7 +6,6 @@ into one folder; neither they nor the row hold a secret. Where nothing is memori
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
 from pathlib import Path
@@ -23,7 +22,6 @@ from revs.paths import alone, resolve
 from revs.progress import Progress
 from revs.vocabulary import Vocabulary
 
-MODULES = ["revs.experiments.own"]
 BUILT_IN = "smollm2-135m"  # the model that the synthetic secrets are instilled into for the project's own documents
 
 
@@ -92,7 +90,7 @@ def through(**asked) -> dict:
             result, items = own.outcome(found)
             keep(place)
         inputs = {"model": pinned, "secrets": rows.digest([target.id for target in found.targets])} | ordinary.inputs()
-        made = rows.provenance(MODULES, asked | {"documents": "", "secrets": None}, inputs, seconds) | {  # a path may hold a secret
+        made = rows.provenance("own", asked | {"documents": "", "secrets": None}, inputs, seconds) | {  # a path may hold a secret
             "model": {"name": base(asked["model"]), "revision": pinned, "dtype": asked["dtype"]},
             "tokenizer": load.tokenizer_hash(decoder.tokenizer),
         } | ({"extra_memory_mb": peak.mb} if found.targets else {})
@@ -118,8 +116,10 @@ def planned(asked: dict) -> tuple[str, str | None, own.Hyperparameters | None, P
 
 
 def reporting():
-    """revs.report, by its name: no row depends on how it is shown."""
-    return importlib.import_module("revs.report")
+    """The page that shows a run: imported when it is asked for, since it draws."""
+    from revs import report
+
+    return report
 
 
 def expanded(name: str, path: str | None) -> str | None:

@@ -61,7 +61,7 @@ def search(**settings) -> dict:
     scores = attempts(plan, stage, tried)
     best = max(scores, key=scores.get)
     result = {"trials": len(tried), "failed": len(tried) - len(scores), "best": best, "unlearning_score": scores[best], "hyperparameters": tried[best]}
-    made = rows.provenance(["revs.experiments.tune", plan.method.__name__], asked, plan.inputs, stage.seconds) | {
+    made = rows.provenance("tune", asked, plan.inputs, stage.seconds) | {
         "model": {"name": base(settings["model"]), "revision": plan.inputs["model"], "dtype": settings["dtype"]},
         "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
     }

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import torch
 
-from revs import data, evaluate, load, methods, rows
+from revs import data, evaluate, load, methods, rows, stamps
 from revs.architecture import Decoder
 from revs.edit import Edit
 from revs.experiments import command
@@ -22,7 +22,6 @@ from revs.memory import Peak
 from revs.paths import BUILD, resolve
 from revs.progress import Progress
 
-MODULES = ["revs.experiments.unlearn"]
 FAILURES = (FloatingPointError, ValueError, MemoryError, torch.OutOfMemoryError, torch.linalg.LinAlgError)  # what a method may end with
 
 
@@ -79,16 +78,12 @@ class Plan:
     hp: object = None  # the method's Hyperparameters
     folder: str = ""  # the model to unlearn from
 
-    @property
-    def modules(self) -> list[str]:
-        return MODULES + [module.__name__ for module in (self.method, *self.measures.values())]
-
     def current(self) -> dict | None:
         """The finished row of this very run, if there is one."""
         path = self.where / f"{self.name}.json"
         if path.is_file():
             row = rows.read(path)
-            if row["provenance"]["stamp"] == rows.stamp(self.modules, self.settings, self.inputs) and "failed" not in row["result"]:
+            if row["provenance"]["stamp"] == stamps.stamp("unlearn", self.settings, self.inputs) and "failed" not in row["result"]:
                 return row
         return None
 
@@ -153,7 +148,7 @@ class Plan:
 
     def write(self, stage: Stage | None, result: dict, items: list[dict], seconds: dict, extra_mb: int | None) -> dict:
         """The row of this run."""
-        made = rows.provenance(self.modules, self.settings, self.inputs, seconds) | {
+        made = rows.provenance("unlearn", self.settings, self.inputs, seconds) | {
             "model": {"name": base(self.settings["model"]), "revision": self.inputs.get("model", "not read"), "dtype": self.settings["dtype"]},
             "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if stage else "not read",
             "extra_memory_mb": extra_mb,
@@ -177,7 +172,7 @@ class Stage:
 
     def unedited(self, plan: Plan, targets: list[data.Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and therefore kept by content."""
-        key = rows.stamp(["revs.evaluate"], {"dtype": plan.settings["dtype"]}, {name: plan.inputs[name] for name in ("data", "model")})
+        key = rows.digest([stamps.reached(stamps.RANKS), plan.settings["dtype"], plan.inputs["data"], plan.inputs["model"]])
         kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
             rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
