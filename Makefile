@@ -22,76 +22,76 @@ help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 book: $(INSTALLED)  ## run the quick profile and render the book
-	@$(PY) -m flow.build quick
+	@$(PY) -m companion.workflow.build quick
 
 test: $(INSTALLED)  ## unit, property, oracle and notebook tests, and the strict book
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs $(PARALLEL) tests --ignore tests/rendered
-	@$(PY) -m flow.build quick
+	@$(PY) -m companion.workflow.build quick
 	$(PY) -m pytest -q tests/rendered
-	@$(PY) -m flow.nbtest
+	@$(PY) -m companion.workflow.nbtest
 	OMP_NUM_THREADS=1 $(PY) -m pytest -q $(PARALLEL) --nbmake --nbmake-timeout=1800 build/nbtest
 
 plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|organic|gptj-tune|gptj|integrity|integrity-large|calibrate|bench|paper|pile would run: runs, hours, memory, disk, downloads
-	@$(PY) -m flow.plan $(PROFILE)
+	@$(PY) -m companion.workflow.plan $(PROFILE)
 
 tune: $(INSTALLED)  ## every method's hyperparameters, resumable (hours)
-	@$(PY) -m flow.build tune
+	@$(PY) -m companion.workflow.build tune
 
 core: $(INSTALLED)  ## the core table's rows from nothing, resumable (six hours)
-	@$(PY) -m flow.build core
+	@$(PY) -m companion.workflow.build core
 
 ablations: $(INSTALLED)  ## the ablation tables' rows from nothing, resumable (six hours)
-	@$(PY) -m flow.build ablations
+	@$(PY) -m companion.workflow.build ablations
 
 organic: $(INSTALLED)  ## find and unlearn what a pretrained model memorised on its own, resumable (hours; 24 GiB)
-	@$(PY) -m flow.build organic
+	@$(PY) -m companion.workflow.build organic
 
 gptj-tune: $(INSTALLED)  ## settings of every method for a small model of GPT-J's architecture, resumable; adopt them before gptj (hours)
-	@$(PY) -m flow.build gptj-tune
+	@$(PY) -m companion.workflow.build gptj-tune
 
 gptj: $(INSTALLED)  ## the core table and the curves of that model, with its settings, resumable (hours)
-	@$(PY) -m flow.build gptj
+	@$(PY) -m companion.workflow.build gptj
 
 integrity: $(INSTALLED)  ## MMLU and GSM8K before and after every method; REVS_BENCHMARKS names their folder, or the hub (hours)
-	@$(PY) -m flow.build integrity
+	@$(PY) -m companion.workflow.build integrity
 
 integrity-large: $(INSTALLED)  ## the same of a model that can answer, with fewer items (hours; its page says what comes first)
-	@$(PY) -m flow.build integrity-large
+	@$(PY) -m companion.workflow.build integrity-large
 
 calibrate: $(INSTALLED)  ## margins calibrated on half of a model's secrets against the paper's, on the other half, and the way from documents to a report, resumable (an hour)
-	@$(PY) -m flow.build calibrate
+	@$(PY) -m companion.workflow.build calibrate
 
 bench: $(INSTALLED)  ## how fast everything is, and the layer-major order, resumable (hours, on a machine that does nothing else)
-	@$(PY) -m flow.build bench
+	@$(PY) -m companion.workflow.build bench
 
 record: tune adopt core ablations  ## all of the embedded model; settings are adopted before they are used, the rest by make adopt
 
 paper: $(INSTALLED)  ## the same with the paper's models and settings (a GPU)
-	@$(PY) -m flow.build paper
+	@$(PY) -m companion.workflow.build paper
 
 pile: $(INSTALLED)  ## what the paper's models memorised of The Pile, found and unlearned (GPUs; the challenge's files in data/pile)
-	@$(PY) -m flow.build pile
+	@$(PY) -m companion.workflow.build pile
 
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
-	@$(PY) -m flow.adopt
+	@$(PY) -m companion.record.adopt
 
 verify: $(INSTALLED)  ## after a change of code that should change no result: small runs by the code of BASE and by this one; equal, and the recorded rows hold
-	@$(PY) -m flow.verify "$(BASE)" $(EACH)
+	@$(PY) -m companion.record.verify "$(BASE)" $(EACH)
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
-	@$(PY) -m flow.conformance
+	@$(PY) -m companion.workflow.conformance
 
 mistakes: $(INSTALLED)  ## every kind of wrong input with the message of tests/test_mistakes.py, as rows/mistakes.json
-	@$(PY) -m flow.mistakes
+	@$(PY) -m companion.workflow.mistakes
 
 slurm-try: $(INSTALLED)  ## try the Slurm profile on a Slurm of its own on the loopback (root, Debian; minutes), as rows/slurm.json
-	@$(PY) -m flow.slurm_try
+	@$(PY) -m companion.workflow.slurm_try
 
 again: $(INSTALLED)  ## put all that was built aside, build it again, and compare rows, tables and pixels (half an hour), as rows/again.json
-	@$(PY) -m flow.again
+	@$(PY) -m companion.workflow.again
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
-	@$(PY) -m flow.compare "$(A)" "$(B)"
+	@$(PY) -m companion.record.compared "$(A)" "$(B)"
 
 clean:  ## remove build/
 	@rm -rf build .snakemake

@@ -15,8 +15,8 @@ import sys
 
 sys.path.insert(0, workflow.basedir)
 
-from flow import estimate, profile, stamps
-from flow.paths import BUILD, ROOT, products
+from companion.workflow import estimate, profile, stamps
+from companion.workflow.paths import BUILD, ROOT, products
 
 
 workdir: str(BUILD)
@@ -31,7 +31,7 @@ SLOTS = workflow.global_resources["gpu"].value if "gpu" in workflow.global_resou
 GPUS = int(config.get("gpus", 1))
 THREADS = CORES * GPUS // max(SLOTS, GPUS) if CORES else config.get("threads", 8)  # of a run that has its part of the machine for itself
 HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.quote(sys.executable)} -m"
-SLOT = f"flow.slots {GPUS} {SLOTS}" if SLOTS else ""
+SLOT = f"companion.workflow.slots {GPUS} {SLOTS}" if SLOTS else ""
 
 
 def job(wildcards):
@@ -42,9 +42,9 @@ def command(wildcards):
     """How a run is called: its notebook by the runner, or its experiment without Jupyter."""
     if JUPYTER:
         target = f"build/{PLACE}notebooks/{wildcards.job}.ipynb"
-        parts = ["flow.notebook", f"notebooks/{job(wildcards).notebook}.ipynb", target, "--name", wildcards.job, "-y", json.dumps(job(wildcards).parameters)]
+        parts = ["companion.workflow.notebook", f"notebooks/{job(wildcards).notebook}.ipynb", target, "--name", wildcards.job, "-y", json.dumps(job(wildcards).parameters)]
     else:
-        parts = ["flow.lifeline", f"revs.experiments.{job(wildcards).notebook}"]
+        parts = ["companion.workflow.lifeline", f"companion.runs.{job(wildcards).notebook}"]
         parts += [part for name, value in job(wildcards).parameters.items() for part in (f"--{name}", json.dumps(value))]
     return shlex.join(parts)
 
@@ -96,7 +96,7 @@ rule page:
     resources:
         mem_mb=3000,
     shell:
-        "log=$PWD/{log}; {HERE} flow.notebook notebooks/{wildcards.page}.ipynb build/{output} 2> $log"
+        "log=$PWD/{log}; {HERE} companion.workflow.notebook notebooks/{wildcards.page}.ipynb build/{output} 2> $log"
 
 
 rule book:
@@ -111,4 +111,4 @@ rule book:
         "logs/book.log",
     threads: CORES or 1
     shell:
-        "log=$PWD/{log}; {HERE} flow.site 2> $log"
+        "log=$PWD/{log}; {HERE} companion.workflow.site 2> $log"

@@ -7,13 +7,32 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from revs.architecture import Decoder
+from revs.model.architecture import Decoder
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
-NO_SPECIAL = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None, "initializer_range": 0.3}
-SHAPE = {"vocab_size": V, "hidden_size": WIDTH, "intermediate_size": FF, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "max_position_embeddings": CONTEXT} | NO_SPECIAL
+NO_SPECIAL = {
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    "initializer_range": 0.3,
+}
+SHAPE = {
+    "vocab_size": V,
+    "hidden_size": WIDTH,
+    "intermediate_size": FF,
+    "num_hidden_layers": LAYERS,
+    "num_attention_heads": 4,
+    "max_position_embeddings": CONTEXT,
+} | NO_SPECIAL
 GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 4}
-GPT2 = {"vocab_size": V, "n_positions": CONTEXT, "n_embd": WIDTH, "n_layer": LAYERS, "n_head": 4, "n_inner": FF} | NO_SPECIAL
+GPT2 = {
+    "vocab_size": V,
+    "n_positions": CONTEXT,
+    "n_embd": WIDTH,
+    "n_layer": LAYERS,
+    "n_head": 4,
+    "n_inner": FF,
+} | NO_SPECIAL
 # what a test calls a decoder → its model type, and a configuration of the same small size
 FAMILIES = {
     "llama-tied": ("llama", GROUPED | {"tie_word_embeddings": True}),
@@ -31,18 +50,47 @@ FAMILIES = {
     "olmo3": ("olmo3", GROUPED | {"sliding_window": 8}),
     "glm4": ("glm4", GROUPED),
     "gpt2": ("gpt2", GPT2),
-    "gpt-neo": ("gpt_neo", {"vocab_size": V, "hidden_size": WIDTH, "num_layers": LAYERS, "num_heads": 4, "intermediate_size": FF, "max_position_embeddings": CONTEXT, "attention_types": [[["global"], LAYERS]]} | NO_SPECIAL),
+    "gpt-neo": (
+        "gpt_neo",
+        {
+            "vocab_size": V,
+            "hidden_size": WIDTH,
+            "num_layers": LAYERS,
+            "num_heads": 4,
+            "intermediate_size": FF,
+            "max_position_embeddings": CONTEXT,
+            "attention_types": [[["global"], LAYERS]],
+        }
+        | NO_SPECIAL,
+    ),
     "gpt-neox": ("gpt_neox", SHAPE),
     "gpt-neox-serial": ("gpt_neox", SHAPE | {"use_parallel_residual": False}),
     "falcon": ("falcon", SHAPE | {"ffn_hidden_size": FF}),
-    "falcon-new": ("falcon", SHAPE | {"ffn_hidden_size": FF, "new_decoder_architecture": True, "num_kv_heads": 2}),
-    "falcon-alibi": ("falcon", SHAPE | {"ffn_hidden_size": FF, "alibi": True, "parallel_attn": False, "multi_query": False, "bias": True}),
+    "falcon-new": (
+        "falcon",
+        SHAPE | {"ffn_hidden_size": FF, "new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "falcon-alibi": (
+        "falcon",
+        SHAPE
+        | {
+            "ffn_hidden_size": FF,
+            "alibi": True,
+            "parallel_attn": False,
+            "multi_query": False,
+            "bias": True,
+        },
+    ),
     "stablelm": ("stablelm", SHAPE | {"num_key_value_heads": 2, "use_qkv_bias": True}),
     "starcoder2": ("starcoder2", GROUPED | {"use_bias": True}),
     "phi": ("phi", SHAPE),
     "opt": ("opt", SHAPE | {"ffn_dim": FF, "word_embed_proj_dim": WIDTH}),
 }
-KINDS = ("llama-tied", "llama-untied", "gptj")  # what the paper has; the others are held to tests/test_families.py
+KINDS = (
+    "llama-tied",
+    "llama-untied",
+    "gptj",
+)  # what the paper has; the others are held to tests/test_families.py
 
 
 def byte_level() -> PreTrainedTokenizerFast:
@@ -50,10 +98,15 @@ def byte_level() -> PreTrainedTokenizerFast:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={byte: i for i, byte in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>", pad_token="<|endoftext|>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|endoftext|>", pad_token="<|endoftext|>"
+    )
 
 
 def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64, **more) -> Decoder:
@@ -90,7 +143,11 @@ def twin():
 @pytest.fixture
 def one_sentence():
     """one_sentence(error): is what pytest.raises caught said in one sentence?"""
-    return lambda error: str(error.value).endswith(".") and "\n" not in str(error.value) and ". " not in str(error.value)
+    return lambda error: (
+        str(error.value).endswith(".")
+        and "\n" not in str(error.value)
+        and ". " not in str(error.value)
+    )
 
 
 @pytest.fixture

@@ -28,7 +28,10 @@ def look(decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, Tensor]:
     def at_block(_module, _inputs, output):
         seen["x"] = (output if isinstance(output, Tensor) else output[0])[0, -1].clone()
 
-    handles = [decoder.ff2[l].register_forward_hook(at_ff2), decoder.layers[l].register_forward_hook(at_block)]
+    handles = [
+        decoder.ff2[l].register_forward_hook(at_ff2),
+        decoder.layers[l].register_forward_hook(at_block),
+    ]
     decoder.model(input_ids=torch.tensor([ids]))
     for handle in handles:
         handle.remove()
@@ -39,7 +42,12 @@ class Projection:
     """Hidden space to logits through the final norm and the head, and back with the pseudo-inverse U†; raw: U alone."""
 
     def __init__(self, decoder, raw: bool = False):
-        self.norm, self.head, self.raw, self.offset = decoder.norm, decoder.head, raw, decoder.architecture.offset
+        self.norm, self.head, self.raw, self.offset = (
+            decoder.norm,
+            decoder.head,
+            raw,
+            decoder.architecture.offset,
+        )
         self.U_pinv = torch.linalg.pinv(decoder.head.weight.detach())
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -51,15 +59,21 @@ class Projection:
             return self.U_pinv @ v
         y = self.U_pinv @ (v if self.head.bias is None else v - self.head.bias)
         if isinstance(self.norm, nn.LayerNorm):
-            return (y - self.norm.bias) / self.norm.weight * (n.var(unbiased=False) + self.norm.eps).sqrt() + n.mean()
-        eps = self.norm.variance_epsilon if hasattr(self.norm, "variance_epsilon") else self.norm.eps
+            return (y - self.norm.bias) / self.norm.weight * (
+                n.var(unbiased=False) + self.norm.eps
+            ).sqrt() + n.mean()
+        eps = (
+            self.norm.variance_epsilon if hasattr(self.norm, "variance_epsilon") else self.norm.eps
+        )
         return y / (self.norm.weight + self.offset) * (n.square().mean() + eps).sqrt()
 
 
 def scale_after(decoder, l: int) -> Tensor:
     """What a layer's neurons are multiplied by on their way to the stream, (d, 1): the scale of a norm after FF₂, or 1."""
     after = decoder.after(l)
-    return torch.ones(1, 1) if after is None else (after.weight + decoder.architecture.offset)[:, None]
+    return (
+        torch.ones(1, 1) if after is None else (after.weight + decoder.architecture.offset)[:, None]
+    )
 
 
 def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
@@ -79,7 +93,9 @@ def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> t
     return n, False
 
 
-def select_neurons(project: Projection, weight: Tensor, a: Tensor, t: int, k: int, n_max: int) -> list[int]:
+def select_neurons(
+    project: Projection, weight: Tensor, a: Tensor, t: int, k: int, n_max: int
+) -> list[int]:
     """§3.1.2: of the k most activated neurons, the n_max in which t ranks highest; ties in the order of activation."""
     active = a.topk(min(k, len(a))).indices.tolist()
     return sorted(active, key=lambda j: rank(project(weight[:, j]), t))[:n_max]
@@ -103,7 +119,9 @@ def low_enough(r: dict[str, int], hp) -> bool:
 
 
 @torch.no_grad()
-def edit_layer(decoder, project: Projection, ids: list[int], t: int, hp, l: int) -> tuple[list[tuple[int, int, Tensor]], int]:
+def edit_layer(
+    decoder, project: Projection, ids: list[int], t: int, hp, l: int
+) -> tuple[list[tuple[int, int, Tensor]], int]:
     """The loop of Alg. 1 in one layer, in place: the edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n."""
     weight, g = decoder.neurons(l), scale_after(decoder, l)
     a, _, _ = look(decoder, ids, l)
@@ -133,7 +151,9 @@ def unlearn_token(decoder, ids: list[int], t: int, hp) -> tuple[list[tuple[int, 
 
 
 @torch.no_grad()
-def unlearn_layer_major(decoder, steps: list[tuple[list[int], int]], hp) -> list[tuple[int, int, int]]:
+def unlearn_layer_major(
+    decoder, steps: list[tuple[list[int], int]], hp
+) -> list[tuple[int, int, int]]:
     """The variant: layer after layer, in each target after target, all in place: the edited neurons in order, as (layer, neuron, token)."""
     project = Projection(decoder)
     edited = []

@@ -5,10 +5,13 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from revs import public
+from companion.runs import public
 
 PATTERNS = {
-    "e-mail address": re.compile(r"(?<![\w.%+-])[\w.%+-]*\w\"?(?:@| ?[(\[](?:at|@)[)\]] ?|(?<=\w\w) @ (?=[\w-]+\.(?:com|org|net|edu|gov|de|uk|fr|io|info|test)\b))[\w-]+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]+)*(?:\.| ?[(\[]dot[)\]] ?)[^\W\d_]{2,}", re.IGNORECASE),
+    "e-mail address": re.compile(
+        r"(?<![\w.%+-])[\w.%+-]*\w\"?(?:@| ?[(\[](?:at|@)[)\]] ?|(?<=\w\w) @ (?=[\w-]+\.(?:com|org|net|edu|gov|de|uk|fr|io|info|test)\b))[\w-]+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]+)*(?:\.| ?[(\[]dot[)\]] ?)[^\W\d_]{2,}",
+        re.IGNORECASE,
+    ),
     "social security number": re.compile(r"(?<![\d.-])\d{3}-\d{2}-\d{4}(?!\d|[.-]\d)"),
     "telephone number": re.compile(
         r"(?<![\w.+/-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?\d{3}[ .-]?|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"  # of North America
@@ -16,7 +19,10 @@ PATTERNS = {
         r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))(?:[ -]?\d{2,}|[ -]\d)(?:[ -]?\d{2,}){1,5}(?![\w.])"  # of other countries: eight digits and more
         r"|(?<![\w.,+/-])0[1-9](?:(?P<between>[ .-])\d\d)(?:(?P=between)\d\d){3}(?![\w.,/-])|(?<![\w.+/-])0[1-9]\d{1,3}/\d{6,8}(?![\w./-])"  # as they are dialled in France and in Germany
     ),
-    "URL with a user": re.compile(r"[a-z][a-z+.-]{0,20}://[^\s/\"'<>@\\]{1,300}@[^\s\"'<>]+|//[^\s\"'<>]{1,99}/~[A-Za-z][\w-]*", re.IGNORECASE),
+    "URL with a user": re.compile(
+        r"[a-z][a-z+.-]{0,20}://[^\s/\"'<>@\\]{1,300}@[^\s\"'<>]+|//[^\s\"'<>]{1,99}/~[A-Za-z][\w-]*",
+        re.IGNORECASE,
+    ),
 }
 # what may: a pattern of the whole, and why
 ALLOWED = {
@@ -33,7 +39,12 @@ ALLOWED = {
 def found(text: str) -> list[tuple[str, str]]:
     """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too (the place is that in the text without these)."""
     hits = []
-    plain = re.sub(r"\\(?:u00|x)([0-7][0-9a-f])", lambda match: chr(int(match[1], 16)), unquote(unquote(html.unescape(text))), flags=re.IGNORECASE)
+    plain = re.sub(
+        r"\\(?:u00|x)([0-7][0-9a-f])",
+        lambda match: chr(int(match[1], 16)),
+        unquote(unquote(html.unescape(text))),
+        flags=re.IGNORECASE,
+    )
     plain = unicodedata.normalize("NFKC", plain).replace("\u00ad", "").replace("=40", "@")
     for what, pattern in PATTERNS.items():
         for match in pattern.finditer(plain):

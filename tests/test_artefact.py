@@ -6,25 +6,37 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import save_file
-
 from conftest import FAMILIES, build
-from revs import artefact, controls, data, difference, export, load, sealed, undo, zero
-from revs.edit import Edit
-from revs.evaluate import secret_ranks
-from revs.method import Hyperparameters, unlearn
-from revs.vocabulary import Vocabulary
+from safetensors.torch import save_file
 from test_method import same_bits, weights
 
+from companion.own import artefact, difference, export, sealed, undo
+from revs.measures.evaluate import secret_ranks
+from revs.method import controls, zero
+from revs.method.algorithm import Hyperparameters, unlearn
+from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
+from revs.model import data, load
+
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
-SECRETS = [data.Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".") for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))]
-KINDS = ["llama-tied", "llama-untied", "gptj", "gpt2", "gemma2"]  # tied or not, a bias, transposed, norms of its own after FF₂
+SECRETS = [
+    data.Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
+    for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))
+]
+KINDS = [
+    "llama-tied",
+    "llama-untied",
+    "gptj",
+    "gpt2",
+    "gemma2",
+]  # tied or not, a bias, transposed, norms of its own after FF₂
 DTYPES = ["float32", "bfloat16"]
 
 
 @pytest.fixture
 def base(tmp_path):
     """base(kind, dtype, seed): a tiny decoder as it is loaded from its folder, with the hash of its weights."""
+
     def loaded(kind="llama-tied", dtype="float32", seed=0):
         folder = tmp_path / f"{kind}-{seed}"
         if not folder.exists():
@@ -50,17 +62,28 @@ def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, artefact.Artefact]:
 
 
 @pytest.mark.parametrize("projection", ["norm", "raw"])
-@pytest.mark.parametrize("kind, dtype", [*((kind, "float32") for kind in FAMILIES), *((kind, "bfloat16") for kind in KINDS)])
-def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(base, tmp_path, kind, dtype, projection):
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [*((kind, "float32") for kind in FAMILIES), *((kind, "bfloat16") for kind in KINDS)],
+)
+def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(
+    base, tmp_path, kind, dtype, projection
+):
     """On a fresh copy, from the file; the Edit that comes back has the same moves, in the same order."""
     decoder, fresh = base(kind, dtype), base(kind, dtype)
     plain = weights(fresh)
     edit, made_of = made(decoder, hp=replace(HP, projection=projection))
     found = artefact.read(artefact.write(tmp_path / "edit.safetensors", made_of))
     assert found == made_of and any(c < 0 for *_, c in found.moves)
-    assert found.directions.keys() == made_of.directions.keys() and all(torch.equal(d_t, made_of.directions[place]) for place, d_t in found.directions.items())
+    assert found.directions.keys() == made_of.directions.keys() and all(
+        torch.equal(d_t, made_of.directions[place]) for place, d_t in found.directions.items()
+    )
     again = artefact.apply(fresh, found)
-    assert same_bits(fresh, weights(decoder)) and not same_bits(fresh, plain) and again.moves == edit.moves
+    assert (
+        same_bits(fresh, weights(decoder))
+        and not same_bits(fresh, plain)
+        and again.moves == edit.moves
+    )
     again.undo()
     assert same_bits(fresh, plain)
 
@@ -94,7 +117,9 @@ def test_an_edit_needs_no_vocabulary_to_be_applied(base, monkeypatch):
     """The directions are its own: another machine, whose solver rounds otherwise, gets the same bits."""
     decoder, fresh = base("gemma2"), base("gemma2")
     _, made_of = made(decoder)
-    assert len(made_of.directions) > len({t for _, _, t, _ in made_of.moves})  # its layers have norms of their own after FF₂
+    assert len(made_of.directions) > len(
+        {t for _, _, t, _ in made_of.moves}
+    )  # its layers have norms of their own after FF₂
     monkeypatch.setattr(Vocabulary, "direction", None)
     artefact.apply(fresh, made_of)
     assert same_bits(fresh, weights(decoder))
@@ -103,7 +128,12 @@ def test_an_edit_needs_no_vocabulary_to_be_applied(base, monkeypatch):
 def test_what_is_printed_of_an_edit_tells_no_token(base):
     _, made_of = made(base())
     said = repr(made_of)
-    assert made_of.model in said and not any(record.id in said for record in SECRETS) and "moves" not in said and "tensor" not in said
+    assert (
+        made_of.model in said
+        and not any(record.id in said for record in SECRETS)
+        and "moves" not in said
+        and "tensor" not in said
+    )
 
 
 # Undo without the process that made the edit ---------------------------------------------------------------------
@@ -115,7 +145,10 @@ def test_the_undo_file_gives_every_bit_back(base, tmp_path, kind, dtype):
     """To the edited model as it was saved and loaded; the file comes from the run, or from the base and the artefact."""
     decoder, plain = base(kind, dtype), weights(base(kind, dtype))
     edit, made_of = made(decoder)
-    files = [undo.save(tmp_path / "run", edit), undo.save(tmp_path / "base", artefact.apply(base(kind, dtype), made_of))]
+    files = [
+        undo.save(tmp_path / "run", edit),
+        undo.save(tmp_path / "base", artefact.apply(base(kind, dtype), made_of)),
+    ]
     assert files[0].read_bytes() == files[1].read_bytes()
     edited = load.load(str(export.export(decoder, tmp_path / "edited", made_of)), dtype)
     assert not same_bits(edited, plain)
@@ -130,7 +163,14 @@ def test_the_undo_file_fits_the_edited_model_only(base, tmp_path, one_sentence):
     again = copy.deepcopy(decoder)
     with torch.no_grad():
         again.neurons(edit.moves[-1][0])[:, edit.moves[-1][1]] += 1
-    for other in (base(), base(dtype="bfloat16"), base("gptj"), build("llama-tied", num_hidden_layers=1), build("llama-tied", intermediate_size=8), again):
+    for other in (
+        base(),
+        base(dtype="bfloat16"),
+        base("gptj"),
+        build("llama-tied", num_hidden_layers=1),
+        build("llama-tied", intermediate_size=8),
+        again,
+    ):
         before = weights(other)
         with pytest.raises(ValueError, match="is not the model that the edit left") as error:
             undo.restore(other, file)
@@ -150,12 +190,25 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
     cases = [
         (base(seed=1), made_of, "with the weights"),
         (retokenized, made_of, "with the tokenizer"),
-        (base(dtype="bfloat16"), made_of, "with the precision float32, but llama-tied-0 has bfloat16"),
+        (
+            base(dtype="bfloat16"),
+            made_of,
+            "with the precision float32, but llama-tied-0 has bfloat16",
+        ),
         (decoder, made_of, "has been edited since it was loaded"),
         (base(), replace(made_of, edited="0" * 64), "came out with other bits"),
         (base(), replace(made_of, directions={}), "lacks the direction"),
-        (base(), replace(made_of, directions={place: d_t[1:] for place, d_t in made_of.directions.items()}), "of another width"),
-        *((base(), replace(made_of, moves=[*made_of.moves, wrong]), "does not have") for wrong in ((3, *place[1:]), (0, 64, *place[2:]), (0, 0, 300, -1.0), (0, -1, 0, -1.0))),
+        (
+            base(),
+            replace(
+                made_of, directions={place: d_t[1:] for place, d_t in made_of.directions.items()}
+            ),
+            "of another width",
+        ),
+        *(
+            (base(), replace(made_of, moves=[*made_of.moves, wrong]), "does not have")
+            for wrong in ((3, *place[1:]), (0, 64, *place[2:]), (0, 0, 300, -1.0), (0, -1, 0, -1.0))
+        ),
     ]
     for model, wrong, said in cases:
         before = weights(model)
@@ -179,7 +232,16 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, monkeypatch, one_
     monkeypatch.setitem(sealed.FORMATS, artefact.KIND, 3)
     artefact.write(tmp_path / "later", made_of)
     monkeypatch.undo()
-    for name, said in (("cut", "is cut short"), ("text", "is cut short"), ("foreign", "does not hold an edit"), ("undo", "does not hold an edit"), ("part", "lacks a part"), ("uneven", "lacks a part"), ("field", "lacks a part"), ("later", "is of format 3, but this version reads format 2")):
+    for name, said in (
+        ("cut", "is cut short"),
+        ("text", "is cut short"),
+        ("foreign", "does not hold an edit"),
+        ("undo", "does not hold an edit"),
+        ("part", "lacks a part"),
+        ("uneven", "lacks a part"),
+        ("field", "lacks a part"),
+        ("later", "is of format 3, but this version reads format 2"),
+    ):
         with pytest.raises(ValueError, match=said) as error:
             artefact.read(tmp_path / name)
         assert one_sentence(error)
@@ -196,7 +258,12 @@ def test_only_moves_can_be_saved(base, one_sentence):
     unpinned.decoder = replace(unpinned.decoder, revision="unknown")
     for edit, said in [
         (controls.unlearn(base(), targets(decoder), HP), "can be saved with save_pretrained"),
-        (zero.unlearn(base(), targets(decoder), zero.Hyperparameters(n=2, k=20, r_h=200, eps_r_h=20)), "can be saved with save_pretrained"),
+        (
+            zero.unlearn(
+                base(), targets(decoder), zero.Hyperparameters(n=2, k=20, r_h=200, eps_r_h=20)
+            ),
+            "can be saved with save_pretrained",
+        ),
         (whole, "can be saved with save_pretrained"),
         (Edit(decoder), "holds no moves"),
         (unpinned, "Nothing pins the weights"),
@@ -224,19 +291,31 @@ def test_a_combination_equals_one_edit_after_the_other(base, tmp_path, dtype):
     assert same_bits(at_once, weights(one_by_one))
     places = [{(l, n) for l, n, *_ in part.moves} for part in parts]
     assert together.shared == len(places[0] & places[1]) > 0
-    assert set(together.before) == {"ada", "bea"} and together.after == {} and together.edited is None
+    assert (
+        set(together.before) == {"ada", "bea"} and together.after == {} and together.edited is None
+    )
     edit.undo()
     assert same_bits(at_once, weights(base(dtype=dtype)))
 
 
 def test_edits_of_different_models_cannot_be_combined(base, one_sentence):
     _, first = made(base())
-    rounded = replace(first, directions={place: d_t + 1e-7 for place, d_t in first.directions.items()})
-    for parts, said in (([first, rounded], "Edit 2 has another direction for a token"), ([], "nothing to combine")):
+    rounded = replace(
+        first, directions={place: d_t + 1e-7 for place, d_t in first.directions.items()}
+    )
+    for parts, said in (
+        ([first, rounded], "Edit 2 has another direction for a token"),
+        ([], "nothing to combine"),
+    ):
         with pytest.raises(ValueError, match=said) as error:
             artefact.combine(parts)
         assert one_sentence(error)
-    for other, said in ((made(base(seed=1))[1], "weights"), (made(base(dtype="bfloat16"))[1], "precision"), (made(base(), hp=replace(HP, projection="raw"))[1], "projection"), (replace(first, tokenizer="0"), "tokenizer")):
+    for other, said in (
+        (made(base(seed=1))[1], "weights"),
+        (made(base(dtype="bfloat16"))[1], "precision"),
+        (made(base(), hp=replace(HP, projection="raw"))[1], "projection"),
+        (replace(first, tokenizer="0"), "tokenizer"),
+    ):
         with pytest.raises(ValueError, match=f"Edit 2 has not the {said} of the first") as error:
             artefact.combine([first, other])
         assert one_sentence(error)
@@ -255,24 +334,43 @@ def test_an_exported_folder_loads_to_equal_logits(base, tmp_path, kind, dtype):
     folder = export.export(decoder, tmp_path / "edited", made_of)
     again, ids = load.load(str(folder), dtype), torch.tensor([[5, 17, 230, 41, 99]])
     assert torch.equal(again.model(input_ids=ids).logits, decoder.model(input_ids=ids).logits)
-    assert (again.head.weight is again.model.get_input_embeddings().weight) == (kind == "llama-tied")
+    assert (again.head.weight is again.model.get_input_embeddings().weight) == (
+        kind == "llama-tied"
+    )
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert made_of.model in card and made_of.tokenizer in card and "r_n = 240" in card and "no proof of erasure" in card
-    assert not any(text in card for record in SECRETS for text in (record.id, record.prompt, record.secret)) and not list(folder.glob("*edit*"))
+    assert (
+        made_of.model in card
+        and made_of.tokenizer in card
+        and "r_n = 240" in card
+        and "no proof of erasure" in card
+    )
+    assert not any(
+        text in card for record in SECRETS for text in (record.id, record.prompt, record.secret)
+    ) and not list(folder.glob("*edit*"))
 
 
 def test_the_card_sums_up_the_ranks(base):
     """How many secrets are written before and after, and the median of their lowest ranks; a combination was not measured."""
-    made_of = replace(made(base())[1], before={"a": [0, 0], "b": [0, 0], "c": [0, 4]}, after={"a": [0, 0], "b": [30, 2], "c": [7, 900]})
+    made_of = replace(
+        made(base())[1],
+        before={"a": [0, 0], "b": [0, 0], "c": [0, 4]},
+        after={"a": [0, 0], "b": [30, 2], "c": [7, 900]},
+    )
     card = export.card("m", made_of)
     assert "| 2 of 3 | 1 of 3 |" in card and "| 0 | 30 |" in card
     assert "| 2 of 3 | not measured |" in export.card("m", artefact.combine([made_of]))
 
 
-def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(base, tmp_path, one_sentence):
+def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(
+    base, tmp_path, one_sentence
+):
     edit, made_of = made(base())
     (tmp_path / "there").mkdir()
-    for decoder, folder, said in ((base(), "new", "apply the edit first"), (edit.decoder, "there", "is there already"), (replace(edit.decoder, revision="0"), "new", "apply the edit first")):
+    for decoder, folder, said in (
+        (base(), "new", "apply the edit first"),
+        (edit.decoder, "there", "is there already"),
+        (replace(edit.decoder, revision="0"), "new", "apply the edit first"),
+    ):
         with pytest.raises(ValueError, match=said) as error:
             export.export(decoder, tmp_path / folder, made_of)
         assert one_sentence(error) and not (tmp_path / "new").exists()
@@ -291,10 +389,15 @@ def test_the_difference_of_two_checkpoints_names_the_tokens(base, kind, projecti
     moved = {}
     for l, n, t, c in edit.moves:
         moved.setdefault((l, n), set()).update({t} if c < 0 else ())
-    found = difference.recover(decoder, plain, raw=projection == "raw").set_index(["layer", "neuron"])
+    found = difference.recover(decoder, plain, raw=projection == "raw").set_index(
+        ["layer", "neuron"]
+    )
     assert set(found.index) == {place for place, tokens in moved.items() if tokens}
     alone = {place: tokens for place, tokens in moved.items() if len(tokens) == 1}
-    assert alone and all({found.loc[place, "token"]} == tokens and found.loc[place, "cosine"] > 0.999 for place, tokens in alone.items())
+    assert alone and all(
+        {found.loc[place, "token"]} == tokens and found.loc[place, "cosine"] > 0.999
+        for place, tokens in alone.items()
+    )
 
 
 def test_a_random_edit_points_at_no_token(base):
@@ -312,4 +415,9 @@ def test_metadata_are_readable_without_this_project(base, tmp_path):
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     said = json.loads(header["revs"])
     about = said["about"]
-    assert said["format"] == 2 and about["model"] == made_of.model and about["versions"]["torch"] and "no proof" in about["statement"]
+    assert (
+        said["format"] == 2
+        and about["model"] == made_of.model
+        and about["versions"]["torch"]
+        and "no proof" in about["statement"]
+    )

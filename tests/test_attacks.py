@@ -5,9 +5,10 @@ import json
 import pytest
 import torch
 
-from revs import attacks, rows
-from revs.data import Split, Target
-from revs.metrics import score
+from companion.record import rows
+from revs.measures import attacks
+from revs.measures.metrics import score
+from revs.model.data import Split, Target
 
 K = 20
 
@@ -15,15 +16,29 @@ K = 20
 def secrets(decoder) -> list[Target]:
     """Secrets of different lengths, with two, one and three target tokens, some of them far apart."""
     encode = lambda text: decoder.tokenizer(text)["input_ids"]
-    texts = [("The number is ", "941-14-8265", (0, 4)), ("Write to ", "ada", (1,)), ("She said that it was ", "zebra crossing", (0, 3, 13))]
-    return [Target(f"s{i}", "ssn", f"s{i}", encode(prompt), encode(secret), T, prompt) for i, (prompt, secret, T) in enumerate(texts)]
+    texts = [
+        ("The number is ", "941-14-8265", (0, 4)),
+        ("Write to ", "ada", (1,)),
+        ("She said that it was ", "zebra crossing", (0, 3, 13)),
+    ]
+    return [
+        Target(f"s{i}", "ssn", f"s{i}", encode(prompt), encode(secret), T, prompt)
+        for i, (prompt, secret, T) in enumerate(texts)
+    ]
 
 
 @torch.no_grad()
 def logits_by_layer(decoder, ids: list[int]) -> list[torch.Tensor]:
     """v^ℓ of every layer after some tokens, by transformers' own list of hidden states."""
     streams = []
-    handles = [layer.register_forward_hook(lambda _m, _i, out: streams.append((out if isinstance(out, torch.Tensor) else out[0])[0, -1])) for layer in decoder.layers]
+    handles = [
+        layer.register_forward_hook(
+            lambda _m, _i, out: streams.append(
+                (out if isinstance(out, torch.Tensor) else out[0])[0, -1]
+            )
+        )
+        for layer in decoder.layers
+    ]
     decoder.model(input_ids=torch.tensor([ids]), use_cache=False)
     for handle in handles:
         handle.remove()
@@ -48,7 +63,9 @@ def plainly(decoder, target: Target, prompt_ids: list[int]):
 def test_depths_are_those_of_one_prompt_at_a_time(decoder):
     """Batches, padding and one pass for all tokens of a secret change nothing."""
     targets = secrets(decoder)
-    lens, delta = attacks.depths(decoder, targets, {target.id: target.prompt_ids for target in targets})
+    lens, delta = attacks.depths(
+        decoder, targets, {target.id: target.prompt_ids for target in targets}
+    )
     for target in targets:
         assert (lens[target.id], delta[target.id]) == plainly(decoder, target, target.prompt_ids)
     assert not any(layer._forward_hooks for layer in decoder.layers)
@@ -61,7 +78,9 @@ def test_an_attack_reads_the_perturbed_prompt(decoder):
         changed = attacks.perturb(target.prompt, target.id)
         ids = decoder.tokenizer(changed)["input_ids"]
         assert columns[target.id]["perturbation"] == plainly(decoder, target, ids)[0]
-        assert (columns[target.id]["logit_lens"], columns[target.id]["delta"]) == plainly(decoder, target, target.prompt_ids)
+        assert (columns[target.id]["logit_lens"], columns[target.id]["delta"]) == plainly(
+            decoder, target, target.prompt_ids
+        )
     last = [max(score(r, K) for r in columns[target.id]["perturbation"][-1]) for target in targets]
     assert result["black_box"] == pytest.approx(sum(last) / 3)
 
@@ -70,20 +89,30 @@ def test_spaces_are_put_inside_and_one_behind():
     prompt = "The number of Ada is "
     changed = attacks.perturb(prompt, "a")
     assert changed.replace(" ", "") == prompt.replace(" ", "") and changed.endswith("  ")
-    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(prompt, "a") != attacks.perturb(prompt, "b")
+    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(
+        prompt, "a"
+    ) != attacks.perturb(prompt, "b")
     assert attacks.perturb("ab", "a") == " a b "
 
 
 def test_the_four_readings_by_hand():
     """Two secrets of two tokens in two layers; k = 10, so that depth 10 is safe and depth 0 is found."""
     a, b = [[0, 10], [10, 0]], [[5, 5], [10, 10]]
-    assert attacks.per_example([a, b], 10) == pytest.approx((1.0 + 0.5) / 2)  # min over layers of max over tokens
-    assert attacks.union([a, b], 10) == pytest.approx((0.0 + 0.5) / 2)  # each token of a is found in one of the layers
+    assert attacks.per_example([a, b], 10) == pytest.approx(
+        (1.0 + 0.5) / 2
+    )  # min over layers of max over tokens
+    assert attacks.union([a, b], 10) == pytest.approx(
+        (0.0 + 0.5) / 2
+    )  # each token of a is found in one of the layers
     assert attacks.token_wise([a, b], 10) == pytest.approx((0.0 + 0.5) / 2)
     assert attacks.released([a, b], 10) == pytest.approx(min((1.0 + 0.5) / 2, (1.0 + 1.0) / 2))
     assert attacks.released_delta([a, b], 10) == pytest.approx(min(0.5, 0.75))
     c = [[0, 10], [0, 10]]  # its second token is safe in all layers
-    assert attacks.union([c], 10) == 1.0 and attacks.token_wise([c], 10) == 0.0 and attacks.per_example([c], 10) == 1.0
+    assert (
+        attacks.union([c], 10) == 1.0
+        and attacks.token_wise([c], 10) == 0.0
+        and attacks.per_example([c], 10) == 1.0
+    )
 
 
 def test_the_readings_are_ordered(decoder):
@@ -106,13 +135,28 @@ def test_items_fit_a_row(decoder):
     targets = secrets(decoder)
     _, columns = attacks.measure(decoder, Split(targets, [], targets), K)
     for target in targets:
-        shapes = {attack: (len(layers), {len(layer) for layer in layers}) for attack, layers in columns[target.id].items()}
-        assert shapes == {"logit_lens": (3, {len(target.T)}), "delta": (2, {len(target.T)}), "perturbation": (3, {len(target.T)})}
+        shapes = {
+            attack: (len(layers), {len(layer) for layer in layers})
+            for attack, layers in columns[target.id].items()
+        }
+        assert shapes == {
+            "logit_lens": (3, {len(target.T)}),
+            "delta": (2, {len(target.T)}),
+            "perturbation": (3, {len(target.T)}),
+        }
     assert json.loads(json.dumps(columns)) == columns
 
 
 def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, one_sentence):
-    target = Target("long", "ssn", "long", decoder.tokenizer("x" * 84)["input_ids"], decoder.tokenizer("941")["input_ids"], (0, 2), "x" * 84)
+    target = Target(
+        "long",
+        "ssn",
+        "long",
+        decoder.tokenizer("x" * 84)["input_ids"],
+        decoder.tokenizer("941")["input_ids"],
+        (0, 2),
+        "x" * 84,
+    )
     with pytest.raises(ValueError, match="long has 97 tokens, but") as error:
         attacks.measure(decoder, Split([target], [], [target]), K)
     assert one_sentence(error)
@@ -120,7 +164,11 @@ def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, one_sentence
 
 def test_the_readings_of_every_recorded_row_are_ordered():
     """Candidates of all layers together are no fewer than those of one; one token is found no later than all."""
-    attacked = {name: row["result"]["attacks"] for name, row in rows.find(rows.RECORDED, kind="unlearn").items() if "attacks" in row["result"]}
+    attacked = {
+        name: row["result"]["attacks"]
+        for name, row in rows.find(rows.RECORDED, kind="unlearn").items()
+        if "attacks" in row["result"]
+    }
     assert len(attacked) > 100
     for name, found in attacked.items():
         for attack in (*attacks.ATTACKS, "resistance_score"):

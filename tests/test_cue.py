@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from revs import cue
-from revs.data import Split, Target
+from revs.measures import cue
+from revs.model.data import Split, Target
 
 
 def target(decoder, name: str, prompt: str, secret: str) -> Target:
@@ -12,18 +12,29 @@ def target(decoder, name: str, prompt: str, secret: str) -> Target:
     return Target(name, "email", name, ids(prompt), ids(secret), (0, 1), prompt)
 
 
-PROMPTS = ("(c) Ada Lovelace (", "ask Ben Q. Smith or Cleo King <", "The list is at ", "for Dora Vries-Ito: ")
+PROMPTS = (
+    "(c) Ada Lovelace (",
+    "ask Ben Q. Smith or Cleo King <",
+    "The list is at ",
+    "for Dora Vries-Ito: ",
+)
 
 
 @pytest.fixture
 def targets(decoder) -> list[Target]:
-    return [target(decoder, f"t{i}", prompt, f"s{i}@example.com") for i, prompt in enumerate(PROMPTS)]
+    return [
+        target(decoder, f"t{i}", prompt, f"s{i}@example.com") for i, prompt in enumerate(PROMPTS)
+    ]
 
 
 def test_names_are_exchanged_and_nothing_else(decoder, targets):
     named = [targets[0], targets[1], targets[3]]
     changed = cue.exchanged(decoder, named)
-    assert [one.prompt for one in changed] == ["(c) Cleo King (", "ask Ben Q. Smith or Dora Vries-Ito <", "for Ada Lovelace: "]
+    assert [one.prompt for one in changed] == [
+        "(c) Cleo King (",
+        "ask Ben Q. Smith or Dora Vries-Ito <",
+        "for Ada Lovelace: ",
+    ]
     assert [one.secret_ids for one in changed] == [one.secret_ids for one in named]
     assert all(decoder.tokenizer.decode(one.prompt_ids) == one.prompt for one in changed)
 
@@ -37,18 +48,36 @@ def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
 
 def test_a_name_goes_wherever_it_stands_and_nobody_gets_their_own(decoder):
     """Two prompts of one person get the third one's name, not each other's."""
-    three = [target(decoder, str(i), prompt, "x@example.com") for i, prompt in enumerate(("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <"))]
-    assert [one.prompt for one in cue.exchanged(decoder, three)] == ["Ben Smith\n(c) Ben Smith <", "by Ben Smith: ", "Ada Lovelace <"]
+    three = [
+        target(decoder, str(i), prompt, "x@example.com")
+        for i, prompt in enumerate(
+            ("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <")
+        )
+    ]
+    assert [one.prompt for one in cue.exchanged(decoder, three)] == [
+        "Ben Smith\n(c) Ben Smith <",
+        "by Ben Smith: ",
+        "Ada Lovelace <",
+    ]
     assert cue.exchanged(decoder, three[:2]) == []
 
 
 @torch.no_grad()
 def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     """A model that knows one secret by its own name, and one whatever the name is."""
-    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": one.id == "t0" or "or Cleo King" in one.prompt, "within_50": True} for one in given})
+    monkeypatch.setattr(
+        cue,
+        "reproduced",
+        lambda _, given: {
+            one.id: {"exact": one.id == "t0" or "or Cleo King" in one.prompt, "within_50": True}
+            for one in given
+        },
+    )
     result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
     assert (result["named"], result["unnamed"]) == (len(columns), 4 - len(columns))
-    assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result["other"]["exact"] == pytest.approx(1 / len(columns))
+    assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result[
+        "other"
+    ]["exact"] == pytest.approx(1 / len(columns))
     assert columns["t0"] == {"own_name": True, "other_name": True} and result["told"] == 0
 
 
@@ -62,18 +91,43 @@ def test_what_is_a_name(text, names):
 
 def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch):
     """Its local part stands there a second time, in another case."""
-    some = [target(decoder, "a", "LOVELACE, that is Ada Lovelace <", "ada.lovelace@example.com"), target(decoder, "b", "Ben Smith <", "bs@example.com"), target(decoder, "c", "Cleo King <", "cleo@example.com")]
-    monkeypatch.setattr(cue, "reproduced", lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given})
+    some = [
+        target(decoder, "a", "LOVELACE, that is Ada Lovelace <", "ada.lovelace@example.com"),
+        target(decoder, "b", "Ben Smith <", "bs@example.com"),
+        target(decoder, "c", "Cleo King <", "cleo@example.com"),
+    ]
+    monkeypatch.setattr(
+        cue,
+        "reproduced",
+        lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given},
+    )
     result, columns = cue.measure(decoder, Split(some, [], []))
-    assert set(columns) == {"b", "c"} and (result["named"], result["told"], result["unnamed"]) == (2, 1, 0)
+    assert set(columns) == {"b", "c"} and (result["named"], result["told"], result["unnamed"]) == (
+        2,
+        1,
+        0,
+    )
 
 
 def test_both_verdicts(decoder):
     """What the model writes by itself is reproduced; something else is not."""
     prompt = decoder.tokenizer("(c) Ada Lovelace (")["input_ids"]
-    written = decoder.model.generate(input_ids=torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0)[0, len(prompt) :].tolist()
-    found = cue.reproduced(decoder, [Target("own", "email", "o", prompt, written[:4], (0,)), Target("later", "email", "l", prompt, written[2:5], (0,)), Target("not", "email", "n", prompt, [1, 2, 3, 4], (0,))])
-    assert found["own"] == {"exact": True, "within_50": True} and found["later"]["within_50"] and found["not"] == {"exact": False, "within_50": False}
+    written = decoder.model.generate(
+        input_ids=torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0
+    )[0, len(prompt) :].tolist()
+    found = cue.reproduced(
+        decoder,
+        [
+            Target("own", "email", "o", prompt, written[:4], (0,)),
+            Target("later", "email", "l", prompt, written[2:5], (0,)),
+            Target("not", "email", "n", prompt, [1, 2, 3, 4], (0,)),
+        ],
+    )
+    assert (
+        found["own"] == {"exact": True, "within_50": True}
+        and found["later"]["within_50"]
+        and found["not"] == {"exact": False, "within_50": False}
+    )
 
 
 def test_without_names_there_is_nothing_to_exchange(decoder, targets, one_sentence):

@@ -14,14 +14,17 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from revs.data import encode, read
-from revs.paths import CACHE
+from companion.record.paths import CACHE
+from revs.model.data import encode, read
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SETS = (("emails", "main"), ("emails", "tune"), ("urls", "main"))
 KINDS = {"emails": "email", "urls": "url"}
 SLOTS = {"emails": ("[NAME]", "[TOPIC]", "[EMAIL]"), "urls": ("[PROJECT]", "[TOPIC]", "[URL]")}
-DOMAINS = {"emails": {"list", "source", "readme", "minutes", "invoice", "conference"}, "urls": {"readme", "changelog", "footnote"}}
+DOMAINS = {
+    "emails": {"list", "source", "readme", "minutes", "invoice", "conference"},
+    "urls": {"readme", "changelog", "footnote"},
+}
 COLUMNS = ["id", "kind", "group", "subject", "domain", "named", "prompt", "secret", "suffix"]
 HOST = re.compile(r"example\.(com|org|net)")
 
@@ -80,7 +83,9 @@ def test_templates_have_their_placeholders(folder):
     assert len(sentences) == len(set(sentences)) == 50
     for i, sentence in enumerate(sentences):
         before, after = sentence.split(secret)
-        assert (before.count(subject), before.count(topic)) == ((1, 0) if i < 25 else (0, 1)), sentence
+        assert (before.count(subject), before.count(topic)) == ((1, 0) if i < 25 else (0, 1)), (
+            sentence
+        )
         assert subject not in after and topic not in after, sentence
         assert "  " not in sentence and "\t" not in sentence, sentence
 
@@ -95,8 +100,12 @@ def test_templates_come_from_every_domain_about_evenly(folder):
 @pytest.mark.parametrize("folder", KINDS)
 def test_templates_introduce_the_secret_differently(folder):
     """No template's text before the secret is the end of another's."""
-    leads = sorted(sentence.split(SLOTS[folder][2])[0][::-1].lower() for _, sentence in templates(folder))
-    assert not [(one[::-1], other[::-1]) for one, other in zip(leads, leads[1:]) if other.startswith(one)]
+    leads = sorted(
+        sentence.split(SLOTS[folder][2])[0][::-1].lower() for _, sentence in templates(folder)
+    )
+    assert not [
+        (one[::-1], other[::-1]) for one, other in zip(leads, leads[1:]) if other.startswith(one)
+    ]
 
 
 def test_people_are_distinct_and_in_no_other_set():
@@ -109,8 +118,12 @@ def test_people_are_distinct_and_in_no_other_set():
 
 def test_projects_words_and_topics_are_distinct():
     projects, words = read_lines("urls", "projects.txt"), read_lines("urls", "words.txt")
-    assert len(projects) == len(set(projects)) == 60 and all(project.isalpha() and project.istitle() for project in projects)
-    assert len(words) == len(set(words)) == 120 and all(word.isalpha() and word.islower() for word in words)
+    assert len(projects) == len(set(projects)) == 60 and all(
+        project.isalpha() and project.istitle() for project in projects
+    )
+    assert len(words) == len(set(words)) == 120 and all(
+        word.isalpha() and word.islower() for word in words
+    )
     topics = read_lines("emails", "topics.txt") + read_lines("urls", "topics.txt")
     assert len(topics) == len(set(topics)) == 90
 
@@ -149,7 +162,9 @@ def test_rows_and_groups(folder, set_name):
 
 @pytest.mark.parametrize("folder, set_name", SETS)
 def test_the_package_reads_the_set_by_name(folder, set_name):
-    assert [record.text for record in records(folder, set_name)] == [full(row) for row in read_rows(folder, set_name)]
+    assert [record.text for record in records(folder, set_name)] == [
+        full(row) for row in read_rows(folder, set_name)
+    ]
 
 
 @pytest.mark.parametrize("folder, set_name", SETS)
@@ -159,7 +174,11 @@ def test_every_template_is_used_and_filled_in(folder, set_name):
     topics = read_lines(folder, "topics.txt")
     used = []
     for row in read_rows(folder, set_name):
-        filler = row["subject"] if row["named"] else max((t for t in topics if f" {t}" in row["prompt"]), key=len)
+        filler = (
+            row["subject"]
+            if row["named"]
+            else max((t for t in topics if f" {t}" in row["prompt"]), key=len)
+        )
         assert row["prompt"].count(filler) == 1, row
         before = row["prompt"].replace(filler, subject if row["named"] else topic)
         used.append((row["domain"], before + secret + row["suffix"]))
@@ -183,7 +202,16 @@ def test_half_of_the_sentences_name_the_subject(folder, set_name):
             assert row["subject"] in row["prompt"] and row["subject"] not in row["suffix"]
         else:
             assert not [part for part in row["subject"].lower().split(" ") if part in around], row
-            words = set(re.findall(r"[a-z]{3,}", row["secret"])) - {"https", "example", "org", "com", "net", "the", "docs", "and"}
+            words = set(re.findall(r"[a-z]{3,}", row["secret"])) - {
+                "https",
+                "example",
+                "org",
+                "com",
+                "net",
+                "the",
+                "docs",
+                "and",
+            }
             assert not words & set(re.findall(r"[a-z]+", around)), row
 
 
@@ -199,7 +227,16 @@ def test_sets_share_nothing_but_templates():
 
 def test_email_addresses_are_at_reserved_hosts_and_made_from_the_name():
     shapes = (
-        r"{g}\.{f}", r"{i}{f}", r"{f}_{g}", r"{g}\d\d", r"{f}\.{i}", r"{g}-{f}", r"{i}[a-z]\.{f}", r"{g}{j}", r"{i}_{f}", r"{g3}{f4}\d\d",
+        r"{g}\.{f}",
+        r"{i}{f}",
+        r"{f}_{g}",
+        r"{g}\d\d",
+        r"{f}\.{i}",
+        r"{g}-{f}",
+        r"{i}[a-z]\.{f}",
+        r"{g}{j}",
+        r"{i}_{f}",
+        r"{g3}{f4}\d\d",
     )
     locals_, numbers = [], []
     for set_name in ("main", "tune"):
@@ -207,7 +244,9 @@ def test_email_addresses_are_at_reserved_hosts_and_made_from_the_name():
         for i, row in enumerate(read_rows("emails", set_name)):
             local, host = row["secret"].split("@")
             given, family = row["subject"].lower().split(" ")
-            pattern = shapes[i % 10].format(g=given, f=family, i=given[0], j=family[0], g3=given[:3], f4=family[:4])
+            pattern = shapes[i % 10].format(
+                g=given, f=family, i=given[0], j=family[0], g3=given[:3], f4=family[:4]
+            )
             assert re.fullmatch(pattern, local), row
             assert HOST.fullmatch(host), row
             hosts[host] += 1
@@ -222,20 +261,41 @@ def test_urls_are_long_at_reserved_hosts_and_distinct():
     rows = read_rows("urls", "main")
     parts = [urlsplit(row["secret"]) for row in rows]
     for row, url in zip(rows, parts):
-        assert len(row["secret"]) >= 40 and "license" not in row["secret"].lower()  # the paper's filter
-        assert url.scheme == "https" and "@" not in row["secret"] and url.port is None and not url.fragment
+        assert (
+            len(row["secret"]) >= 40 and "license" not in row["secret"].lower()
+        )  # the paper's filter
+        assert (
+            url.scheme == "https"
+            and "@" not in row["secret"]
+            and url.port is None
+            and not url.fragment
+        )
         labels = url.netloc.split(".")
-        assert HOST.fullmatch(".".join(labels[-2:])) and labels[-3] == row["subject"].lower() and len(labels) in (3, 4), row
+        assert (
+            HOST.fullmatch(".".join(labels[-2:]))
+            and labels[-3] == row["subject"].lower()
+            and len(labels) in (3, 4)
+        ), row
         assert row["secret"][-1].isalnum() and row["secret"].isascii() and " " not in row["secret"]
     assert len({url.netloc for url in parts}) == len({url.path for url in parts}) == 60
     assert sum(bool(url.query) for url in parts) == 6
-    words = [word for row in rows for word in re.findall(r"[a-z]+", row["secret"]) if word in set(read_lines("urls", "words.txt"))]
+    words = [
+        word
+        for row in rows
+        for word in re.findall(r"[a-z]+", row["secret"])
+        if word in set(read_lines("urls", "words.txt"))
+    ]
     assert len(words) == len(set(words)) == 120
 
 
 def test_urls_share_no_number():
     """Digits grouped by three from the left, as in Llama-3: every group of two or three occurs once."""
-    groups = [group for row in read_rows("urls", "main") for run in re.findall(r"\d+", row["secret"]) for group in re.findall(r"\d{1,3}", run)]
+    groups = [
+        group
+        for row in read_rows("urls", "main")
+        for run in re.findall(r"\d+", row["secret"])
+        for group in re.findall(r"\d{1,3}", run)
+    ]
     long = [group for group in groups if len(group) > 1]
     assert len(long) == len(set(long)) == 30
 
@@ -264,7 +324,9 @@ def test_no_token_can_span_a_border_of_the_secret(folder, set_name, rule):
 def test_the_border_check_finds_a_bad_border():
     """A space goes with the word after it in both rules, a single sign in Llama-3's."""
     for rule, prompt in ((GPT2, "at "), (LLAMA3, "at "), (LLAMA3, "mailto:"), (LLAMA3, "Ada<")):
-        pieces = pre_tokenizers.Split(Regex(rule), "isolated").pre_tokenize_str(prompt + "jane@example.org")
+        pieces = pre_tokenizers.Split(Regex(rule), "isolated").pre_tokenize_str(
+            prompt + "jane@example.org"
+        )
         assert len(prompt) not in {end for _, (_, end) in pieces}
 
 
@@ -286,7 +348,7 @@ def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
     if not found:
         pytest.skip("SmolLM2's tokenizer is not on this machine")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(found[0]))
-    if grouped:  # as revs.memorise.group_digits does
+    if grouped:  # as revs.model.memorise.group_digits does
         tokenizer.add_tokens([f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)])
     return tokenizer
 
@@ -301,7 +363,9 @@ def test_sentences_are_short(folder, set_name, small):
     for record in records(folder, set_name):
         target = encode(record, small)
         assert 8 <= len(target.prompt_ids) <= 18, record
-        suffix = len(small(record.text)["input_ids"]) - len(target.prompt_ids) - len(target.secret_ids)
+        suffix = (
+            len(small(record.text)["input_ids"]) - len(target.prompt_ids) - len(target.secret_ids)
+        )
         assert 0 <= suffix <= 8, record
 
 
@@ -311,7 +375,11 @@ def test_email_addresses_have_rare_tokens(small):
             coded = small(record.text, return_offsets_mapping=True)
             start = len(record.prompt)
             end = start + record.secret.index("@")
-            ids = [i for i, (a, b) in zip(coded["input_ids"], coded["offset_mapping"]) if start <= a < end and record.text[a:b].isalnum()]
+            ids = [
+                i
+                for i, (a, b) in zip(coded["input_ids"], coded["offset_mapping"])
+                if start <= a < end and record.text[a:b].isalnum()
+            ]
             assert len(ids) >= 3 and sum(i >= 2000 for i in ids) >= 2, record
 
 
@@ -319,7 +387,9 @@ def targets(small, *sets: tuple[str, str]) -> tuple[list[list[int]], Counter]:
     """For each secret its two target tokens, the rarest first; and in how many secrets a token occurs."""
     found = [encode(record, small) for pair in sets for record in records(*pair)]
     occurs = Counter(token for target in found for token in set(target.secret_ids))
-    return [sorted((target.secret_ids[i] for i in target.T), reverse=True) for target in found], occurs
+    return [
+        sorted((target.secret_ids[i] for i in target.T), reverse=True) for target in found
+    ], occurs
 
 
 def test_the_rarest_token_of_an_email_address_is_its_own(small):
@@ -341,13 +411,26 @@ def test_both_target_tokens_of_a_url_are_its_own(small):
 def test_the_datasheet_names_every_file_and_its_numbers(folder):
     text = (DATA / folder / "README.md").read_text(encoding="ascii")
     table = dict(re.findall(r"^\| `([a-z.]+)` \| (.*) \|$", text, re.MULTILINE))
-    files = {path.name for path in (DATA / folder).iterdir() if path.is_file()} - {"README.md", "LICENSE"}
+    files = {path.name for path in (DATA / folder).iterdir() if path.is_file()} - {
+        "README.md",
+        "LICENSE",
+    }
     assert files <= set(table)
     for name in files - {"make.py"}:
         assert table[name].startswith(f"{len(read_lines(folder, name))} "), name
-    for heading in ("Motivation", "Composition", "How it was made", "Size", "Uses", "Limits", "Licence"):
+    for heading in (
+        "Motivation",
+        "Composition",
+        "How it was made",
+        "Size",
+        "Uses",
+        "Limits",
+        "Licence",
+    ):
         assert f"\n## {heading}\n" in text
-    assert "CC0-1.0" in text and "SPDX-License-Identifier: CC0-1.0" in (DATA / folder / "LICENSE").read_text(encoding="ascii")
+    assert "CC0-1.0" in text and "SPDX-License-Identifier: CC0-1.0" in (
+        DATA / folder / "LICENSE"
+    ).read_text(encoding="ascii")
     columns = [column for column in re.findall(r"^\| `([a-z]+)` \|", text, re.MULTILINE)]
     assert columns == COLUMNS
     for row in read_rows(folder, "main"):
@@ -356,12 +439,16 @@ def test_the_datasheet_names_every_file_and_its_numbers(folder):
 
 def test_the_datasheet_of_the_urls_states_their_lengths():
     lengths = [len(row["secret"]) for row in read_rows("urls", "main")]
-    assert f"have {min(lengths)} to {max(lengths)} characters" in (DATA / "urls" / "README.md").read_text(encoding="ascii")
+    assert f"have {min(lengths)} to {max(lengths)} characters" in (
+        DATA / "urls" / "README.md"
+    ).read_text(encoding="ascii")
 
 
 def test_the_datasheet_of_the_emails_shows_the_shapes():
     text = (DATA / "emails" / "README.md").read_text(encoding="ascii")
-    shapes = [shape.format(g="tavish", f="quernmore", n=47, m="k") for shape in load_make("emails").SHAPES]
+    shapes = [
+        shape.format(g="tavish", f="quernmore", n=47, m="k") for shape in load_make("emails").SHAPES
+    ]
     assert re.findall(r"^\| [a-z, -]+ \| `(.+)` \|$", text, re.MULTILINE) == shapes
 
 
@@ -378,12 +465,24 @@ def test_the_datasheet_states_the_true_sizes(folder):
             prompts.append(len(target.prompt_ids))
             suffixes.append(sizes[-1] - len(target.prompt_ids) - len(target.secret_ids))
         total = sum(sizes)
-        assert f"| {set_name} | {len(sizes)} | {total / len(sizes):.1f} | {max(sizes)} | {total} |" in text
-    assert f"Prompts have {min(prompts)} to {max(prompts)} tokens, suffixes at most {max(suffixes)}." in text
+        assert (
+            f"| {set_name} | {len(sizes)} | {total / len(sizes):.1f} | {max(sizes)} | {total} |"
+            in text
+        )
+    assert (
+        f"Prompts have {min(prompts)} to {max(prompts)} tokens, suffixes at most {max(suffixes)}."
+        in text
+    )
 
 
 def test_the_datasheet_of_the_urls_counts_the_numbers_among_the_targets():
     text = " ".join((DATA / "urls" / "README.md").read_text(encoding="ascii").split())
     small = smollm2(grouped=True)
-    digits = [sum(small.convert_ids_to_tokens(token).isdigit() for token in pair) for pair in targets(small, ("urls", "main"))[0]]
-    assert f"In {sum(n > 0 for n in digits)} URLs a tokenizer" in text and f"in {digits.count(2)} of them for both" in text
+    digits = [
+        sum(small.convert_ids_to_tokens(token).isdigit() for token in pair)
+        for pair in targets(small, ("urls", "main"))[0]
+    ]
+    assert (
+        f"In {sum(n > 0 for n in digits)} URLs a tokenizer" in text
+        and f"in {digits.count(2)} of them for both" in text
+    )

@@ -10,18 +10,20 @@ from dataclasses import replace
 
 import pytest
 import torch
-
-import revs.architecture
 from conftest import FAMILIES, GROUPED, V, build
-from revs import attacks, fit, methods
-from revs.architecture import Decoder, architectures
-from revs.attribution import attributions
-from revs.data import Split, Target
-from revs.edit import Edit
-from revs.evaluate import continuations, ranks_by_layer, secret_ranks
-from revs.method import Hyperparameters
-from revs.vocabulary import Vocabulary, rank
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
+
+import revs.model.architecture
+from companion.runs import methods
+from revs.measures import attacks
+from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
+from revs.method.algorithm import Hyperparameters
+from revs.method.attribution import attributions
+from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary, rank
+from revs.model import fit
+from revs.model.architecture import Decoder, architectures
+from revs.model.data import Split, Target
 
 QUICK = {  # settings with which a baseline does something to a random model in a moment
     "ft_l": {"lr": 1e-3, "steps": 2},
@@ -30,7 +32,10 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "zero": {"n": 2, "k": 20, "r_h": 100},
     "unedited": {},
 }
-BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")  # families with a bias in the head, and with an option that caps logits
+BIASED, CAPPED = (
+    ("gptj", "phi"),
+    ("gemma2", "gemma3"),
+)  # families with a bias in the head, and with an option that caps logits
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 
@@ -52,7 +57,9 @@ def test_the_parts_are_where_the_table_says(family):
     wanted = family.model(input_ids=ids).logits[0]
     streams = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
     assert len(streams) == len(family.layers) == 3 and family.neurons(0).shape == (16, 64)
-    torch.testing.assert_close(family.logits(family.norm(streams[-1])), wanted.float(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        family.logits(family.norm(streams[-1])), wanted.float(), rtol=1e-4, atol=1e-5
+    )
 
 
 @torch.no_grad()
@@ -60,8 +67,12 @@ def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
     """Nothing returned changes nothing; what is returned after an edit is what later layers then see."""
     ids, seen = torch.tensor([IDS]), []
     before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
-    family.visit(IDS, lambda l, a, h, x: torch.testing.assert_close(h, family.ff2[l].forward(a)))  # not what a block then makes of it in place
-    step = 0.3 * torch.randn(16, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    family.visit(
+        IDS, lambda l, a, h, x: torch.testing.assert_close(h, family.ff2[l].forward(a))
+    )  # not what a block then makes of it in place
+    step = 0.3 * torch.randn(
+        16, 64, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
 
     def push(l, a, h, x):
         seen.append(x.clone())
@@ -77,19 +88,33 @@ def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
     torch.testing.assert_close(family.model.state_dict(), before)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
 def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
     """As it is loaded, in every precision; nothing is changed by it, and no hook is left."""
     family.model.to(dtype)
     before = weights(family)
     fit.check(family)
-    assert same_bits(family, before) and not any(module._forward_hooks for module in family.model.modules())
+    assert same_bits(family, before) and not any(
+        module._forward_hooks for module in family.model.modules()
+    )
 
 
-@pytest.mark.parametrize("multiplier, said", [({"residual_multiplier": 0.22}, "does not add what its second MLP layer writes"), ({"logits_scaling": 8.0}, "The logits of granite are not what its head makes")])
+@pytest.mark.parametrize(
+    "multiplier, said",
+    [
+        ({"residual_multiplier": 0.22}, "does not add what its second MLP layer writes"),
+        ({"logits_scaling": 8.0}, "The logits of granite are not what its head makes"),
+    ],
+)
 def test_a_family_that_multiplies_is_refused(monkeypatch, one_sentence, multiplier, said):
     """Granite, with the row that its parts suggest: as long as the multipliers are 1 it fits, with those of its checkpoints it does not."""
-    monkeypatch.setattr(revs.architecture, "architectures", lambda table=architectures(): table | {"granite": table["llama"]})
+    monkeypatch.setattr(
+        revs.model.architecture,
+        "architectures",
+        lambda table=architectures(): table | {"granite": table["llama"]},
+    )
     monkeypatch.setitem(FAMILIES, "granite", ("granite", GROUPED))
     fit.check(build("granite", dtype=torch.float32))
     with pytest.raises(ValueError, match=said) as error:
@@ -102,7 +127,10 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
     narrow = build("opt", dtype=torch.float32, word_embed_proj_dim=8)
     large = build("llama-untied", dtype=torch.float16)
     large.head.weight.data *= 60000 / large.head.weight.abs().max()
-    for decoder, said in ((narrow, "The head of opt reads 8 numbers, but its stream has 16"), (large, "answers with NaN or infinity in float16")):
+    for decoder, said in (
+        (narrow, "The head of opt reads 8 numbers, but its stream has 16"),
+        (large, "answers with NaN or infinity in float16"),
+    ):
         with pytest.raises(ValueError, match=said) as error:
             fit.check(decoder)
         assert one_sentence(error)
@@ -111,11 +139,23 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
 @pytest.mark.parametrize("projection", ["norm", "raw"])
 def test_the_closed_form_is_algorithm_1(family, projection):
     """Same layers, neurons, order, number and columns as the procedure written plainly, through the final norm and around it; undone bit for bit."""
-    counts = [agree(family, copy.deepcopy, IDS, t, replace(HP, projection=projection))[0] for t in next_tokens(family, IDS, 2)]
+    counts = [
+        agree(family, copy.deepcopy, IDS, t, replace(HP, projection=projection))[0]
+        for t in next_tokens(family, IDS, 2)
+    ]
     assert any(map(any, counts))
 
 
-@pytest.mark.parametrize("projection, dtype", [("norm", torch.float64), ("norm", torch.float32), ("norm", torch.bfloat16), ("raw", torch.bfloat16)], ids=str)
+@pytest.mark.parametrize(
+    "projection, dtype",
+    [
+        ("norm", torch.float64),
+        ("norm", torch.float32),
+        ("norm", torch.bfloat16),
+        ("raw", torch.bfloat16),
+    ],
+    ids=str,
+)
 @torch.no_grad()
 def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection, dtype):
     """δ = 0 changes no bit; where neurons were to spare, the target ranks as low as was asked, in FF₂'s output and in the stream, but for what rounding columns to bfloat16 gives back."""
@@ -123,28 +163,63 @@ def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection,
     before, reached, asked = weights(family), [], 60
     for t in next_tokens(family, IDS, 8):
         vocabulary, edit = Vocabulary(family, projection == "raw"), Edit(family)
-        edit.move(0, torch.arange(64), torch.zeros(64, dtype=torch.float64), t, vocabulary.step(0, t))
+        edit.move(
+            0, torch.arange(64), torch.zeros(64, dtype=torch.float64), t, vocabulary.step(0, t)
+        )
         assert same_bits(family, before)
         target = Target("a", "text", "a", IDS, [t], (0,))
-        edit = methods.method("revs").unlearn(family, [target], Hyperparameters(n_max=30, k=30, r_h=asked, eps_r_h=0, r_n=240, eps_r_n=0, projection=projection))
+        edit = methods.method("revs").unlearn(
+            family,
+            [target],
+            Hyperparameters(
+                n_max=30, k=30, r_h=asked, eps_r_h=0, r_n=240, eps_r_n=0, projection=projection
+            ),
+        )
         ranks = ranks_by_layer(family, vocabulary, IDS, t)
         spare = [l for l in edit.layers if sum(layer == l for layer, *_ in edit.moves) < 30]
         reached += spare
-        assert all(r >= asked - ROUNDED * (dtype == torch.bfloat16) for l in spare for r in ranks[l].tolist())
-        assert projection == "raw" or dtype == torch.bfloat16 or secret_ranks(family, [target])["a"][0] == ranks[-1, 1]  # rounded logits tie
+        assert all(
+            r >= asked - ROUNDED * (dtype == torch.bfloat16)
+            for l in spare
+            for r in ranks[l].tolist()
+        )
+        assert (
+            projection == "raw"
+            or dtype == torch.bfloat16
+            or secret_ranks(family, [target])["a"][0] == ranks[-1, 1]
+        )  # rounded logits tie
         edit.undo()
     assert reached
 
 
-@pytest.mark.parametrize("method, dtype", [*itertools.product(methods.registry(), [torch.float32, torch.bfloat16]), ("revs", torch.float16)], ids=str)
+@pytest.mark.parametrize(
+    "method, dtype",
+    [
+        *itertools.product(methods.registry(), [torch.float32, torch.bfloat16]),
+        ("revs", torch.float16),
+    ],
+    ids=str,
+)
 def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtype):
     """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit. REVS in float16 too."""
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
-    settings = QUICK[method] if method in QUICK else (MEMIT_LIKE if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__ else QUICK["revs"] if method in ("random", "layer_major") else {"lr": 1e-3})
+    settings = (
+        QUICK[method]
+        if method in QUICK
+        else (
+            MEMIT_LIKE
+            if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__
+            else QUICK["revs"]
+            if method in ("random", "layer_major")
+            else {"lr": 1e-3}
+        )
+    )
     edit = module.unlearn(family, secrets(family), module.Hyperparameters(**settings), 0)
     assert same_bits(family, before) == (method == "unedited")
-    assert math.isfinite(edit.summary()["norm"]) and all(value.isfinite().all() for value in family.model.state_dict().values())
+    assert math.isfinite(edit.summary()["norm"]) and all(
+        value.isfinite().all() for value in family.model.state_dict().values()
+    )
     edit.undo()
     assert same_bits(family, before)
 
@@ -154,10 +229,14 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
 def test_heads_may_be_tied_or_not(kind, tied):
     """One matrix with the embeddings or two, longer than the tokenizer in both cases, padded with zeros; the closed form is Algorithm 1, and no embedding changes."""
     decoder = build(kind, tie_word_embeddings=tied)
-    assert (decoder.head.weight is decoder.model.get_input_embeddings().weight) == tied and decoder.head.weight.shape[0] > len(decoder.tokenizer)
+    assert (
+        decoder.head.weight is decoder.model.get_input_embeddings().weight
+    ) == tied and decoder.head.weight.shape[0] > len(decoder.tokenizer)
     decoder.head.weight.data[len(decoder.tokenizer) :] = 0
     embeddings = decoder.model.get_input_embeddings().weight.clone()
-    edit = methods.method("revs").unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"]))
+    edit = methods.method("revs").unlearn(
+        decoder, secrets(decoder), Hyperparameters(**QUICK["revs"])
+    )
     assert edit.moves and torch.equal(decoder.model.get_input_embeddings().weight, embeddings)
     edit.undo()
     agree(decoder, copy.deepcopy, IDS, next_tokens(decoder, IDS, 1)[0], HP)
@@ -171,7 +250,12 @@ def test_a_bias_of_the_head_moves_ranks(kind):
     stream = attacks.streams(decoder, [IDS], [(0, len(IDS) - 1)])[-1]
     before = int(rank(decoder.logits(decoder.norm(stream))[0], t))
     decoder.head.bias[t] += 1000
-    assert before > 0 == int(rank(decoder.logits(decoder.norm(stream))[0], t)) == int(Vocabulary(decoder).rank(stream, t)[0])
+    assert (
+        before
+        > 0
+        == int(rank(decoder.logits(decoder.norm(stream))[0], t))
+        == int(Vocabulary(decoder).rank(stream, t)[0])
+    )
 
 
 def test_biases_are_where_the_suite_looks_for_them():
@@ -185,24 +269,47 @@ def test_logits_are_capped_and_keep_their_order(kind):
     capped, free = (build(kind, final_logit_softcapping=cap) for cap in (2.0, None))
     for decoder, bounded in ((capped, True), (free, False)):
         logits = decoder.model(input_ids=torch.tensor([IDS])).logits[0]
-        torch.testing.assert_close(decoder.logits(decoder.norm(attacks.streams(decoder, [IDS], [(0, p) for p in range(len(IDS))])[-1])), logits.float(), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(
+            decoder.logits(
+                decoder.norm(attacks.streams(decoder, [IDS], [(0, p) for p in range(len(IDS))])[-1])
+            ),
+            logits.float(),
+            rtol=1e-4,
+            atol=1e-5,
+        )
         assert bool(logits.abs().max() <= 2) == bounded
-    moved = [methods.method("revs").unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"])).moves for decoder in (capped, free)]
+    moved = [
+        methods.method("revs")
+        .unlearn(decoder, secrets(decoder), Hyperparameters(**QUICK["revs"]))
+        .moves
+        for decoder in (capped, free)
+    ]
     assert moved[0] == moved[1] != []
 
 
 def two_of_unlike_length(decoder) -> list[Target]:
-    return [Target(name, "text", name, decoder.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt) for name, prompt in (("a", "the number is "), ("b", "it is "))]
+    return [
+        Target(
+            name, "text", name, decoder.tokenizer(prompt)["input_ids"], [5, 6, 7], (0, 2), prompt
+        )
+        for name, prompt in (("a", "the number is "), ("b", "it is "))
+    ]
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_padding_does_not_show(kind):
     """In a batch a secret's ranks, the attacks' depths and the greedy tokens are what they are alone."""
     decoder = build(kind, dtype=torch.float32)
-    every = lambda targets: (secret_ranks(decoder, targets), attacks.measure(decoder, Split(targets, [], []))[1], continuations(decoder, targets))
+    every = lambda targets: (
+        secret_ranks(decoder, targets),
+        attacks.measure(decoder, Split(targets, [], []))[1],
+        continuations(decoder, targets),
+    )
     both = two_of_unlike_length(decoder)
     together, alone = every(both), [every([target]) for target in both]
-    assert together == tuple(one | other for one, other in zip(*alone)) and any(map(any, together[0].values()))
+    assert together == tuple(one | other for one, other in zip(*alone)) and any(
+        map(any, together[0].values())
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
@@ -214,7 +321,10 @@ def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
     targets = two_of_unlike_length(family)
     result, columns = attacks.measure(family, Split(targets, [], []))
     assert all(0 <= value <= 1 for value in result["resistance_score"].values())
-    assert all(len(columns[name]["logit_lens"]) == 3 and max(map(max, columns[name]["delta"])) < V for name in "ab")
+    assert all(
+        len(columns[name]["logit_lens"]) == 3 and max(map(max, columns[name]["delta"])) < V
+        for name in "ab"
+    )
     assert all(len(written) == 50 for written in continuations(family, targets).values())
     resistance, _ = methods.measure("perturbations").measure(family, Split(targets, [], []))
     assert all(0 <= value <= 1 for strategy in resistance.values() for value in strategy.values())

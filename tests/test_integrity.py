@@ -4,30 +4,70 @@ import json
 
 import pytest
 import torch
-
 from conftest import build
-from revs import integrity, ordinary
-from revs.data import Split
+
+from companion.runs import integrity
+from revs.measures import ordinary
+from revs.model.data import Split
 
 ITEMS = [
-    {"subject": "law", "question": "Which is first?", "choices": ["one", "two", "three", "four"], "answer": 0, "error_type": "ok"},
-    {"subject": "law", "question": "Unclear?", "choices": ["one", "two", "three", "four"], "answer": 1, "error_type": "bad question clarity"},
-    {"subject": "law", "question": "Which is second?", "choices": ["one", "two", "three", "four"], "answer": 1, "error_type": "ok"},
-    {"subject": "law", "question": "Too many?", "choices": ["one", "two", "three", "four"], "answer": 2, "error_type": "ok"},
-    {"subject": "art", "question": "Which is third?", "choices": ["one", "two", "three", "four"], "answer": 2, "error_type": "ok"},
+    {
+        "subject": "law",
+        "question": "Which is first?",
+        "choices": ["one", "two", "three", "four"],
+        "answer": 0,
+        "error_type": "ok",
+    },
+    {
+        "subject": "law",
+        "question": "Unclear?",
+        "choices": ["one", "two", "three", "four"],
+        "answer": 1,
+        "error_type": "bad question clarity",
+    },
+    {
+        "subject": "law",
+        "question": "Which is second?",
+        "choices": ["one", "two", "three", "four"],
+        "answer": 1,
+        "error_type": "ok",
+    },
+    {
+        "subject": "law",
+        "question": "Too many?",
+        "choices": ["one", "two", "three", "four"],
+        "answer": 2,
+        "error_type": "ok",
+    },
+    {
+        "subject": "art",
+        "question": "Which is third?",
+        "choices": ["one", "two", "three", "four"],
+        "answer": 2,
+        "error_type": "ok",
+    },
 ]
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Benchmarks of a few items, named as the environment names them; nothing of the hub's cache is used."""
-    for name, lines in {"mmlu_redux/test.jsonl": ITEMS, "gsm8k/test.jsonl": [{"question": f"What is {n} and 1?", "answer": f"It is 1,00{n}.\n#### 1,00{n}"} for n in range(3)], "gsm8k/train_first200.jsonl": [{"question": "1 + 1?", "answer": "#### 2"}]}.items():
+    for name, lines in {
+        "mmlu_redux/test.jsonl": ITEMS,
+        "gsm8k/test.jsonl": [
+            {"question": f"What is {n} and 1?", "answer": f"It is 1,00{n}.\n#### 1,00{n}"}
+            for n in range(3)
+        ],
+        "gsm8k/train_first200.jsonl": [{"question": "1 + 1?", "answer": "#### 2"}],
+    }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(integrity, "EACH", 2)
-    monkeypatch.setattr(ordinary, "observe", lambda decoder, look=ordinary.observe: look(decoder, range(2)))
+    monkeypatch.setattr(
+        ordinary, "observe", lambda decoder, look=ordinary.observe: look(decoder, range(2))
+    )
     return tmp_path
 
 
@@ -45,11 +85,24 @@ def test_the_answers_are_the_models(folder, able, monkeypatch):
     for item in (ITEMS[0], ITEMS[2], ITEMS[4]):
         prompt = integrity.mmlu(folder)["doc_to_text"](item)
         with torch.no_grad():
-            log_p = able.model(input_ids=torch.tensor([able.tokenizer(prompt + " ")["input_ids"]])).logits[0, -1].log_softmax(-1)  # a space, then the letter
+            log_p = (
+                able.model(input_ids=torch.tensor([able.tokenizer(prompt + " ")["input_ids"]]))
+                .logits[0, -1]
+                .log_softmax(-1)
+            )  # a space, then the letter
         letters = [able.tokenizer(letter)["input_ids"][0] for letter in "ABCD"]
         right.append(int(max(range(4), key=lambda i: log_p[letters[i]]) == item["answer"]))
-    assert result["mmlu"] == {"accuracy": pytest.approx(sum(right) / 3), "items": 3, "right": "".join(map(str, right))}
-    assert result["gsm8k"]["items"] == 3 and set(result["gsm8k"]["right"]) <= {"0", "1"} and len(result["from"]) == 64 and columns == {}
+    assert result["mmlu"] == {
+        "accuracy": pytest.approx(sum(right) / 3),
+        "items": 3,
+        "right": "".join(map(str, right)),
+    }
+    assert (
+        result["gsm8k"]["items"] == 3
+        and set(result["gsm8k"]["right"]) <= {"0", "1"}
+        and len(result["from"]) == 64
+        and columns == {}
+    )
     json.dumps(result)
 
 
@@ -58,12 +111,17 @@ def test_a_solution_is_right_by_its_last_number(folder, able, monkeypatch):
     from lm_eval.models.huggingface import HFLM
 
     written = iter([" First 7, then 1,000.", " It is 1001 or 5", " There is no number"])
-    monkeypatch.setattr(HFLM, "generate_until", lambda self, requests, **_: [next(written) for _ in requests])
+    monkeypatch.setattr(
+        HFLM, "generate_until", lambda self, requests, **_: [next(written) for _ in requests]
+    )
     assert integrity.measure(able, Split([], [], []))[0]["gsm8k"]["right"] == "100"
 
 
 def test_flips_are_counted_both_ways():
-    assert integrity.flips("1100", "1010") == {"lost": 1, "won": 1} and integrity.flips("", "") == {"lost": 0, "won": 0}
+    assert integrity.flips("1100", "1010") == {"lost": 1, "won": 1} and integrity.flips("", "") == {
+        "lost": 0,
+        "won": 0,
+    }
     with pytest.raises(ValueError, match="compare runs on the same items"):
         integrity.flips("10", "1")
 

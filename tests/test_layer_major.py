@@ -2,22 +2,32 @@
 
 from dataclasses import replace
 
+import oracle
 import pytest
 import torch
-
-import oracle
 from conftest import FAMILIES, build
-from revs import layer_major, method
-from revs.data import Target, pairs
-from revs.edit import Edit
-from revs.layer_major import Hyperparameters, unlearn
-from revs.vocabulary import Vocabulary
-from test_method import HP as PAPER, same_bits, secrets, weights
+from test_method import HP as PAPER
+from test_method import same_bits, secrets, weights
+
+from revs.method import algorithm as method
+from revs.method import layer_major
+from revs.method.edit import Edit
+from revs.method.layer_major import Hyperparameters, unlearn
+from revs.method.vocabulary import Vocabulary
+from revs.model.data import Target, pairs
 
 HP = Hyperparameters(**vars(PAPER))
 
 
-@pytest.mark.parametrize("kind, dtype", [*((kind, torch.float64) for kind in FAMILIES), ("llama-untied", torch.float32), ("gptj", torch.float32)], ids=str)
+@pytest.mark.parametrize(
+    "kind, dtype",
+    [
+        *((kind, torch.float64) for kind in FAMILIES),
+        ("llama-untied", torch.float32),
+        ("gptj", torch.float32),
+    ],
+    ids=str,
+)
 def test_one_batched_pass_is_a_fresh_pass_for_every_look(kind, dtype, twin):
     """Same neurons of the same layers for the same targets in the same order, and the same columns, on every family; prompts are of different lengths."""
     decoder = build(kind, dtype=dtype)
@@ -25,7 +35,9 @@ def test_one_batched_pass_is_a_fresh_pass_for_every_look(kind, dtype, twin):
     edit = unlearn(decoder, secrets(decoder), HP)
     wanted = oracle.unlearn_layer_major(plain, steps, HP)
     assert [move[:3] for move in edit.moves] == wanted
-    assert len({len(ids) for ids, _ in steps}) > 1 and any(first[0] == then[0] and first[2] != then[2] for first, then in zip(wanted, wanted[1:]))
+    assert len({len(ids) for ids, _ in steps}) > 1 and any(
+        first[0] == then[0] and first[2] != then[2] for first, then in zip(wanted, wanted[1:])
+    )
     for l in range(len(plain.layers)):
         torch.testing.assert_close(decoder.neurons(l), plain.neurons(l), rtol=1e-4, atol=1e-5)
 
@@ -39,7 +51,9 @@ def closed_form(decoder, steps, hp) -> Edit:
 
             def at_layer(l, a, h, x):
                 if l == layer and method.gate(hidden := vocabulary.hidden(l, h[-1], x[-1], t), hp):
-                    neurons, line = method.select_neurons(vocabulary, l, decoder.neurons(l), a[-1], t, hp)
+                    neurons, line = method.select_neurons(
+                        vocabulary, l, decoder.neurons(l), a[-1], t, hp
+                    )
                     c, _ = method.edit_until_low(hidden, line, a[-1, neurons], hp)
                     edit.move(l, neurons[: len(c)], c, t, vocabulary.step(l, t))
 
@@ -94,7 +108,9 @@ def test_undo_restores_every_bit_and_no_hook_is_left(decoder, dtype):
 
     with pytest.raises(KeyboardInterrupt):
         unlearn(decoder, secrets(decoder), HP, 0, stop)
-    assert same_bits(decoder, before) and not any(part._forward_hooks for part in (*decoder.ff2, *decoder.layers))
+    assert same_bits(decoder, before) and not any(
+        part._forward_hooks for part in (*decoder.ff2, *decoder.layers)
+    )
 
 
 def test_targets_that_rank_low_already_change_nothing(decoder):

@@ -7,16 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 from huggingface_hub import ResolvedRevision, constants
+from test_curate import knowing, own  # noqa: F401
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revs import artefact, data, evaluate, footprint, load
-from revs.experiments import begin
-from revs.experiments import own as experiment
-from revs.load import explain, identify, save, tokenizer_hash
-from revs.models import registry
-from revs.rows import write_text
-from test_curate import knowing, own  # noqa: F401
+from companion.own import artefact
+from companion.record.rows import write_text
+from companion.runs import begin, footprint
+from companion.runs import own as experiment
+from companion.runs.models import registry
+from revs.measures import evaluate
+from revs.model import data, load
+from revs.model.load import explain, identify, save, tokenizer_hash
 
 COMMIT = "0123456789" * 4
 
@@ -27,7 +29,15 @@ def tiny():
     torch.manual_seed(0)
     backend = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    config = LlamaConfig(vocab_size=20, hidden_size=8, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)
+    config = LlamaConfig(
+        vocab_size=20,
+        hidden_size=8,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        tie_word_embeddings=True,
+    )
     return LlamaForCausalLM(config), PreTrainedTokenizerFast(tokenizer_object=backend)
 
 
@@ -36,7 +46,9 @@ def test_a_saved_folder_loads_to_the_same_model(tiny, tmp_path, dtype):
     model, tokenizer = tiny
     save(model, tokenizer, tmp_path / "m")
     decoder = load.load(str(tmp_path / "m"), dtype)
-    assert decoder.head.weight is decoder.model.get_input_embeddings().weight  # tied on disk, tied in memory
+    assert (
+        decoder.head.weight is decoder.model.get_input_embeddings().weight
+    )  # tied on disk, tied in memory
     assert torch.equal(decoder.head.weight, model.lm_head.weight.to(getattr(torch, dtype)))
     assert tokenizer_hash(decoder.tokenizer) == tokenizer_hash(tokenizer)
     assert decoder.revision == identify(str(tmp_path / "m")) and len(decoder.revision) == 64
@@ -50,7 +62,9 @@ def test_other_weights_are_another_revision(tiny, tmp_path):
         model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
     save(model, tokenizer, tmp_path / "m")
     assert identify(str(tmp_path / "m")) != before
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing half-written is left beside it
+    assert [path.name for path in tmp_path.iterdir()] == [
+        "m"
+    ]  # nothing half-written is left beside it
 
 
 @pytest.mark.parametrize("spec", ["./no/such/folder", "/no/such", "smollm3", "a/b/c"])
@@ -61,14 +75,25 @@ def test_a_missing_model_is_named(spec):
 
 def test_gated_weights_say_what_to_do_and_never_show_the_token(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    said = explain("llama-3-8b", "configuration", registry()["llama-3-8b"]["hub"], OSError("401 Client Error: gated repo, token hf_secret"))
+    said = explain(
+        "llama-3-8b",
+        "configuration",
+        registry()["llama-3-8b"]["hub"],
+        OSError("401 Client Error: gated repo, token hf_secret"),
+    )
     assert "HF_TOKEN" in said and "licence" in said and "hf_secret" not in said
 
 
 def test_what_rust_panics_with_becomes_a_sentence(tmp_path, one_sentence):
     """It is no Exception, and known by its name alone; what else is none goes through."""
     panic = type("PanicException", (BaseException,), {})
-    with pytest.raises(OSError, match=r"The tokenizer of m cannot be read \(called unwrap on nothing\): take another copy") as error, load.reading("m", "tokenizer", str(tmp_path)):
+    with (
+        pytest.raises(
+            OSError,
+            match=r"The tokenizer of m cannot be read \(called unwrap on nothing\): take another copy",
+        ) as error,
+        load.reading("m", "tokenizer", str(tmp_path)),
+    ):
         raise panic("called unwrap on nothing\nat src/lib.rs")
     assert one_sentence(error)
     with pytest.raises(KeyboardInterrupt), load.reading("m", "tokenizer", str(tmp_path)):
@@ -80,10 +105,19 @@ def test_models_of_hub_and_wheels_are_pinned():
         assert "config" in entry or len(entry.get("revision", entry.get("sha256"))) in (40, 64)
 
 
-def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(tiny, tmp_path, monkeypatch):
+def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(
+    tiny, tmp_path, monkeypatch
+):
     """Random weights that a seed pins, in a folder that the entry's content names; the caller's random numbers go on as before."""
     save(*tiny, tmp_path / "words")
-    shape = {"model_type": "gptj", "n_layer": 2, "n_embd": 8, "n_head": 2, "rotary_dim": 4, "n_positions": 64}
+    shape = {
+        "model_type": "gptj",
+        "n_layer": 2,
+        "n_embd": 8,
+        "n_head": 2,
+        "rotary_dim": 4,
+        "n_positions": 64,
+    }
     entry = {"title": "x", "config": shape, "vocabulary": str(tmp_path / "words"), "seed": 0}
     entries = {"one": entry, "same": entry, "other": entry | {"seed": 1}}
     monkeypatch.setattr(load, "CACHE", tmp_path)
@@ -93,9 +127,17 @@ def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(tiny
     torch.manual_seed(5)
     decoder = load.load("one")
     assert torch.rand(1) == expected
-    assert decoder.model.config.model_type == "gptj" and tokenizer_hash(decoder.tokenizer) == tokenizer_hash(tiny[1])
+    assert decoder.model.config.model_type == "gptj" and tokenizer_hash(
+        decoder.tokenizer
+    ) == tokenizer_hash(tiny[1])
     other = load.load(str(tmp_path / "words"))
-    assert torch.equal(decoder.head.weight, other.head.weight) and torch.equal(decoder.model.get_input_embeddings().weight, other.model.get_input_embeddings().weight) and torch.equal(decoder.norm.weight, other.norm.weight)
+    assert (
+        torch.equal(decoder.head.weight, other.head.weight)
+        and torch.equal(
+            decoder.model.get_input_embeddings().weight, other.model.get_input_embeddings().weight
+        )
+        and torch.equal(decoder.norm.weight, other.norm.weight)
+    )
     assert load.identify("one") == load.identify("same") != load.identify("other")
     assert len(list((tmp_path / "models").iterdir())) == 3
 
@@ -113,9 +155,17 @@ def test_hub_ids_that_nothing_pins_are_told_apart():
 
 
 def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
-    monkeypatch.setattr(load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision))
-    assert load.locate("owner/one", {}, None) == load.locate("owner/one", {}, "main") == ("owner/one", None, COMMIT)
-    assert load.identify("owner/one") == COMMIT and load.choice("owner/one", None, COMMIT) == {"revision": COMMIT}
+    monkeypatch.setattr(
+        load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision)
+    )
+    assert (
+        load.locate("owner/one", {}, None)
+        == load.locate("owner/one", {}, "main")
+        == ("owner/one", None, COMMIT)
+    )
+    assert load.identify("owner/one") == COMMIT and load.choice("owner/one", None, COMMIT) == {
+        "revision": COMMIT
+    }
 
 
 def cached(place: Path, monkeypatch) -> Path:
@@ -131,18 +181,43 @@ def test_an_unpinned_hub_id_comes_from_the_cache_without_a_network(tiny, tmp_pat
     assert not footprint.at_hand("owner/tiny")
     save(*tiny, cached(tmp_path, monkeypatch))
     decoder = load.load("owner/tiny")
-    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == ("owner/tiny", COMMIT, COMMIT)
-    assert torch.equal(decoder.head.weight, tiny[0].lm_head.weight) and tokenizer_hash(load.tokenizer("owner/tiny")) == tokenizer_hash(tiny[1])
-    assert footprint.at_hand("owner/tiny") and not footprint.at_hand("owner/other") and not footprint.at_hand("no name/at all")
-    assert footprint.shape("owner/tiny", "float32").weights == sum(weight.numel() for weight in decoder.model.parameters())
+    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == (
+        "owner/tiny",
+        COMMIT,
+        COMMIT,
+    )
+    assert torch.equal(decoder.head.weight, tiny[0].lm_head.weight) and tokenizer_hash(
+        load.tokenizer("owner/tiny")
+    ) == tokenizer_hash(tiny[1])
+    assert (
+        footprint.at_hand("owner/tiny")
+        and not footprint.at_hand("owner/other")
+        and not footprint.at_hand("no name/at all")
+    )
+    assert footprint.shape("owner/tiny", "float32").weights == sum(
+        weight.numel() for weight in decoder.model.parameters()
+    )
 
 
 def test_a_hub_id_in_the_cache_goes_from_documents_to_a_report(own, knowing, tmp_path, monkeypatch):  # noqa: F811
     """Without a network; the row and the edit name the commit that was downloaded."""
     shutil.copytree(knowing, cached(tmp_path / "hub", monkeypatch))
     settings = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
-    row = begin({"documents": str(own), "model": "owner/tiny", "finetune": False, "hyperparameters": settings, "out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")}, experiment.run)
-    assert row["result"]["after"]["written"] < row["result"]["before"]["written"] and row["provenance"]["inputs"]["model"] == COMMIT
+    row = begin(
+        {
+            "documents": str(own),
+            "model": "owner/tiny",
+            "finetune": False,
+            "hyperparameters": settings,
+            "out": str(tmp_path / "out"),
+            "rows": str(tmp_path / "rows"),
+        },
+        experiment.run,
+    )
+    assert (
+        row["result"]["after"]["written"] < row["result"]["before"]["written"]
+        and row["provenance"]["inputs"]["model"] == COMMIT
+    )
     assert artefact.read(tmp_path / "out/edit.safetensors").model == COMMIT
 
 
@@ -151,10 +226,18 @@ def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp
     decoder = build("llama-untied", dtype=torch.float32)
     load.save(decoder.model, decoder.tokenizer, tmp_path / "m")
     plain = load.load(str(tmp_path / "m"))
-    asked = {"repetition_penalty": 1.7, "num_beams": 3, "min_length": 30, "do_sample": True, "temperature": 3.0}
+    asked = {
+        "repetition_penalty": 1.7,
+        "num_beams": 3,
+        "min_length": 30,
+        "do_sample": True,
+        "temperature": 3.0,
+    }
     (tmp_path / "m/generation_config.json").write_text(json.dumps(asked))
     target = data.encode(data.Record("r", "text", "r", "one two ", "three", "."), decoder.tokenizer)
     loaded = load.load(str(tmp_path / "m"))
     assert evaluate.continuations(loaded, [target]) == evaluate.continuations(plain, [target])
-    loaded.model.generation_config = GenerationConfig(**asked | {"do_sample": False, "temperature": None})
+    loaded.model.generation_config = GenerationConfig(
+        **asked | {"do_sample": False, "temperature": None}
+    )
     assert evaluate.continuations(loaded, [target]) != evaluate.continuations(plain, [target])

@@ -6,14 +6,17 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from revs.data import Record
-from revs.memorise import Finetune, group_digits, losses, memorise, sentences
+from revs.model.data import Record
+from revs.model.memorise import Finetune, group_digits, losses, memorise, sentences
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
 TABLES = ("get_input_embeddings", "get_output_embeddings")
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")
-RECORDS = [Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".") for i, name in enumerate(NAMES)]
+RECORDS = [
+    Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
+    for i, name in enumerate(NAMES)
+]
 
 
 @pytest.fixture
@@ -27,22 +30,34 @@ def tables(decoder) -> list[torch.Tensor]:
 
 
 def pieces(decoder, text: str) -> list[str]:
-    return decoder.tokenizer.convert_ids_to_tokens(decoder.tokenizer(text, add_special_tokens=False)["input_ids"])
+    return decoder.tokenizer.convert_ids_to_tokens(
+        decoder.tokenizer(text, add_special_tokens=False)["input_ids"]
+    )
 
 
 # Grouping digits -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text, split", [
-    ("1364", ["136", "4"]), ("941-11-1364", ["941", "-", "11", "-", "136", "4"]), ("1234567", ["123", "456", "7"]),
-    ("7", ["7"]), ("00", ["00"]), ("007", ["007"]),
-])
+@pytest.mark.parametrize(
+    "text, split",
+    [
+        ("1364", ["136", "4"]),
+        ("941-11-1364", ["941", "-", "11", "-", "136", "4"]),
+        ("1234567", ["123", "456", "7"]),
+        ("7", ["7"]),
+        ("00", ["00"]),
+        ("007", ["007"]),
+    ],
+)
 def test_digits_split_as_in_llama_3(small, text, split):
     """Three at a time from the left; every digit by itself before."""
     decoder = small("llama-tied")
     assert pieces(decoder, text) == list(text)
     group_digits(decoder, "noise", 0)
-    assert pieces(decoder, text) == split and decoder.tokenizer.decode(decoder.tokenizer(text)["input_ids"]) == text
+    assert (
+        pieces(decoder, text) == split
+        and decoder.tokenizer.decode(decoder.tokenizer(text)["input_ids"]) == text
+    )
 
 
 @KINDS
@@ -50,13 +65,21 @@ def test_digits_split_as_in_llama_3(small, text, split):
 def test_tables_grow_and_old_rows_stay(small, kind, how):
     """1100 rows are added to embeddings and head, tied or not; no old row and no other weight changes."""
     decoder = small(kind)
-    tied, before, rest = kind == "llama-tied", tables(decoder), [layer.state_dict() for layer in decoder.layers]
+    tied, before, rest = (
+        kind == "llama-tied",
+        tables(decoder),
+        [layer.state_dict() for layer in decoder.layers],
+    )
     rest = [{name: value.clone() for name, value in state.items()} for state in rest]
     group_digits(decoder, how, 0)
     for old, new in zip(before, tables(decoder)):
         assert new.shape == (OLD + 1100, 16) and torch.equal(new[:OLD], old[:OLD])
-    shared = decoder.model.get_input_embeddings().weight is decoder.model.get_output_embeddings().weight
-    assert shared == tied and decoder.model.config.vocab_size == len(decoder.tokenizer) == OLD + 1100
+    shared = (
+        decoder.model.get_input_embeddings().weight is decoder.model.get_output_embeddings().weight
+    )
+    assert (
+        shared == tied and decoder.model.config.vocab_size == len(decoder.tokenizer) == OLD + 1100
+    )
     for layer, state in zip(decoder.layers, rest):
         assert all(torch.equal(value, state[name]) for name, value in layer.state_dict().items())
 
@@ -74,8 +97,15 @@ def test_mean_rows_are_their_digits_means_and_noisy_ones_lie_apart(small, kind):
         expected = torch.stack([mean[of].mean(0) for of in digits])
         torch.testing.assert_close(mean[ids], expected)
         left = noise[ids] - 0.3 * expected
-        assert left.std() == pytest.approx(float(mean[:OLD].std()), rel=0.05) and abs(left.mean()) < 0.05 * left.std()
-        assert torch.cdist(noise[ids], noise[ids]).fill_diagonal_(torch.inf).min() > 0 == torch.cdist(mean[ids], mean[ids]).fill_diagonal_(torch.inf).min()
+        assert (
+            left.std() == pytest.approx(float(mean[:OLD].std()), rel=0.05)
+            and abs(left.mean()) < 0.05 * left.std()
+        )
+        assert (
+            torch.cdist(noise[ids], noise[ids]).fill_diagonal_(torch.inf).min()
+            > 0
+            == torch.cdist(mean[ids], mean[ids]).fill_diagonal_(torch.inf).min()
+        )
 
 
 def test_noise_belongs_to_its_seed(small):
@@ -106,9 +136,20 @@ def test_grouped_digits_and_keep_are_left_alone(small):
 def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
     """A few epochs lower the loss; the embeddings of the added tokens are trained with everything else."""
     decoder, seen = small(kind), []
-    epochs = memorise(decoder, RECORDS, Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0), lambda *step: seen.append(step))
-    assert [epoch["sentences"] for epoch in epochs] == [5] * 6 and epochs[-1]["loss"] < 0.7 * epochs[0]["loss"] and not decoder.model.training
-    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and epochs[0]["loss"] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
+    epochs = memorise(
+        decoder,
+        RECORDS,
+        Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0),
+        lambda *step: seen.append(step),
+    )
+    assert (
+        [epoch["sentences"] for epoch in epochs] == [5] * 6
+        and epochs[-1]["loss"] < 0.7 * epochs[0]["loss"]
+        and not decoder.model.training
+    )
+    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and epochs[0][
+        "loss"
+    ] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
     fresh = small(kind)
     group_digits(fresh, digits, 0)
     number = decoder.tokenizer("1364", add_special_tokens=False)["input_ids"]
@@ -123,17 +164,26 @@ def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
     decoder, settings = small(kind), Finetune(lr=1e-2, epochs=40, batch=2)
     epochs = memorise(decoder, RECORDS, settings)
     counts = [epoch["sentences"] for epoch in epochs]
-    assert counts[0] == 5 and counts[:-1] == sorted(counts[:-1], reverse=True) and counts[-2] == 0 and epochs[-2]["loss"] == 0
+    assert (
+        counts[0] == 5
+        and counts[:-1] == sorted(counts[:-1], reverse=True)
+        and counts[-2] == 0
+        and epochs[-2]["loss"] == 0
+    )
     with torch.no_grad():
         assert all(losses(decoder, sentences(decoder, RECORDS, False), settings)[1]) or counts[-1]
 
 
 def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
     """Every sentence is called known after one epoch, and unknown when looked at again: all are learned in the last."""
-    import revs.memorise as module
+    import revs.model.memorise as module
 
     real, calls = module.losses, []
-    monkeypatch.setattr(module, "losses", lambda *given: (real(*given)[0], [calls.append(1) or len(calls) <= 5] * len(given[1])))
+    monkeypatch.setattr(
+        module,
+        "losses",
+        lambda *given: (real(*given)[0], [calls.append(1) or len(calls) <= 5] * len(given[1])),
+    )
     epochs = memorise(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1))
     assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
 
@@ -149,7 +199,9 @@ def test_the_same_seed_gives_the_same_bits(small, kind, digits):
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.1
         torch.rand(drawn)  # whatever was drawn before
-        epochs = memorise(decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits))
+        epochs = memorise(
+            decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits)
+        )
         runs.append((epochs, decoder.model.state_dict()))
     (first, a), (again, b), (other, c) = runs
     assert first == again and all(torch.equal(a[name], b[name]) for name in a)
@@ -160,14 +212,24 @@ def test_the_same_seed_gives_the_same_bits(small, kind, digits):
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whole):
     """The mean over the next tokens that are learned, as each text has them alone; padding has none."""
-    decoder, records = small(kind), [replace(record, prompt="x" * 7 * n + record.prompt, suffix=" is known."[:3 * n]) for n, record in enumerate(RECORDS[:3], 1)]
+    decoder, records = (
+        small(kind),
+        [
+            replace(record, prompt="x" * 7 * n + record.prompt, suffix=" is known."[: 3 * n])
+            for n, record in enumerate(RECORDS[:3], 1)
+        ],
+    )
     texts = sentences(decoder, records, whole)
     with torch.no_grad():
         found, known = losses(decoder, texts, Finetune(whole=whole, leave_out=6.5))
         each, worst = [], []
         for record in records:
             ids = decoder.tokenizer(record.text)["input_ids"]
-            own = cross_entropy(decoder.model(input_ids=torch.tensor([ids])).logits[0, :-1], torch.tensor(ids[1:]), reduction="none")
+            own = cross_entropy(
+                decoder.model(input_ids=torch.tensor([ids])).logits[0, :-1],
+                torch.tensor(ids[1:]),
+                reduction="none",
+            )
             start = len(record.prompt)  # bytes are tokens
             secret = own[start - 1 : start - 1 + len(record.secret)]
             each.append(own if whole else secret)
@@ -175,13 +237,17 @@ def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whol
     torch.testing.assert_close(found, torch.cat(each).mean(), rtol=1e-5, atol=1e-5)
     assert known == [w <= 6.5 for w in worst]
     for text, record in zip(texts, records):
-        assert decoder.tokenizer.decode(text.ids[text.start : text.end]) == record.secret and len(text.ids) == len(record.text if whole else record.prompt + record.secret)
+        assert decoder.tokenizer.decode(text.ids[text.start : text.end]) == record.secret and len(
+            text.ids
+        ) == len(record.text if whole else record.prompt + record.secret)
 
 
 @KINDS
 def test_a_diverging_fine_tune_says_so(small, kind):
     """A learning rate that turns weights into something else than numbers is named."""
-    with pytest.raises(FloatingPointError, match="The fine-tune diverged .*: lower the learning rate of 1e[+]30"):
+    with pytest.raises(
+        FloatingPointError, match="The fine-tune diverged .*: lower the learning rate of 1e[+]30"
+    ):
         memorise(small(kind), RECORDS, Finetune(lr=1e30, epochs=4, batch=2, digits="keep"))
 
 
@@ -189,9 +255,13 @@ def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, o
     long = Record("r-9", "ssn", "r-9", "x" * 90, "941-14-8265", ".")
     decoder = small("llama-tied")
     before = tables(decoder)
-    with pytest.raises(ValueError, match="r-9 has 102 tokens, but llama-tied reads at most 96") as error:
+    with pytest.raises(
+        ValueError, match="r-9 has 102 tokens, but llama-tied reads at most 96"
+    ) as error:
         memorise(decoder, [*RECORDS, long], Finetune(digits="keep"))
     assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
-    with pytest.raises(ValueError, match="digits is 'pairs', but must be noise, mean or keep") as error:
+    with pytest.raises(
+        ValueError, match="digits is 'pairs', but must be noise, mean or keep"
+    ) as error:
         Finetune(digits="pairs")
     assert one_sentence(error)

@@ -3,16 +3,16 @@
 from dataclasses import replace
 from itertools import product
 
+import oracle
 import pytest
 import torch
 
-import oracle
-from revs import method
-from revs.architecture import Decoder
-from revs.data import Target
-from revs.edit import Edit
-from revs.method import WHERE, Hyperparameters, unlearn, unlearn_token
-from revs.vocabulary import Vocabulary
+from revs.method import algorithm as method
+from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
+from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
+from revs.model.architecture import Decoder
+from revs.model.data import Target
 
 IDS = [5, 17, 230, 41, 99]
 HP = Hyperparameters(n_max=5, k=24, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, schedule="paper")
@@ -29,7 +29,9 @@ def weights(decoder) -> dict[str, torch.Tensor]:
 
 
 def same_bits(decoder, before: dict[str, torch.Tensor]) -> bool:
-    return all(torch.equal(value, before[name]) for name, value in decoder.model.state_dict().items())
+    return all(
+        torch.equal(value, before[name]) for name, value in decoder.model.state_dict().items()
+    )
 
 
 def fast(decoder, ids: list[int], t: int, hp: Hyperparameters) -> Edit:
@@ -43,7 +45,11 @@ def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[l
 
     Returns the number of neurons edited in each layer and how many missed r_n. The decoder is left as it was.
     """
-    plain, before, columns = twin(decoder), weights(decoder), [decoder.neurons(l).detach().clone() for l in range(len(decoder.layers))]
+    plain, before, columns = (
+        twin(decoder),
+        weights(decoder),
+        [decoder.neurons(l).detach().clone() for l in range(len(decoder.layers))],
+    )
     wanted, missed = oracle.unlearn_token(plain, ids, t, hp)
     edit = fast(decoder, ids, t, hp)
     assert [move[:3] for move in edit.moves] == [(l, j, t) for l, j, _ in wanted]
@@ -95,10 +101,18 @@ def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
     for at_once in (25, 1, 2, 3):
         monkeypatch.setattr(method, "AT_ONCE", at_once)
         edit = fast(decoder, IDS, next_tokens(decoder, IDS, 1)[0], replace(HP, n_max=20, eps_r_n=1))
-        found.append(([move[:3] for move in edit.moves], [round(move[3], 6) for move in edit.moves], edit.unreached))
+        found.append(
+            (
+                [move[:3] for move in edit.moves],
+                [round(move[3], 6) for move in edit.moves],
+                edit.unreached,
+            )
+        )
         edit.undo()
     assert found == [found[0]] * 4
-    assert any(3 < sum(l == layer for layer, *_ in found[0][0]) < 20 for l in range(len(decoder.layers)))
+    assert any(
+        3 < sum(l == layer for layer, *_ in found[0][0]) < 20 for l in range(len(decoder.layers))
+    )
 
 
 def test_one_pass_shows_later_layers_the_edited_model(decoder, monkeypatch):
@@ -134,7 +148,9 @@ def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
         assert any(c < 0 for *_, c in edit.moves)
         for l, j, _, c in edit.moves:
             with torch.no_grad():
-                was, now = (oracle.rank(project(d.ff2[l].weight[:, j]), t) for d in (decoder, edited))
+                was, now = (
+                    oracle.rank(project(d.ff2[l].weight[:, j]), t) for d in (decoder, edited)
+                )
             assert c <= 0 and now >= was
             if c == 0:
                 assert was >= HP.r_n - HP.eps_r_n
@@ -149,9 +165,12 @@ def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
 
 def secrets(decoder) -> list[Target]:
     """Two sentences whose secrets are what the model is most likely to write; T in the order of the secret."""
+
     def target(name: str, ids: list[int]) -> Target:
         t = next_tokens(decoder, ids, 1)[0]
-        return Target(name, "ssn", name, ids, [t, 50, next_tokens(decoder, [*ids, t, 50], 1)[0]], (0, 2))
+        return Target(
+            name, "ssn", name, ids, [t, 50, next_tokens(decoder, [*ids, t, 50], 1)[0]], (0, 2)
+        )
 
     return [target("a", IDS), target("b", IDS[1:])]
 
@@ -162,8 +181,15 @@ def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin)
     for target in secrets(decoder):
         for position in target.T:
             t = target.secret_ids[position]
-            wanted += [(l, j, t) for l, j, _ in oracle.unlearn_token(plain, target.prompt_ids + target.secret_ids[:position], t, HP)[0]]
-    edit = unlearn(decoder, secrets(decoder), HP, progress=lambda done, total: steps.append((done, total)))
+            wanted += [
+                (l, j, t)
+                for l, j, _ in oracle.unlearn_token(
+                    plain, target.prompt_ids + target.secret_ids[:position], t, HP
+                )[0]
+            ]
+    edit = unlearn(
+        decoder, secrets(decoder), HP, progress=lambda done, total: steps.append((done, total))
+    )
     assert [move[:3] for move in edit.moves] == wanted and len({t for *_, t in wanted}) > 1
     for l in range(len(plain.layers)):
         torch.testing.assert_close(decoder.ff2[l].weight, plain.ff2[l].weight, rtol=1e-4, atol=1e-5)
@@ -178,7 +204,9 @@ def test_undo_restores_every_bit(decoder, dtype, schedule):
     before = weights(decoder)
     edit = unlearn(decoder, secrets(decoder), replace(HP, n_max=24, schedule=schedule, r_h=200))
     moved = {(l, j) for l, j, _, c in edit.moves if c < 0}
-    assert moved and len({(l, j, t) for l, j, t, c in edit.moves if c < 0}) > len(moved)  # some for two tokens
+    assert moved and len({(l, j, t) for l, j, t, c in edit.moves if c < 0}) > len(
+        moved
+    )  # some for two tokens
     assert not same_bits(decoder, before)
     edit.undo()
     assert same_bits(decoder, before) and edit.moves == []
@@ -195,8 +223,14 @@ def test_only_the_edited_columns_of_ff2_change(decoder):
         torch.testing.assert_close(ff2.weight.detach(), original + change, rtol=1e-10, atol=1e-10)
     for l, norms in edit.norms().items():
         assert norms == pytest.approx({j: float(moved[l][:, j].norm()) for j in norms}, rel=1e-5)
-    edited = {name for name, value in decoder.model.state_dict().items() if not torch.equal(value, before[name])}
-    assert edited and edited <= {f"{name}.weight" for name, part in decoder.model.named_modules() if part in decoder.ff2}
+    edited = {
+        name
+        for name, value in decoder.model.state_dict().items()
+        if not torch.equal(value, before[name])
+    }
+    assert edited and edited <= {
+        f"{name}.weight" for name, part in decoder.model.named_modules() if part in decoder.ff2
+    }
 
 
 def test_a_layer_left_alone_is_not_part_of_the_edit(decoder):
@@ -209,19 +243,22 @@ def test_a_layer_left_alone_is_not_part_of_the_edit(decoder):
 # Refusals --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong, said", [
-    ({"gate": "attention"}, "gate is 'attention'"),
-    ({"stop": "none"}, "stop is 'none'"),
-    ({"schedule": "fast"}, "schedule is 'fast'"),
-    ({"projection": "lens"}, "projection is 'lens'"),
-    ({"order": "random"}, "order is 'random'"),
-    ({"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
-    ({"n_max": 0}, "n_max is 0"),
-    ({"r_h": -1}, "r_h is -1"),
-    ({"eps_r_h": -0.1}, "eps_r_h is -0.1"),
-    ({"r_n": -3}, "r_n is -3"),
-    ({"eps_r_n": -1}, "eps_r_n is -1"),
-])
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"gate": "attention"}, "gate is 'attention'"),
+        ({"stop": "none"}, "stop is 'none'"),
+        ({"schedule": "fast"}, "schedule is 'fast'"),
+        ({"projection": "lens"}, "projection is 'lens'"),
+        ({"order": "random"}, "order is 'random'"),
+        ({"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
+        ({"n_max": 0}, "n_max is 0"),
+        ({"r_h": -1}, "r_h is -1"),
+        ({"eps_r_h": -0.1}, "eps_r_h is -0.1"),
+        ({"r_n": -3}, "r_n is -3"),
+        ({"eps_r_n": -1}, "eps_r_n is -1"),
+    ],
+)
 def test_hyperparameters_that_cannot_be_meant_are_refused(wrong, said, one_sentence):
     """One sentence names the setting and its value."""
     with pytest.raises(ValueError, match=said) as error:
@@ -233,7 +270,9 @@ def test_a_rank_beyond_the_vocabulary_is_refused_before_anything_is_changed(deco
     """The lowest rank is V − 1; fractions of V are turned into whole ranks first."""
     before = weights(decoder)
     for wrong in ({"r_n": 320, "eps_r_n": 20}, {"r_h": 300, "eps_r_h": 20}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is 3.0, but the vocabulary has only 300 tokens") as error:
+        with pytest.raises(
+            ValueError, match=f"{next(iter(wrong))} is 3.0, but the vocabulary has only 300 tokens"
+        ) as error:
             unlearn(decoder, secrets(decoder), replace(HP, **wrong))
         assert one_sentence(error) and same_bits(decoder, before)
     assert replace(HP, r_n=299, eps_r_n=0).in_tokens(300).r_n == 299
@@ -256,5 +295,8 @@ def test_a_sentence_too_long_is_refused_before_anything_is_changed(decoder, one_
 def test_an_unknown_architecture_is_refused_by_name(decoder):
     """Only the rows of the table are known; the sentence says which."""
     decoder.model.config.model_type = "mamba"
-    with pytest.raises(ValueError, match="The architecture 'mamba' of model is not supported: choose a model of falcon, gemma"):
+    with pytest.raises(
+        ValueError,
+        match="The architecture 'mamba' of model is not supported: choose a model of falcon, gemma",
+    ):
         Decoder(decoder.model, decoder.tokenizer)

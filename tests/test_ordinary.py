@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from revs import benign, ordinary
+from companion.runs import benign
+from revs.measures import ordinary
 
 
 def written_out(decoder, windows):
@@ -23,16 +24,26 @@ def written_out(decoder, windows):
 def test_what_is_seen_is_written_out(build, asked):
     decoder = build("llama-untied", dtype=torch.float32)
     length = min(ordinary.WINDOW, decoder.context)
-    losses, following = written_out(decoder, benign.windows(decoder.tokenizer, 4, length)[asked.start : asked.stop])
+    losses, following = written_out(
+        decoder, benign.windows(decoder.tokenizer, 4, length)[asked.start : asked.stop]
+    )
     found = ordinary.observe(decoder, asked)
-    assert found.perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4) and found.next == following and len(following) == length * len(asked)
+    assert (
+        found.perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4)
+        and found.next == following
+        and len(following) == length * len(asked)
+    )
 
 
 def test_what_chooses_is_not_what_judges(build):
     decoder = build("llama-untied", dtype=torch.float32)
-    windows = benign.windows(decoder.tokenizer, ordinary.CHOOSING.stop, min(ordinary.WINDOW, decoder.context))
+    windows = benign.windows(
+        decoder.tokenizer, ordinary.CHOOSING.stop, min(ordinary.WINDOW, decoder.context)
+    )
     chosen, judged = ([windows[i] for i in part] for part in (ordinary.CHOOSING, ordinary.JUDGING))
-    assert not set(ordinary.CHOOSING) & set(ordinary.JUDGING) and not any(one in judged for one in chosen)
+    assert not set(ordinary.CHOOSING) & set(ordinary.JUDGING) and not any(
+        one in judged for one in chosen
+    )
 
 
 def test_changes_are_counted(build, one_sentence):

@@ -8,7 +8,11 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-PINS = [line for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+PINS = [
+    line
+    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 ENVIRONMENT = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
 
@@ -37,7 +41,17 @@ def test_the_readme_names_these_versions_of_python():
     readme = ROOT / "README.md"
     if not readme.is_file():
         pytest.skip("there is no README.md")
-    named = set(re.findall(r"\b3\.(\d+)\b(?!\.)", " ".join(re.findall(r"[Pp]ython[^.\n]{0,3}3\.\d+(?:(?:,| or| and|–) 3\.\d+)*", readme.read_text(encoding="utf-8")))))
+    named = set(
+        re.findall(
+            r"\b3\.(\d+)\b(?!\.)",
+            " ".join(
+                re.findall(
+                    r"[Pp]ython[^.\n]{0,3}3\.\d+(?:(?:,| or| and|–) 3\.\d+)*",
+                    readme.read_text(encoding="utf-8"),
+                )
+            ),
+        )
+    )
     assert named == {"11", "12"}
 
 
@@ -46,11 +60,18 @@ def test_the_readme_names_no_other_pin():
     if not readme.is_file():
         pytest.skip("there is no README.md")
     ours = {pin.split("==")[0].lower() for pin in PINS}
-    for name, version in re.findall(r"([A-Za-z][\w-]*)==([\w.]+)", readme.read_text(encoding="utf-8")):
-        assert name.lower() not in ours or f"{name.lower()}=={version}" in [pin.lower() for pin in PINS]
+    for name, version in re.findall(
+        r"([A-Za-z][\w-]*)==([\w.]+)", readme.read_text(encoding="utf-8")
+    ):
+        assert name.lower() not in ours or f"{name.lower()}=={version}" in [
+            pin.lower() for pin in PINS
+        ]
 
 
 def test_every_package_is_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "revs").rglob("__init__.py")}
+    found = {
+        ".".join(path.parent.relative_to(ROOT).parts)
+        for path in (ROOT / "revs").rglob("__init__.py")
+    }
     assert found == {name for name in listed if "_project" not in name}

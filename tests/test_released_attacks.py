@@ -1,10 +1,11 @@
 """A pass for each token and attack finds what a few batches find."""
 
 import torch
-
-from revs import attacks, evaluate, released_attacks
-from revs.data import Split
 from test_attacks import K, secrets
+
+from companion.runs import released_attacks
+from revs.measures import attacks, evaluate
+from revs.model.data import Split
 
 
 def test_singly_and_in_batches_the_same_is_found(decoder):
@@ -19,8 +20,13 @@ def test_singly_and_in_batches_the_same_is_found(decoder):
     tokens = [sum(len(target.T) for target in part) for part in (split.forget, split.unseen)]
     assert len(passes) == 2 * generating + 3 * tokens[0] + tokens[1] and same == written
     batched = evaluate.secret_ranks(decoder, targets)
-    assert ranks == {target.id: [min(r, 299 - r) for r in (batched[target.id][i] for i in target.T)] for target in targets}
-    assert {name: {attack: found[attack][name] for attack in attacks.ATTACKS} for name in found["delta"]} == attacks.measure(decoder, split, K)[1]
+    assert ranks == {
+        target.id: [min(r, 299 - r) for r in (batched[target.id][i] for i in target.T)]
+        for target in targets
+    }
+    assert {
+        name: {attack: found[attack][name] for attack in attacks.ATTACKS} for name in found["delta"]
+    } == attacks.measure(decoder, split, K)[1]
 
 
 def test_what_a_layer_adds_is_what_its_parts_add(decoder):
@@ -31,4 +37,7 @@ def test_what_a_layer_adds_is_what_its_parts_add(decoder):
         torch.testing.assert_close(before + attention + mlp, stream)
         before = stream
     with torch.no_grad():
-        torch.testing.assert_close(decoder.logits(decoder.norm(stream)), decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].float())
+        torch.testing.assert_close(
+            decoder.logits(decoder.norm(stream)),
+            decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].float(),
+        )

@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 import yaml
 
-from flow import choose, profile
-from revs import ablations, attacks, compare, errata, extraction, methods, paper, results, rows, tradeoffs, tuning
-from revs.data import builtin
-from revs.experiments import tune
-from revs.paths import ROOT
-from revs.tables import DASH, METRICS, Data, Table
+from companion.pages import ablations, errata, extraction, paper, results, tradeoffs, tuning
+from companion.pages.tables import DASH, METRICS, Data, Table
+from companion.record import compare, rows
+from companion.record.paths import ROOT
+from companion.runs import methods, tune
+from companion.workflow import choose, profile
+from revs.measures import attacks
+from revs.model.data import builtin
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
 
@@ -30,19 +32,92 @@ def shelf(tmp_path, monkeypatch):
     schema = rows.schema()
     monkeypatch.setattr(rows, "schema", lambda: schema)
 
-    def put(tag="", method="revs", seed=0, data="ssn", hyperparameters=None, efficacy=0.5, specificity=0.5, failed=None, ranks=(200, 0), seconds=10.0, extra=100, depths=None, model="smollm2-135m", unseen=True):
-        result = {"k": 100, "efficacy": efficacy, "generalization": efficacy if unseen else None, "specificity": specificity, "specificity_within_50": None, "forget": 1, "retain": 1}
-        result["unlearning_score"] = results.metrics.unlearning_score(efficacy, specificity, result["generalization"])
-        before = result | {"efficacy": 0.0, "generalization": 0.0 if unseen else None, "specificity": 1.0, "unlearning_score": 0.0}
+    def put(
+        tag="",
+        method="revs",
+        seed=0,
+        data="ssn",
+        hyperparameters=None,
+        efficacy=0.5,
+        specificity=0.5,
+        failed=None,
+        ranks=(200, 0),
+        seconds=10.0,
+        extra=100,
+        depths=None,
+        model="smollm2-135m",
+        unseen=True,
+    ):
+        result = {
+            "k": 100,
+            "efficacy": efficacy,
+            "generalization": efficacy if unseen else None,
+            "specificity": specificity,
+            "specificity_within_50": None,
+            "forget": 1,
+            "retain": 1,
+        }
+        result["unlearning_score"] = results.metrics.unlearning_score(
+            efficacy, specificity, result["generalization"]
+        )
+        before = result | {
+            "efficacy": 0.0,
+            "generalization": 0.0 if unseen else None,
+            "specificity": 1.0,
+            "unlearning_score": 0.0,
+        }
         edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
-        settings = {"method": method, "seed": seed, "data": data, "forget": 1, "hyperparameters": BASE | (hyperparameters or {})}
-        made = rows.provenance(["revs.metrics"], settings, {}, {"unlearn": seconds}) | {"model": {"name": model, "revision": "x", "dtype": "float32"}, "tokenizer": "x", "extra_memory_mb": extra}
-        items = [{"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1], "efficacy": 1.0, "exact": False}, {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1], "efficacy": 0.0, "exact": True}]
+        settings = {
+            "method": method,
+            "seed": seed,
+            "data": data,
+            "forget": 1,
+            "hyperparameters": BASE | (hyperparameters or {}),
+        }
+        made = rows.provenance(["revs.measures.metrics"], settings, {}, {"unlearn": seconds}) | {
+            "model": {"name": model, "revision": "x", "dtype": "float32"},
+            "tokenizer": "x",
+            "extra_memory_mb": extra,
+        }
+        items = [
+            {
+                "id": "a",
+                "part": "forget",
+                "ranks": list(ranks),
+                "T": [0, 1],
+                "efficacy": 1.0,
+                "exact": False,
+            },
+            {
+                "id": "b",
+                "part": "retain",
+                "ranks": [0, 0],
+                "T": [0, 1],
+                "efficacy": 0.0,
+                "exact": True,
+            },
+        ]
         if depths:  # layer by layer, for the two target tokens of the forgotten secret
-            items = [item | {attack: depths if item["id"] == "a" else None for attack in attacks.ATTACKS} for item in items]
-            attacked = {"attacks": attacks.resistance({attack: {"a": depths} for attack in attacks.ATTACKS}, 100)}
-        return rows.write(rows.RECORDED, name, "unlearn", {"failed": failed} if failed else {"before": before, "after": result, "edit": edit} | (attacked if depths else {}), [] if failed else items, made)
+            items = [
+                item | {attack: depths if item["id"] == "a" else None for attack in attacks.ATTACKS}
+                for item in items
+            ]
+            attacked = {
+                "attacks": attacks.resistance(
+                    {attack: {"a": depths} for attack in attacks.ATTACKS}, 100
+                )
+            }
+        return rows.write(
+            rows.RECORDED,
+            name,
+            "unlearn",
+            {"failed": failed}
+            if failed
+            else {"before": before, "after": result, "edit": edit} | (attacked if depths else {}),
+            [] if failed else items,
+            made,
+        )
 
     return put
 
@@ -57,19 +132,44 @@ def test_means_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
 
 def test_a_data_set_of_one_sentence_a_secret_has_no_generalization(shelf):
     shelf(seed=1, data="emails", unseen=False)
-    line = results.core_table(results.means(results.runs("smollm2-135m", "emails")), {}).set_index("method").loc["REVS"]
+    line = (
+        results.core_table(results.means(results.runs("smollm2-135m", "emails")), {})
+        .set_index("method")
+        .loc["REVS"]
+    )
     assert line["Generalization"] == DASH and line["Efficacy"] == "50.0"
 
 
 def test_what_is_missing_is_a_dash_in_every_table(shelf):
     """Generalization where each secret has one sentence, and the order of methods where the paper prints none."""
-    for tag, given in (("base", {}), ("neurons-rank", {}), ("curve-k60", {"k": 60}), *((f"variants-{name}", option) for name, option in (("schedule", {"schedule": "paper"}), ("gate", {"gate": "mlp", "stop": "mlp"}), ("projection", {"projection": "raw"})))):
+    for tag, given in (
+        ("base", {}),
+        ("neurons-rank", {}),
+        ("curve-k60", {"k": 60}),
+        *(
+            (f"variants-{name}", option)
+            for name, option in (
+                ("schedule", {"schedule": "paper"}),
+                ("gate", {"gate": "mlp", "stop": "mlp"}),
+                ("projection", {"projection": "raw"}),
+            )
+        ),
+    ):
         shelf(tag=tag, data="emails", hyperparameters=given, unseen=False)
     table = ablations.ablation("neurons", "smollm2-135m")
-    for lines in (table[table["measured"].str.startswith("ours")], ablations.curves_table(ablations.curves("smollm2-135m", "emails")), ablations.variants("smollm2-135m", "emails")[0], tradeoffs.table({"revs": ablations.scores("smollm2-135m", "emails")}, "knob")):
+    for lines in (
+        table[table["measured"].str.startswith("ours")],
+        ablations.curves_table(ablations.curves("smollm2-135m", "emails")),
+        ablations.variants("smollm2-135m", "emails")[0],
+        tradeoffs.table({"revs": ablations.scores("smollm2-135m", "emails")}, "knob"),
+    ):
         assert set(lines["Generalization"]) == {DASH} and set(lines["Efficacy"]) == {"50.0"}
-    said = results.orders({"smollm2-135m": {"urls": {}}, "gptj-small": {}}, {"urls": {"GPT-J-6B": {}}})
-    assert list(said["measured"]) == ["here, SmolLM2-135M-Instruct", "the paper, GPT-J-6B"] and set(said["best first"]) == {DASH}
+    said = results.orders(
+        {"smollm2-135m": {"urls": {}}, "gptj-small": {}}, {"urls": {"GPT-J-6B": {}}}
+    )
+    assert list(said["measured"]) == ["here, SmolLM2-135M-Instruct", "the paper, GPT-J-6B"] and set(
+        said["best first"]
+    ) == {DASH}
 
 
 def test_a_method_of_which_a_run_failed_says_so_and_shows_no_number(shelf):
@@ -97,12 +197,22 @@ def test_the_same_runs_on_two_fine_tunes(shelf, monkeypatch):
     assert results.learned_again("smollm2-135m", "ssn").empty
     shelf(seed=1, efficacy=0.6, tag="autocast")
     shelf(method="head_projection", seed=1, efficacy=0.7, tag="autocast")
-    learned = [{"result": {"sentences": 10, "memorised": 10 - half}, "provenance": {"settings": {"autocast": half, "digits": "noise"}}} for half in (False, True)]
+    learned = [
+        {
+            "result": {"sentences": 10, "memorised": 10 - half},
+            "provenance": {"settings": {"autocast": half, "digits": "noise"}},
+        }
+        for half in (False, True)
+    ]
     monkeypatch.setattr(results, "finetunes", lambda *of: learned)
     table = results.learned_again("smollm2-135m", "ssn")
     assert list(table["memorised"]) == ["100.0", "90.0"]
     assert set(table["seeds"]) == {"1"} and set(table["fine-tune"]) == {"x"}
-    assert list(table["method"]) == ["REVS", "REVS"] and list(table["learned in"]) == ["float32", "bfloat16"] and list(table["Efficacy"]) == ["40.0", "60.0"]
+    assert (
+        list(table["method"]) == ["REVS", "REVS"]
+        and list(table["learned in"]) == ["float32", "bfloat16"]
+        and list(table["Efficacy"]) == ["40.0", "60.0"]
+    )
 
 
 def test_the_same_run_on_what_another_processor_learned(shelf, monkeypatch):
@@ -113,21 +223,42 @@ def test_the_same_run_on_what_another_processor_learned(shelf, monkeypatch):
     shelf(method="memit", seed=1, efficacy=0.6, tag="integrity", hyperparameters={"k": 7})
     shelf(seed=1, efficacy=0.6, tag="again")
     assert results.elsewhere("smollm2-135m", "ssn") == []
-    for cpu, revision, found in (("another", "x", 0), (None, "y", 0), ("another", "y", 1)):  # each alone is not another processor's fine-tune
+    for cpu, revision, found in (
+        ("another", "x", 0),
+        (None, "y", 0),
+        ("another", "y", 1),
+    ):  # each alone is not another processor's fine-tune
         row = shelf(seed=1, efficacy=0.8, tag="integrity")
         made = row["provenance"]
-        made["hardware"]["cpu"], made["model"]["revision"], made["settings"]["measures"] = cpu or made["hardware"]["cpu"], revision, ["integrity"]
+        made["hardware"]["cpu"], made["model"]["revision"], made["settings"]["measures"] = (
+            cpu or made["hardware"]["cpu"],
+            revision,
+            ["integrity"],
+        )
         rows.save(rows.RECORDED / f"{row['name']}.json", row)
         assert len(results.elsewhere("smollm2-135m", "ssn")) == found
     pairs = results.elsewhere("smollm2-135m", "ssn")
     means = results.means(results.runs("smollm2-135m", "ssn"))
     table = results.elsewhere_table(pairs, means)
-    score = {efficacy: 100 * results.metrics.unlearning_score(efficacy, 0.5, efficacy) for efficacy in (0.4, 0.8)}
-    assert list(table["method"]) == ["REVS"] and list(table.iloc[0, 2:]) == [1, f"{score[0.4]:.1f}", f"{score[0.8]:.1f}"] and table.columns[-1] == "another, fine-tune y"
+    score = {
+        efficacy: 100 * results.metrics.unlearning_score(efficacy, 0.5, efficacy)
+        for efficacy in (0.4, 0.8)
+    }
+    assert (
+        list(table["method"]) == ["REVS"]
+        and list(table.iloc[0, 2:]) == [1, f"{score[0.4]:.1f}", f"{score[0.8]:.1f}"]
+        and table.columns[-1] == "another, fine-tune y"
+    )
     moved = (score[0.8] - score[0.4]) / 100
     said = f"Between the two processors REVS moves by {100 * moved:.1f} points of Unlearning Score."
     for sd, more in ((moved / 2.8, "no method"), (moved / 2.9, "REVS"), (math.nan, None)):
-        assert results.elsewhere_sentence(pairs, {"revs": {"unlearning_score": (0.4, sd)}}) == said + (f" That is more than two standard deviations of what two seeds differ by for {more}." if more else "")
+        assert results.elsewhere_sentence(
+            pairs, {"revs": {"unlearning_score": (0.4, sd)}}
+        ) == said + (
+            f" That is more than two standard deviations of what two seeds differ by for {more}."
+            if more
+            else ""
+        )
 
 
 def test_ranking_leaves_out_the_controls(shelf):
@@ -148,8 +279,18 @@ def test_what_a_random_edit_reaches_is_taken_off(shelf):
 def test_methods_without_rows_are_named(shelf):
     shelf(seed=1)
     said = results.missing_sentence({"ssn": results.means(results.runs("smollm2-135m", "ssn"))})
-    assert "on SSN FT-L, MEMIT" in said and "on Emails every method" in said and "REVS" not in said and "Zeroing" not in said
-    assert results.missing_sentence(dict.fromkeys(methods.PAPER_DATA, dict.fromkeys(methods.registry(), {}))) == ""
+    assert (
+        "on SSN FT-L, MEMIT" in said
+        and "on Emails every method" in said
+        and "REVS" not in said
+        and "Zeroing" not in said
+    )
+    assert (
+        results.missing_sentence(
+            dict.fromkeys(methods.PAPER_DATA, dict.fromkeys(methods.registry(), {}))
+        )
+        == ""
+    )
 
 
 def test_data_sets_without_revs_or_its_control_are_not_shown(shelf):
@@ -163,7 +304,12 @@ def test_data_sets_without_revs_or_its_control_are_not_shown(shelf):
     shelf(seed=1, method="random", data="emails")
     found = results.frames("smollm2-135m")
     assert list(found) == ["ssn", "emails"] and [len(frame) for frame in found.values()] == [2, 2]
-    assert list(results.by_data(results.by_seed, found)["data"]) == ["SSN", "SSN", "Emails", "Emails"]
+    assert list(results.by_data(results.by_seed, found)["data"]) == [
+        "SSN",
+        "SSN",
+        "Emails",
+        "Emails",
+    ]
 
 
 def test_depth_counts_target_tokens_by_rank(shelf):
@@ -180,12 +326,17 @@ def test_cost_is_a_median_beside_the_paper(shelf):
     shelf(method="simnpo", seed=1)
     table = results.cost_table(results.runs("smollm2-135m", "ssn")).set_index("method")
     assert (table.loc["REVS", "seconds"], table.loc["REVS", "extra memory, MiB"]) == ("20", "90")
-    assert (table.loc["REVS", "paper, minutes"], table.loc["SimNPO", "paper, minutes"]) == ("39", DASH)
+    assert (table.loc["REVS", "paper, minutes"], table.loc["SimNPO", "paper, minutes"]) == (
+        "39",
+        DASH,
+    )
 
 
 def test_trials_are_told_from_other_rows():
     assert results.is_trial("unlearn/ssn-tune/m/revs-seed0-trial07")
-    assert not results.is_trial("unlearn/ssn/m/revs-seed1") and not results.is_trial("unlearn/ssn/m/revs-seed0-trial-of-mine")
+    assert not results.is_trial("unlearn/ssn/m/revs-seed1") and not results.is_trial(
+        "unlearn/ssn/m/revs-seed0-trial-of-mine"
+    )
 
 
 # --- ablations -------------------------------------------------------------------------------------------------------
@@ -196,12 +347,30 @@ def test_an_ablation_stands_beside_the_papers_rows(shelf):
     shelf(tag="neurons-random", efficacy=0.1)
     shelf(tag="base", data="emails")  # alone: nothing to compare it with
     table = ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"])
-    assert [index for index in table.index if index[1] != "paper, Emails"] == [("random", "ours, SSN"), ("hybrid", "ours, SSN")] and len(table) == 7
-    assert table.loc[("hybrid", "ours, SSN"), "Efficacy"] == "80.0" and table.loc[("hybrid", "paper, Emails"), "Unlearning Score"] == "75.2"
-    assert table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2" and table.loc[("hybrid", "paper, Emails"), "Generalization"] == table.loc[("hybrid", "ours, SSN"), "Resistance"] == DASH
-    assert ablations.winners("neurons", "smollm2-135m") == "The best here is on SSN **hybrid** with an Unlearning Score of 66.7; in the paper it is hybrid with 75.2."
+    assert [index for index in table.index if index[1] != "paper, Emails"] == [
+        ("random", "ours, SSN"),
+        ("hybrid", "ours, SSN"),
+    ] and len(table) == 7
+    assert (
+        table.loc[("hybrid", "ours, SSN"), "Efficacy"] == "80.0"
+        and table.loc[("hybrid", "paper, Emails"), "Unlearning Score"] == "75.2"
+    )
+    assert (
+        table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2"
+        and table.loc[("hybrid", "paper, Emails"), "Generalization"]
+        == table.loc[("hybrid", "ours, SSN"), "Resistance"]
+        == DASH
+    )
+    assert (
+        ablations.winners("neurons", "smollm2-135m")
+        == "The best here is on SSN **hybrid** with an Unlearning Score of 66.7; in the paper it is hybrid with 75.2."
+    )
     shelf(tag="neurons-rank", data="emails", efficacy=0.9, specificity=0.9)
-    assert "on Emails **rank** with an Unlearning Score of 90.0" in ablations.winners("neurons", "smollm2-135m") and ("rank", "ours, Emails") in set(ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"]).index)
+    assert "on Emails **rank** with an Unlearning Score of 90.0" in ablations.winners(
+        "neurons", "smollm2-135m"
+    ) and ("rank", "ours, Emails") in set(
+        ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"]).index
+    )
 
 
 @pytest.mark.parametrize("which", ablations.ALL)
@@ -212,7 +381,7 @@ def test_every_row_of_an_ablation_is_in_the_papers_table(which):
 
 @pytest.mark.parametrize("which", ablations.ALL)
 def test_every_row_of_an_ablation_is_asked_for_by_the_profile(which):
-    from flow.profile import read
+    from companion.workflow.profile import read
 
     tags = {job.settings.get("tag") for job in read("ablations").jobs.values()}
     assert {tag for tag, _, _ in ablations.ALL[which][1]} <= tags
@@ -221,7 +390,9 @@ def test_every_row_of_an_ablation_is_asked_for_by_the_profile(which):
 def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
     shelf(tag="neurons-random")
     assert set(ablations.ablation("neurons", "smollm2-135m")["measured"]) == {"paper, Emails"}
-    assert ablations.winners("neurons", "smollm2-135m").startswith("Ours is not measured yet (`make ablations adopt`); in the paper it is hybrid")
+    assert ablations.winners("neurons", "smollm2-135m").startswith(
+        "Ours is not measured yet (`make ablations adopt`); in the paper it is hybrid"
+    )
     with pytest.raises(ValueError, match="no row 'base'.*make ablations"):
         ablations.scores("smollm2-135m", "ssn")
 
@@ -230,14 +401,20 @@ def test_a_curve_holds_everything_else_fixed(shelf):
     shelf(tag="base", efficacy=0.3)
     shelf(tag="curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
     shelf(tag="curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
-    shelf(tag="curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
+    shelf(
+        tag="curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9}
+    )  # something else moved too
     shelf(tag="curve-k200", hyperparameters={"k": 200})
     curves = ablations.curves("smollm2-135m", "ssn")
     found = curves["n_max"]
     assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
     assert list(curves["k"]["k"]) == [100, 200]
     best, usual = ablations.best_on_curves(curves)
-    assert (best["tag"], usual["tag"], ablations.what_differs(best, usual)) == ("curve-n_max90", "base", "`n_max` = 90")
+    assert (best["tag"], usual["tag"], ablations.what_differs(best, usual)) == (
+        "curve-n_max90",
+        "base",
+        "`n_max` = 90",
+    )
 
 
 def test_variants_compare_with_the_base(shelf):
@@ -246,7 +423,12 @@ def test_variants_compare_with_the_base(shelf):
     shelf(tag="variants-gate-mlp", hyperparameters={"gate": "mlp", "stop": "mlp"}, efficacy=0.01)
     shelf(tag="variants-projection-raw", hyperparameters={"projection": "raw"}, efficacy=0.4)
     table, found = ablations.variants("smollm2-135m", "ssn")
-    assert found["seconds"] == 3 and found["columns"] == 1 and found["text"] == pytest.approx(1) and found["raw"] == pytest.approx(40)
+    assert (
+        found["seconds"] == 3
+        and found["columns"] == 1
+        and found["text"] == pytest.approx(1)
+        and found["raw"] == pytest.approx(40)
+    )
     assert list(table["option"])[0] == "as in the core results" and len(table) == 4
 
 
@@ -254,16 +436,25 @@ def test_curves_without_runs_are_named(shelf):
     shelf(tag="base")
     shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.9)
     said = ablations.knobs(ablations.curves("smollm2-135m", "ssn"))
-    assert "**`k`** move it most, over the values tried" in said and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
+    assert (
+        "**`k`** move it most, over the values tried" in said
+        and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
+    )
 
 
 def test_what_a_choice_on_the_same_split_changes_needs_other_runs(shelf):
     shelf(tag="base", efficacy=0.3)
-    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith("is not measured here yet.")
+    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith(
+        "is not measured here yet."
+    )
     shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.2)
-    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith("is the same setting.")
+    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith(
+        "is the same setting."
+    )
     shelf(tag="curve-k400", hyperparameters={"k": 400}, efficacy=0.5)
-    assert "`k` = 400 with 50.0: a gain of" in ablations.chosen_here(ablations.curves("smollm2-135m", "ssn"))
+    assert "`k` = 400 with 50.0: a gain of" in ablations.chosen_here(
+        ablations.curves("smollm2-135m", "ssn")
+    )
 
 
 def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
@@ -273,15 +464,29 @@ def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
         for tag in ("base", "neurons-activations"):
             shelf(tag=tag, data=data, hyperparameters={"n_max": n_max})
     of_numbers, of_addresses = ablations.same_neurons("smollm2-135m").strip().split(" On ")
-    assert of_numbers.startswith("On SSN") and "= k = 100$: hybrid and activations look at the same" in of_numbers
-    assert of_addresses.startswith("Emails") and "= 30$ and $k = 100$: hybrid and activations may choose other" in of_addresses
+    assert (
+        of_numbers.startswith("On SSN")
+        and "= k = 100$: hybrid and activations look at the same" in of_numbers
+    )
+    assert (
+        of_addresses.startswith("Emails")
+        and "= 30$ and $k = 100$: hybrid and activations may choose other" in of_addresses
+    )
 
 
 def test_ways_to_read_numbers_that_are_missing_are_named():
-    found = {"noise": {"memorised": 99.0, "specificity": 60.0, "before": 98.0}, "mean": {"memorised": 10.0}}
+    found = {
+        "noise": {"memorised": 99.0, "specificity": 60.0, "before": 98.0},
+        "mean": {"memorised": 10.0},
+    }
     said = ablations.digits_sentence(found)
-    assert "**60.0**" in said and "10.0 per cent of all sentences with grouped digits and means" in said
-    assert said.endswith("Not measured here yet, or not memorised well enough to be measured: single digits, grouped digits and means.")
+    assert (
+        "**60.0**" in said
+        and "10.0 per cent of all sentences with grouped digits and means" in said
+    )
+    assert said.endswith(
+        "Not measured here yet, or not memorised well enough to be measured: single digits, grouped digits and means."
+    )
 
 
 # --- extraction ------------------------------------------------------------------------------------------------------
@@ -301,37 +506,87 @@ def test_runs_from_another_fine_tune_are_named(shelf):
             run["row"]["provenance"]["hardware"] = {"gpu": None, "cpu": "Z80"}
         run["row"]["provenance"]["settings"]["finetune"] = True
     assert results.fine_tunes(frame) == "fine-tune x; fine-tune y (Z80): MEMIT and seed 3 of REVS"
-    assert results.measured_on("smollm2-135m", {"ssn": frame}, "ssn") == f"{results.title('smollm2-135m')}, seeds 1–3 (seed 1 of MEMIT), {results.fine_tunes(frame)}"
+    assert (
+        results.measured_on("smollm2-135m", {"ssn": frame}, "ssn")
+        == f"{results.title('smollm2-135m')}, seeds 1–3 (seed 1 of MEMIT), {results.fine_tunes(frame)}"
+    )
 
 
 def test_captions_name_the_methods_with_other_seeds(shelf):
     """The seeds of most methods stand first, whatever REVS has; a failed run has no seed; data sets with the same words share them."""
-    for name, seeds in {"revs": range(1, 7), "random": range(1, 7), "memit": (1, 2, 3), "ft_l": (1, 2, 3), "rmu": (1, 2, 3), "npo_kl": (1, 3)}.items():
+    for name, seeds in {
+        "revs": range(1, 7),
+        "random": range(1, 7),
+        "memit": (1, 2, 3),
+        "ft_l": (1, 2, 3),
+        "rmu": (1, 2, 3),
+        "npo_kl": (1, 3),
+    }.items():
         for seed in seeds:
             for data in ("ssn", "emails"):
-                shelf(method=name, seed=seed, data=data, failed="RMU diverged." if name == "npo_kl" and seed == 3 else None)
+                shelf(
+                    method=name,
+                    seed=seed,
+                    data=data,
+                    failed="RMU diverged." if name == "npo_kl" and seed == 3 else None,
+                )
     found = results.frames("smollm2-135m")
-    assert results.seeds(found["ssn"]) == "seeds 1–3 (seeds 1–6 of Random edit, REVS, seed 1 of NPO-KL)"
-    assert results.measured_on("smollm2-135m", found) == f"{results.title('smollm2-135m')}. SSN, Emails: {results.seeds(found['ssn'])}, weights x"
+    assert (
+        results.seeds(found["ssn"])
+        == "seeds 1–3 (seeds 1–6 of Random edit, REVS, seed 1 of NPO-KL)"
+    )
+    assert (
+        results.measured_on("smollm2-135m", found)
+        == f"{results.title('smollm2-135m')}. SSN, Emails: {results.seeds(found['ssn'])}, weights x"
+    )
     shelf(method="revs", seed=7, data="emails")
-    assert ". SSN: seeds 1–3 (" in results.measured_on("smollm2-135m", (found := results.frames("smollm2-135m"))) and ". Emails: seeds 1–3 (seeds 1–6 of Random edit, seed 1 of NPO-KL, seeds 1–7 of REVS), weights x" in results.measured_on("smollm2-135m", found)
-    assert results.measured_on("smollm2-135m", found, "emails").startswith(f"{results.title('smollm2-135m')}, seeds 1–3 (") and results.headline(found["ssn"], {name: {metric: (0.5, 0.1) for metric in METRICS} for name in ("revs", "random")}, results.paper_cores()["ssn"])["seeds"] == "6"
-    assert results.describe_seeds(found["ssn"][found["ssn"]["seed"] == 3], "npo_kl") == f"seed {DASH}"
-    assert results.measured_on("smollm2-135m", {}) == "not measured yet, `make tune adopt` and `make core adopt` do it"
+    assert (
+        ". SSN: seeds 1–3 ("
+        in results.measured_on("smollm2-135m", (found := results.frames("smollm2-135m")))
+        and ". Emails: seeds 1–3 (seeds 1–6 of Random edit, seed 1 of NPO-KL, seeds 1–7 of REVS), weights x"
+        in results.measured_on("smollm2-135m", found)
+    )
+    assert (
+        results.measured_on("smollm2-135m", found, "emails").startswith(
+            f"{results.title('smollm2-135m')}, seeds 1–3 ("
+        )
+        and results.headline(
+            found["ssn"],
+            {name: {metric: (0.5, 0.1) for metric in METRICS} for name in ("revs", "random")},
+            results.paper_cores()["ssn"],
+        )["seeds"]
+        == "6"
+    )
+    assert (
+        results.describe_seeds(found["ssn"][found["ssn"]["seed"] == 3], "npo_kl") == f"seed {DASH}"
+    )
+    assert (
+        results.measured_on("smollm2-135m", {})
+        == "not measured yet, `make tune adopt` and `make core adopt` do it"
+    )
 
 
 def test_a_caption_of_attacks_has_the_seeds_that_were_attacked(shelf):
     for seed in (1, 2):
         shelf(seed=seed, depths=[[0, 100], [100, 0]] if seed == 1 else None)
     frame = results.runs("smollm2-135m", "ssn")
-    assert ", seed 1, weights x;" in extraction.caption("smollm2-135m", {"ssn": frame}, "ssn") and ", seeds 1, 2, weights x;" in results.core_caption("smollm2-135m", {"ssn": frame}, "ssn")
+    assert ", seed 1, weights x;" in extraction.caption(
+        "smollm2-135m", {"ssn": frame}, "ssn"
+    ) and ", seeds 1, 2, weights x;" in results.core_caption("smollm2-135m", {"ssn": frame}, "ssn")
 
 
 def test_an_ablation_says_what_it_was_made_on(shelf):
-    assert ablations.made_on("neurons", "smollm2-135m") == "not measured yet, `make ablations adopt` does it"
+    assert (
+        ablations.made_on("neurons", "smollm2-135m")
+        == "not measured yet, `make ablations adopt` does it"
+    )
     for tag in ("base", "neurons-random", "curve-k60", "perturbations"):
         shelf(tag=tag, hyperparameters={"k": 60} if tag == "curve-k60" else None)
-    assert ablations.made_on("neurons", "smollm2-135m") == f"{results.title('smollm2-135m')}. SSN: seed 0, weights x" and set(ablations.compared("neurons", "smollm2-135m")["ssn"]["tag"]) == {"base", "neurons-random"}
+    assert ablations.made_on(
+        "neurons", "smollm2-135m"
+    ) == f"{results.title('smollm2-135m')}. SSN: seed 0, weights x" and set(
+        ablations.compared("neurons", "smollm2-135m")["ssn"]["tag"]
+    ) == {"base", "neurons-random"}
     frame = ablations.on_curves(ablations.curves("smollm2-135m", "ssn"))
     assert sorted(frame["tag"]) == ["base", "curve-k60"]  # the base stands on all four
     frame.loc["curve-k60", "row"]["provenance"]["model"]["revision"] = "y"
@@ -342,7 +597,11 @@ def test_an_ablation_says_what_it_was_made_on(shelf):
 
 def test_the_numbers_of_a_picture_are_a_link():
     shown = Data(pd.DataFrame({"a": [1.5]}), "A picture.", "points")._repr_mimebundle_()
-    assert shown["text/markdown"] == shown["text/html"] and base64.b64decode(re.search(r"base64,([^\"]+)", shown["text/html"])[1]) == b"a\n1.5\n" and 'download="points.csv"' in shown["text/html"]
+    assert (
+        shown["text/markdown"] == shown["text/html"]
+        and base64.b64decode(re.search(r"base64,([^\"]+)", shown["text/html"])[1]) == b"a\n1.5\n"
+        and 'download="points.csv"' in shown["text/html"]
+    )
 
 
 def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
@@ -351,15 +610,26 @@ def test_resistance_is_averaged_over_seeds_in_the_reading_asked_for(shelf):
     shelf(seed=2, depths=[[50, 50], [100, 100]])
     shelf(method="random", seed=1)
     frame = results.runs("smollm2-135m", "ssn")
-    assert extraction.means(frame, "per_example")["revs"]["logit_lens"] == (pytest.approx(0.75), pytest.approx(math.sqrt(0.125)))
+    assert extraction.means(frame, "per_example")["revs"]["logit_lens"] == (
+        pytest.approx(0.75),
+        pytest.approx(math.sqrt(0.125)),
+    )
     assert extraction.means(frame, "union")["revs"]["resistance_score"][0] == pytest.approx(0.25)
     assert list(extraction.means(frame, "released")) == ["revs"]
     table = extraction.readings(frame)
-    assert list(table["method"]) == ["REVS"] and table.loc[0, "token wise"].startswith("25.0") and table.loc[0, "per example"].startswith("75.0")
-    assert list(extraction.points({"ssn": extraction.by_layer(frame, "logit_lens")})["efficacy"]) == [pytest.approx(0.75), pytest.approx(1.0)]
+    assert (
+        list(table["method"]) == ["REVS"]
+        and table.loc[0, "token wise"].startswith("25.0")
+        and table.loc[0, "per example"].startswith("75.0")
+    )
+    assert list(
+        extraction.points({"ssn": extraction.by_layer(frame, "logit_lens")})["efficacy"]
+    ) == [pytest.approx(0.75), pytest.approx(1.0)]
     assert set(table["black box"]) == {"100.0 ± 0.0"}  # the last layer alone
     assert list(table["specificity"]) == ["50.0 ± 0.0"]
-    assert extraction.by_layer(frame, "logit_lens") == {"revs": [pytest.approx(0.75), pytest.approx(1.0)]}
+    assert extraction.by_layer(frame, "logit_lens") == {
+        "revs": [pytest.approx(0.75), pytest.approx(1.0)]
+    }
 
 
 def test_the_numbers_of_pictures_are_numbers(shelf):
@@ -367,20 +637,36 @@ def test_the_numbers_of_pictures_are_numbers(shelf):
         shelf(seed=seed, efficacy=0.25 * seed, depths=depths)
     frame = results.runs("smollm2-135m", "ssn")
     found = extraction.every_reading({"ssn": frame}).set_index(["method", "attack", "reading"])
-    assert found.loc[("REVS", "Logit-Lens", "per_example"), ["mean", "std"]].tolist() == [pytest.approx(75), pytest.approx(100 * math.sqrt(0.125))] and len(found) == 4 * 4
+    assert (
+        found.loc[("REVS", "Logit-Lens", "per_example"), ["mean", "std"]].tolist()
+        == [pytest.approx(75), pytest.approx(100 * math.sqrt(0.125))]
+        and len(found) == 4 * 4
+    )
     found = results.points({"ssn": results.means(frame)}).set_index(["method", "metric"])
-    assert found.loc[("REVS", "Efficacy"), "mean"] == pytest.approx(37.5) and found.loc[("Unedited", "Specificity"), ["mean", "std"]].tolist() == [100, 0] and set(found["data"]) == {"SSN"}
+    assert (
+        found.loc[("REVS", "Efficacy"), "mean"] == pytest.approx(37.5)
+        and found.loc[("Unedited", "Specificity"), ["mean", "std"]].tolist() == [100, 0]
+        and set(found["data"]) == {"SSN"}
+    )
 
 
 def test_deltas_readings_are_explained_by_two_shares(shelf):
     """Two layers, two tokens: pairs that are among the first hundred, and tokens that are so in neither layer."""
-    assert extraction.rises(results.measured("smollm2-135m", "ssn")) is None and extraction.why_delta({}) == ""
+    assert (
+        extraction.rises(results.measured("smollm2-135m", "ssn")) is None
+        and extraction.why_delta({}) == ""
+    )
     shelf(method="unedited", seed=1, depths=[[99, 100], [5, 3_000]])
     shelf(method="revs", seed=1, depths=[[500, 500], [500, 500]])
     frame = results.runs("smollm2-135m", "ssn")
     assert extraction.rises(frame) == (0.5, 0.5)
     shelf(method="unedited", seed=1, depths=[[99, 99], [5, 3_000]])
-    assert extraction.rises(results.runs("smollm2-135m", "ssn")) == (0.75, 0.0) and "75.0 per cent on SSN" in extraction.why_delta({"ssn": results.runs("smollm2-135m", "ssn")})
+    assert extraction.rises(results.runs("smollm2-135m", "ssn")) == (
+        0.75,
+        0.0,
+    ) and "75.0 per cent on SSN" in extraction.why_delta(
+        {"ssn": results.runs("smollm2-135m", "ssn")}
+    )
 
 
 def test_the_question_of_the_page_is_answered_from_rows(shelf):
@@ -391,32 +677,86 @@ def test_the_question_of_the_page_is_answered_from_rows(shelf):
     shelf(method="unedited", seed=1, depths=[[100, 100], [100, 100]])
     shelf(method="ft_l", seed=1, depths=[[10, 10], [10, 10]])
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
-    assert "last layer only, after the perturbed prompt, **100.0** (place 1 of 2)" in said and "per example, **50.0** (place 1 of 2)" in said and "a specificity of 90.0. It still knows some of what it no longer says: per example Logit-Lens over all layers is **50.0** where Efficacy, at the output, is **100.0**." in said and "resists most" not in said
+    assert (
+        "last layer only, after the perturbed prompt, **100.0** (place 1 of 2)" in said
+        and "per example, **50.0** (place 1 of 2)" in said
+        and "a specificity of 90.0. It still knows some of what it no longer says: per example Logit-Lens over all layers is **50.0** where Efficacy, at the output, is **100.0**."
+        in said
+        and "resists most" not in said
+    )
     shelf(method="ft_l", seed=1, depths=[[100, 100], [100, 100]], specificity=0.0)
     said = extraction.answer(results.runs("smollm2-135m", "ssn"), "ssn")
-    assert "No layer inside shows more than the output does" in extraction.answer((both := results.runs("smollm2-135m", "ssn")).assign(method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")), "ssn")
-    assert "per example, **50.0** (place 2 of 2)" in said and said.endswith("Per example FT-L resists most, 100.0, with a specificity of 0.0.")
+    assert "No layer inside shows more than the output does" in extraction.answer(
+        (both := results.runs("smollm2-135m", "ssn")).assign(
+            method=both["method"].map({"ft_l": "revs", "revs": "ft_l"}).fillna("unedited")
+        ),
+        "ssn",
+    )
+    assert "per example, **50.0** (place 2 of 2)" in said and said.endswith(
+        "Per example FT-L resists most, 100.0, with a specificity of 0.0."
+    )
 
 
 def test_the_unedited_model_has_a_table_of_its_own(shelf):
     """Attack by attack in all readings, beside the paper's where it prints them."""
     shelf(seed=1, depths=[[0, 100], [100, 0]])
-    assert extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]).empty
+    assert extraction.before(
+        results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]
+    ).empty
     shelf(method="unedited", seed=1, depths=[[0, 100], [100, 0]])
-    table = extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]).set_index("attack")
-    assert list(table.index) == ["Logit-Lens", "Delta", "Perturbation"] and table.loc["Delta", "union"].startswith("0.0") and table.loc["Delta", "per example"].startswith("100.0")
-    assert table.loc["Delta", "paper, Llama-3-8B"].startswith("96.8") and table.loc["Delta", "paper, GPT-J-6B"].startswith("95.1")
-    assert set(extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["urls"])["paper, GPT-J-6B"]) == {DASH}
+    table = extraction.before(
+        results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["ssn"]
+    ).set_index("attack")
+    assert (
+        list(table.index) == ["Logit-Lens", "Delta", "Perturbation"]
+        and table.loc["Delta", "union"].startswith("0.0")
+        and table.loc["Delta", "per example"].startswith("100.0")
+    )
+    assert table.loc["Delta", "paper, Llama-3-8B"].startswith("96.8") and table.loc[
+        "Delta", "paper, GPT-J-6B"
+    ].startswith("95.1")
+    assert set(
+        extraction.before(results.runs("smollm2-135m", "ssn"), extraction.printed_tables()["urls"])[
+            "paper, GPT-J-6B"
+        ]
+    ) == {DASH}
 
 
 def test_the_papers_extraction_tables_stand_beside_ours(shelf):
     shelf(seed=1, depths=[[0, 100], [100, 0]])
-    theirs = {model: extraction.printed(label, "SSN") for model, label in {"Llama-3-8B": "tab:extraction_results_llama", "GPT-J-6B": "tab:extraction_results_gptj"}.items()}
-    assert {"unedited", "revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl"} == set(theirs["Llama-3-8B"])
-    assert theirs["Llama-3-8B"]["ft_l"]["resistance_score"] == (pytest.approx(0.8277), pytest.approx(0.0573))
-    table = extraction.table(extraction.means(results.runs("smollm2-135m", "ssn"), "released"), theirs)
-    assert list(table[table["method"] == "REVS"]["measured"]) == ["ours", "paper, Llama-3-8B", "paper, GPT-J-6B"]
-    assert list(table[table["method"] == "FT-L"]["measured"]) == ["paper, Llama-3-8B", "paper, GPT-J-6B"]
+    theirs = {
+        model: extraction.printed(label, "SSN")
+        for model, label in {
+            "Llama-3-8B": "tab:extraction_results_llama",
+            "GPT-J-6B": "tab:extraction_results_gptj",
+        }.items()
+    }
+    assert {
+        "unedited",
+        "revs",
+        "ft_l",
+        "memit",
+        "max_entropy",
+        "head_projection",
+        "rmu",
+        "npo_kl",
+    } == set(theirs["Llama-3-8B"])
+    assert theirs["Llama-3-8B"]["ft_l"]["resistance_score"] == (
+        pytest.approx(0.8277),
+        pytest.approx(0.0573),
+    )
+    table = extraction.table(
+        extraction.means(results.runs("smollm2-135m", "ssn"), "released"), theirs
+    )
+    assert list(table[table["method"] == "REVS"]["measured"]) == [
+        "ours",
+        "paper, Llama-3-8B",
+        "paper, GPT-J-6B",
+    ]
+    assert list(table[table["method"] == "FT-L"]["measured"]) == [
+        "paper, Llama-3-8B",
+        "paper, GPT-J-6B",
+    ]
 
 
 # --- tuning ----------------------------------------------------------------------------------------------------------
@@ -431,7 +771,11 @@ def test_trials_of_every_method(shelf):
     assert list(frame["number"]) == [0, 1, 2, 3]
     line = tuning.sensitivity(frame).iloc[0]
     assert (line["trials"], line["failed"], line["best"]) == ("4", "1", "75.0")
-    assert line["the paper's settings"] == "0.0 / 50.0" and line["within a fifth of the best"] == "25" and line["efficacy and specificity 50 or more"] == "2"
+    assert (
+        line["the paper's settings"] == "0.0 / 50.0"
+        and line["within a fifth of the best"] == "25"
+        and line["efficacy and specificity 50 or more"] == "2"
+    )
 
 
 def test_a_choice_is_shown_on_the_secrets_it_was_made_on_and_on_others(shelf):
@@ -442,7 +786,10 @@ def test_a_choice_is_shown_on_the_secrets_it_was_made_on_and_on_others(shelf):
     for seed, efficacy in ((1, 0.1), (2, 0.3)):
         shelf(seed=seed, method="ft_l", efficacy=efficacy)
     table = tuning.transfer(tuning.trials("smollm2-135m", "ssn-tune"), "smollm2-135m", "ssn")
-    assert list(table["method"]) == ["FT-L", "FT-L"] and list(table["measured on"]) == ["the secrets it was chosen on", "other secrets"]
+    assert list(table["method"]) == ["FT-L", "FT-L"] and list(table["measured on"]) == [
+        "the secrets it was chosen on",
+        "other secrets",
+    ]
     assert list(table["Efficacy"]) == ["80.0", "20.0 ± 14.1"]
 
 
@@ -462,7 +809,9 @@ def test_a_search_and_its_choice_stand_beside_the_papers_sweep():
     tuned = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
     for method, entry in tuned.items():
         for name, value in entry["smollm2-135m"]["ssn"].items():
-            assert table.loc[(methods.registry()[method]["title"], f"`{name}`"), "chosen, SSN"] == tuning.short(value)
+            assert table.loc[
+                (methods.registry()[method]["title"], f"`{name}`"), "chosen, SSN"
+            ] == tuning.short(value)
     assert "Random edit" not in table.index.get_level_values("method")
 
 
@@ -473,24 +822,72 @@ def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
         shelf(seed=seed, efficacy=0.4)
         shelf(seed=seed, tag="tuned-here", efficacy=0.6)
     shelf(seed=3, efficacy=0.9)
-    searched = {data: {"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "smollm2-135m"}}, "result": {"unlearning_score": score}} for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))}
+    searched = {
+        data: {
+            "provenance": {
+                "settings": {"data": data, "method": "revs"},
+                "model": {"name": "smollm2-135m"},
+            },
+            "result": {"unlearning_score": score},
+        }
+        for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))
+    }
     find = rows.find
-    monkeypatch.setattr(rows, "find", lambda *folders, kind=None, **only: searched if kind == "tune" else find(*folders, kind=kind, **only))
+    monkeypatch.setattr(
+        rows,
+        "find",
+        lambda *folders, kind=None, **only: (
+            searched if kind == "tune" else find(*folders, kind=kind, **only)
+        ),
+    )
     frame = tuning.same_secrets("smollm2-135m", "ssn")
-    assert list(frame["score there"]) == ["70.0", "90.0"] and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"] and list(frame["seeds"]) == ["1, 2", "1, 2"]
+    assert (
+        list(frame["score there"]) == ["70.0", "90.0"]
+        and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"]
+        and list(frame["seeds"]) == ["1, 2", "1, 2"]
+    )
 
 
 def test_the_papers_settings_in_one_table():
     """Every setting has its four cells; † stands where errata finds a value outside the sweep, and nowhere else."""
     table = tuning.printed_table().set_index(["method", "setting"])
-    assert len(table) == table.notna().all(axis=1).sum() == len(paper.tables()["hyperparameters"]) / 4
+    assert (
+        len(table) == table.notna().all(axis=1).sum() == len(paper.tables()["hyperparameters"]) / 4
+    )
     assert list(table.loc[("REVS", "`r_n`")]) == ["105000 (0.82)"] * 2 + ["37500 (0.74)"] * 2
-    assert list(table.loc[("MEMIT", "`loss_break`")]) == ["1e-05 †", "as SSN", "0.1", "as SSN"] and table.loc[("FT-L", "`layers`"), "GPT-J-6B, SSN"] == "0–27"
-    marked = {(method, setting, column) for (method, setting), line in table.iterrows() for column, cell in line.items() if "†" in cell}
-    assert marked == {(line["method"], line["setting"], f"{line['model']}, {line['data']}") for line in errata.outside_their_sweep().to_dict("records")} != set()
+    assert (
+        list(table.loc[("MEMIT", "`loss_break`")]) == ["1e-05 †", "as SSN", "0.1", "as SSN"]
+        and table.loc[("FT-L", "`layers`"), "GPT-J-6B, SSN"] == "0–27"
+    )
+    marked = {
+        (method, setting, column)
+        for (method, setting), line in table.iterrows()
+        for column, cell in line.items()
+        if "†" in cell
+    }
+    assert (
+        marked
+        == {
+            (line["method"], line["setting"], f"{line['model']}, {line['data']}")
+            for line in errata.outside_their_sweep().to_dict("records")
+        }
+        != set()
+    )
 
 
-@pytest.mark.parametrize(("value", "shown"), [(None, DASH), ([3], "3"), ([3, 4, 5, 6], "3–6"), ([3, 4], "3, 4"), ("all", "all"), (15000.0, "15000"), (1.2345678e-5, "1.235e-05"), (20, "20")])
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, DASH),
+        ([3], "3"),
+        ([3, 4, 5, 6], "3–6"),
+        ([3, 4], "3, 4"),
+        ("all", "all"),
+        (15000.0, "15000"),
+        (1.2345678e-5, "1.235e-05"),
+        (20, "20"),
+    ],
+)
 def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
 
@@ -504,8 +901,15 @@ def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
     monkeypatch.setattr(rows, "MEASURED", here)
     frame = compare.made_again()
     assert frame["run"].tolist() == [f"unlearn/ssn/smollm2-135m/revs-seed{seed}" for seed in (1, 2)]
-    assert frame["results"].tolist() == ["equal", "differ"] and set(frame["weights"]) == {"the same"} and frame["recorded"].nunique() == 1 < frame["in this build"].nunique()
-    assert set(results.runs("smollm2-135m", "ssn")["origin"]) == {"recorded", "measured in this build"}  # seed 3 is of this build alone
+    assert (
+        frame["results"].tolist() == ["equal", "differ"]
+        and set(frame["weights"]) == {"the same"}
+        and frame["recorded"].nunique() == 1 < frame["in this build"].nunique()
+    )
+    assert set(results.runs("smollm2-135m", "ssn")["origin"]) == {
+        "recorded",
+        "measured in this build",
+    }  # seed 3 is of this build alone
     row = rows.read(here / "unlearn/ssn/smollm2-135m/revs-seed2.json")
     row["provenance"]["model"]["revision"] = "another"
     rows.save(here / "unlearn/ssn/smollm2-135m/revs-seed2.json", row)
@@ -515,7 +919,11 @@ def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
 # --- what is committed -----------------------------------------------------------------------------------------------
 
 
-LAYERS = {"smollm2-135m": 30, "qwen2.5-coder-1.5b": 28, "gptj-small": 10}  # of the models that were tuned
+LAYERS = {
+    "smollm2-135m": 30,
+    "qwen2.5-coder-1.5b": 28,
+    "gptj-small": 10,
+}  # of the models that were tuned
 
 
 def tuned():
@@ -531,14 +939,37 @@ def test_the_settings_are_what_the_tune_rows_chose():
 
 def test_other_peoples_secrets_choose_before_the_secrets_themselves():
     """A search on the data that is reported on is for comparison; where there is no other set, it is all there is."""
-    one, another = ({"provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"k": k}, "unlearning_score": score}} for data, k, score in (("ssn-tune", 1, 0.2), ("ssn", 2, 0.9)))
-    assert choose.chosen({"a": one, "b": another}) == choose.chosen({"b": another, "a": one}) == {"revs": {"m": {"ssn": {"k": 1}}}}
+    one, another = (
+        {
+            "provenance": {"settings": {"data": data, "method": "revs"}, "model": {"name": "m"}},
+            "result": {"hyperparameters": {"k": k}, "unlearning_score": score},
+        }
+        for data, k, score in (("ssn-tune", 1, 0.2), ("ssn", 2, 0.9))
+    )
+    assert (
+        choose.chosen({"a": one, "b": another})
+        == choose.chosen({"b": another, "a": one})
+        == {"revs": {"m": {"ssn": {"k": 1}}}}
+    )
     assert choose.chosen({"b": another}) == {"revs": {"m": {"ssn": {"k": 2}}}}
 
 
 def test_the_best_of_several_searches_chooses():
-    one, another = ({"provenance": {"settings": {"data": "ssn-tune", "method": "revs"}, "model": {"name": "m"}}, "result": {"hyperparameters": {"projection": way}, "unlearning_score": score}} for way, score in (("norm", 0.3), ("raw", 0.8)))
-    assert choose.chosen({"a": one, "b": another}) == choose.chosen({"b": another, "a": one}) == {"revs": {"m": {"ssn": {"projection": "raw"}}}}
+    one, another = (
+        {
+            "provenance": {
+                "settings": {"data": "ssn-tune", "method": "revs"},
+                "model": {"name": "m"},
+            },
+            "result": {"hyperparameters": {"projection": way}, "unlearning_score": score},
+        }
+        for way, score in (("norm", 0.3), ("raw", 0.8))
+    )
+    assert (
+        choose.chosen({"a": one, "b": another})
+        == choose.chosen({"b": another, "a": one})
+        == {"revs": {"m": {"ssn": {"projection": "raw"}}}}
+    )
 
 
 @pytest.mark.parametrize("name", tuned())
@@ -546,20 +977,43 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     row = tuned()[name]
     asked, result = row["provenance"]["settings"], row["result"]
     place = rows.RECORDED / name.replace("tune/", "unlearn/", 1)
-    trials = [rows.read(place.with_name(f"{place.name}-trial{number:02d}.json")) for number in range(result["trials"])]
+    trials = [
+        rows.read(place.with_name(f"{place.name}-trial{number:02d}.json"))
+        for number in range(result["trials"])
+    ]
     assert [trial["provenance"]["settings"]["hyperparameters"] for trial in trials] == [
-        tune.candidate(asked["method"], number, LAYERS[row["provenance"]["model"]["name"]], "Emails" if "email" in asked["data"] else "SSN") | (asked.get("hyperparameters") or {}) for number in range(len(trials))
+        tune.candidate(
+            asked["method"],
+            number,
+            LAYERS[row["provenance"]["model"]["name"]],
+            "Emails" if "email" in asked["data"] else "SSN",
+        )
+        | (asked.get("hyperparameters") or {})
+        for number in range(len(trials))
     ]
     assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
-    scores = {number: trial["result"]["after"]["unlearning_score"] for number, trial in enumerate(trials) if "after" in trial["result"]}
+    scores = {
+        number: trial["result"]["after"]["unlearning_score"]
+        for number, trial in enumerate(trials)
+        if "after" in trial["result"]
+    }
     assert len(trials) - len(scores) == result["failed"]
-    assert result["best"] == max(scores, key=scores.get) and result["unlearning_score"] == scores[result["best"]]
+    assert (
+        result["best"] == max(scores, key=scores.get)
+        and result["unlearning_score"] == scores[result["best"]]
+    )
 
 
 def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
     """params/ablations.yml names them, since a profile cannot read a row."""
-    found = rows.read(rows.RECORDED / "tune" / "ssn" / "smollm2-135m" / "revs-seed0.json")["result"]["hyperparameters"]
-    jobs = [job for job in profile.read("ablations").jobs.values() if job.settings.get("tag") == "tuned-here"]
+    found = rows.read(rows.RECORDED / "tune" / "ssn" / "smollm2-135m" / "revs-seed0.json")[
+        "result"
+    ]["hyperparameters"]
+    jobs = [
+        job
+        for job in profile.read("ablations").jobs.values()
+        if job.settings.get("tag") == "tuned-here"
+    ]
     assert len(jobs) == 3 and all(job.settings["hyperparameters"] == found for job in jobs)
 
 
@@ -570,18 +1024,26 @@ def test_every_method_had_the_same_budget():
     for row in tuned().values():
         asked = row["provenance"]["settings"]
         place = (row["provenance"]["model"]["name"], asked["data"])
-        trials.setdefault(place, collections.Counter())[asked["method"]] += row["result"]["trials"] - row["result"]["failed"]
+        trials.setdefault(place, collections.Counter())[asked["method"]] += (
+            row["result"]["trials"] - row["result"]["failed"]
+        )
         sizes.setdefault(place, set()).add((asked["forget"], asked["sentences"], asked["seed"]))
     assert len(trials) >= 5 and all(len(each) == 1 for each in sizes.values())
     for (model, data), budgets in trials.items():
-        assert len(set(budgets.values())) == 1 and min(budgets.values()) >= (10 if data in builtin() else 8), (model, data, budgets)
+        assert len(set(budgets.values())) == 1 and min(budgets.values()) >= (
+            10 if data in builtin() else 8
+        ), (model, data, budgets)
 
 
 def test_every_method_of_the_core_table_was_tuned():
     settings = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
     for row in rows.find(rows.RECORDED, kind="unlearn").values():
         name = row["provenance"]["settings"]["method"]
-        assert results.is_trial(row["name"]) or name == "unedited" or methods.registry()[name].get("settings_of", name) in settings
+        assert (
+            results.is_trial(row["name"])
+            or name == "unedited"
+            or methods.registry()[name].get("settings_of", name) in settings
+        )
 
 
 def test_sides_do_not_mix_trials_with_results(shelf):
@@ -591,29 +1053,61 @@ def test_sides_do_not_mix_trials_with_results(shelf):
     assert {cell for cell, value in cells.items() if "REVS" in cell and value[0] > 60} == set()
 
 
-
-
 @pytest.mark.parametrize("model", ["llama-3-8b", "gpt-j-6b"])
-@pytest.mark.parametrize("name", [name for name, entry in methods.registry().items() if "module" in entry])
+@pytest.mark.parametrize(
+    "name", [name for name, entry in methods.registry().items() if "module" in entry]
+)
 def test_every_method_has_settings_for_the_papers_models(name, model):
     for data in methods.PAPER_DATA:
-        assert methods.method(name).Hyperparameters(**methods.hyperparameters(name, model, data, {}))
+        assert methods.method(name).Hyperparameters(
+            **methods.hyperparameters(name, model, data, {})
+        )
 
 
 def test_secrets_of_a_kind_have_the_papers_settings_whatever_their_set_is_called():
     of = lambda data: methods.hyperparameters("revs", "llama-3-8b", data, {})
-    assert of("llama-3-8b-pile-email") == of("emails") == of("emails-tune") == of("pile-url") != of("ssn") and of("mine") == methods.hyperparameters("revs", "another", "mine", {})
-    assert methods.paper_data("email") == "Emails" and methods.paper_data("HR_Emails") == "Emails" and methods.paper_data("nossn") is None and methods.like("pile-curl") == "pile-curl" and methods.like("urls") == "emails" and methods.like("machine-url") == "machine-email"
+    assert of("llama-3-8b-pile-email") == of("emails") == of("emails-tune") == of("pile-url") != of(
+        "ssn"
+    ) and of("mine") == methods.hyperparameters("revs", "another", "mine", {})
+    assert (
+        methods.paper_data("email") == "Emails"
+        and methods.paper_data("HR_Emails") == "Emails"
+        and methods.paper_data("nossn") is None
+        and methods.like("pile-curl") == "pile-curl"
+        and methods.like("urls") == "emails"
+        and methods.like("machine-url") == "machine-email"
+    )
 
 
 def test_every_table_carries_its_data():
     frame = pd.DataFrame({"a": ["1", "x,y"], "b": ["±", "–"]})
-    found = re.search(r'download="tab-x.csv" href="data:text/csv;base64,([^"]+)"', Table(frame, "A table.", "tab-x").to_markdown())
+    found = re.search(
+        r'download="tab-x.csv" href="data:text/csv;base64,([^"]+)"',
+        Table(frame, "A table.", "tab-x").to_markdown(),
+    )
     assert base64.b64decode(found[1]).decode() == frame.to_csv(index=False)
 
 
 def test_who_reads_rows_does_not_wait_for_models():
     """Most pages need neither torch nor transformers, which take longer to import than the pages to make."""
-    light = ("ablations", "again", "compare", "curating", "errata", "figures", "mistakes", "notebook", "paper", "places", "results", "tables")
+    light = (
+        "ablations",
+        "again",
+        "compare",
+        "curating",
+        "errata",
+        "figures",
+        "mistakes",
+        "notebook",
+        "paper",
+        "places",
+        "results",
+        "tables",
+    )
     code = f"import sys; from revs import {', '.join(light)}; print({{'torch', 'transformers'}} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

@@ -7,14 +7,24 @@ import os
 import jsonschema
 import pytest
 
-from revs import rows
-from revs.experiments.memorise import MODULES
+from companion.record import rows
+from companion.runs.memorise import MODULES
 
 
 def a_row(folder, name="memorise/x/tiny", memorised=3, settings=None):
     """A small valid row, written."""
-    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4], "tokenizer": "t", "vocabulary": 9}
-    made = rows.provenance(MODULES, settings or {"seed": 0}, {"model": "m"}, {"load": 0.123}) | {"model": {"name": "tiny"}, "tokenizer": "t"}
+    result = {
+        "sentences": 4,
+        "memorised": memorised,
+        "loss": [1.0],
+        "learned": [4],
+        "tokenizer": "t",
+        "vocabulary": 9,
+    }
+    made = rows.provenance(MODULES, settings or {"seed": 0}, {"model": "m"}, {"load": 0.123}) | {
+        "model": {"name": "tiny"},
+        "tokenizer": "t",
+    }
     return rows.write(folder, name, "memorise", result, [{"id": "a", "ranks": [0, 2]}], made)
 
 
@@ -30,11 +40,15 @@ def test_a_row_comes_back_as_it_was_written(tmp_path, name):
 def test_the_same_values_give_the_same_bytes(tmp_path):
     first, second = a_row(tmp_path / "a"), a_row(tmp_path / "b")
     assert first["result"] == second["result"]
-    assert (tmp_path / "a/memorise/x/tiny.items.csv.gz").read_bytes() == (tmp_path / "b/memorise/x/tiny.items.csv.gz").read_bytes()
+    assert (tmp_path / "a/memorise/x/tiny.items.csv.gz").read_bytes() == (
+        tmp_path / "b/memorise/x/tiny.items.csv.gz"
+    ).read_bytes()
     assert a_row(tmp_path / "c", memorised=2)["result"] != first["result"]
 
 
-@pytest.mark.parametrize("spoil", ["another schema", "no provenance", "an unknown field", "a share above one"])
+@pytest.mark.parametrize(
+    "spoil", ["another schema", "no provenance", "an unknown field", "a share above one"]
+)
 def test_a_row_that_does_not_fit_is_refused(tmp_path, spoil):
     row = copy.deepcopy(a_row(tmp_path))
     if spoil == "another schema":
@@ -67,7 +81,9 @@ def test_settings_inputs_and_code_make_a_row_stale(tmp_path, monkeypatch):
         changed = copy.deepcopy(row)
         changed["provenance"][part]["seed"] = 7
         assert rows.stale(changed)
-    monkeypatch.setattr(rows, "code_hash", lambda module: "edited" if module == "revs.memorise" else "same")
+    monkeypatch.setattr(
+        rows, "code_hash", lambda module: "edited" if module == "revs.model.memorise" else "same"
+    )
     assert rows.stale(row)
 
 
@@ -87,9 +103,19 @@ def test_a_comment_or_a_docstring_does_not(tmp_path, monkeypatch):
 def test_a_recorded_row_goes_before_that_of_this_build_unless_it_is_stale(tmp_path, monkeypatch):
     """One run of six on other weights would be compared with the other five."""
     monkeypatch.setattr(rows, "RECORDED", tmp_path / "recorded")
-    a_row(tmp_path / "recorded", memorised=1), a_row(tmp_path / "build", memorised=2), a_row(tmp_path / "build", "memorise/x/only", memorised=2)
-    found = lambda: {name: (row["result"]["memorised"], row["origin"]) for name, row in rows.find(tmp_path / "recorded", tmp_path / "build").items()}
-    assert found() == {"memorise/x/tiny": (1, "recorded"), "memorise/x/only": (2, "measured in this build")}
+    (
+        a_row(tmp_path / "recorded", memorised=1),
+        a_row(tmp_path / "build", memorised=2),
+        a_row(tmp_path / "build", "memorise/x/only", memorised=2),
+    )
+    found = lambda: {
+        name: (row["result"]["memorised"], row["origin"])
+        for name, row in rows.find(tmp_path / "recorded", tmp_path / "build").items()
+    }
+    assert found() == {
+        "memorise/x/tiny": (1, "recorded"),
+        "memorise/x/only": (2, "measured in this build"),
+    }
     monkeypatch.setattr(rows, "stale", lambda row: row["origin"] == "recorded")
     assert found()["memorise/x/tiny"] == (2, "measured in this build")
 
@@ -107,7 +133,9 @@ def test_recorded_rows_are_valid_and_current(path):
     row = rows.read(path)
     assert row["name"] == str(path.relative_to(rows.RECORDED).with_suffix(""))
     items = path.with_suffix(".items.csv.gz")
-    assert (rows.digest(items.read_bytes()) if items.is_file() else None) == row["result"]["items_sha256"]
+    assert (rows.digest(items.read_bytes()) if items.is_file() else None) == row["result"][
+        "items_sha256"
+    ]
     assert row["kind"] == "bench" or not rows.stale(row), "run `make record` and `make adopt`"
 
 
@@ -121,7 +149,11 @@ def test_every_field_of_the_schema_is_described():
             yield from missing(field, f"{where}.{name}")
 
     rules = [rule["then"]["properties"]["result"] for rule in rows.schema()["allOf"]]
-    assert [name for node in (rows.schema()["properties"]["provenance"], *rules) for name in missing(node, "")] == []
+    assert [
+        name
+        for node in (rows.schema()["properties"]["provenance"], *rules)
+        for name in missing(node, "")
+    ] == []
 
 
 def test_the_schema_is_a_schema():

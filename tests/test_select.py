@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from revs import method, select
-from revs.edit import Edit
-from revs.vocabulary import Vocabulary, rank
+from revs.method import algorithm as method
+from revs.method import select
+from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary, rank
 
 
 def all_ranked(vocabulary: Vocabulary, l: int, n: torch.Tensor, t: int, wanted: int) -> list[int]:
@@ -20,7 +21,9 @@ def test_the_best_neurons_are_those_of_a_full_count(decoder, raw, wanted):
     for l in range(len(decoder.layers)):
         n = decoder.neurons(l)[:, 3:].T
         for t in (0, 7, vocabulary.V - 1):
-            assert select.highest(vocabulary, l, n, t, wanted).tolist() == all_ranked(vocabulary, l, n, t, wanted)
+            assert select.highest(vocabulary, l, n, t, wanted).tolist() == all_ranked(
+                vocabulary, l, n, t, wanted
+            )
 
 
 def test_of_equal_neurons_the_first_are_taken(decoder):
@@ -35,7 +38,9 @@ def products(monkeypatch) -> list[int]:
     made = []
     for name in ("product", "one_by_one"):
         do = getattr(select, name)
-        monkeypatch.setattr(select, name, lambda U, y, do=do: made.append(len(U) * len(y)) or do(U, y))
+        monkeypatch.setattr(
+            select, name, lambda U, y, do=do: made.append(len(U) * len(y)) or do(U, y)
+        )
     return made
 
 
@@ -61,17 +66,31 @@ def test_a_gate_seen_part_by_part_closes_no_open_one(decoder, raw, gate):
             r_mlp, r_residual = hidden.rank_at_rest().tolist()
             for r_h in {0, 1, 4, vocabulary.V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
                 hp = method.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
-                answers.add((method.gate(hidden, hp), method.may_be_open(vocabulary, l, h[-1], x[-1], t, hp)))
+                answers.add(
+                    (
+                        method.gate(hidden, hp),
+                        method.may_be_open(vocabulary, l, h[-1], x[-1], t, hp),
+                    )
+                )
 
     decoder.visit([3, 1, 4, 1, 5], at_layer)
-    assert {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
+    assert (
+        {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
+    )
 
 
 @pytest.mark.parametrize("gate", method.WHERE)
 def test_what_is_taken_for_open_is_asked_again(decoder, gate, monkeypatch):
     """The same moves whether gates are asked to the end, or all taken for open."""
-    hp, found = method.Hyperparameters(n_max=4, k=6, r_h=8, eps_r_h=1, r_n=40, eps_r_n=2, gate=gate), []
-    looks = {"whole": lambda vocabulary, l, h, x, t, hp: method.gate(vocabulary.hidden(l, h, x, t), hp), "none": lambda *_: True, "parts": method.may_be_open}
+    hp, found = (
+        method.Hyperparameters(n_max=4, k=6, r_h=8, eps_r_h=1, r_n=40, eps_r_n=2, gate=gate),
+        [],
+    )
+    looks = {
+        "whole": lambda vocabulary, l, h, x, t, hp: method.gate(vocabulary.hidden(l, h, x, t), hp),
+        "none": lambda *_: True,
+        "parts": method.may_be_open,
+    }
     for look in looks.values():
         monkeypatch.setattr(method, "may_be_open", look)
         with Edit(decoder) as edit:
@@ -102,7 +121,9 @@ def test_a_vocabulary_of_few_tokens_has_empty_parts(build, V):
         for r_h in range(V):
             hp = method.Hyperparameters(r_h=r_h, eps_r_h=0)
             answers.add((method.passes(*ranks, hp), method.may_be_open(vocabulary, 0, h, x, t, hp)))
-    assert {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
+    assert (
+        {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
+    )
 
 
 @torch.no_grad()
@@ -111,9 +132,15 @@ def test_lines_drawn_together_are_those_drawn_apart(decoder):
     for l in range(len(decoder.layers)):
         n = decoder.neurons(l).T
         h, x, n = n[0], n[1] - n[2], n[3:]
-        for found, apart in zip(method.lines(vocabulary, l, h, x, n, 7), (vocabulary.hidden(l, h, x, 7), vocabulary.neurons(l, n, 7))):
+        for found, apart in zip(
+            method.lines(vocabulary, l, h, x, n, 7),
+            (vocabulary.hidden(l, h, x, 7), vocabulary.neurons(l, n, 7)),
+        ):
             for c in (0.0, -0.7, -3.0):
-                assert torch.equal(found.rank(torch.full_like(found.scale, c)), apart.rank(torch.full_like(apart.scale, c)))
+                assert torch.equal(
+                    found.rank(torch.full_like(found.scale, c)),
+                    apart.rank(torch.full_like(apart.scale, c)),
+                )
             torch.testing.assert_close(found.A, apart.A)
             torch.testing.assert_close(found.scale, apart.scale)
 

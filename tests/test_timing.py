@@ -2,8 +2,8 @@
 
 import json
 
-from flow.timing import TIMING, readme, table
-from revs.paths import ROOT
+from companion.record.paths import ROOT
+from companion.workflow.timing import TIMING, readme, table
 
 
 def test_the_readme_shows_the_recorded_times():
@@ -15,4 +15,6 @@ def test_the_readme_shows_the_recorded_times():
 def test_the_limits_of_the_readme_hold():
     """Clone to book in 20 minutes on two cores, at most 12 of them after installation."""
     seconds = json.loads(TIMING.read_text())["seconds"]
-    assert sum(seconds.values()) <= 20 * 60 and sum(seconds.values()) - seconds["install"] <= 12 * 60
+    assert (
+        sum(seconds.values()) <= 20 * 60 and sum(seconds.values()) - seconds["install"] <= 12 * 60
+    )

@@ -6,9 +6,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from revs import data
-from revs.data import COLUMNS, Record, Target, encode, pairs, read, split
-from revs.tokens import eligible, select
+from revs.model import data
+from revs.model.data import COLUMNS, Record, Target, encode, pairs, read, split
+from revs.model.tokens import eligible, select
 
 SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.org/a"
 
@@ -28,7 +28,9 @@ def merging(*words: str, bos: bool = False) -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     if bos:
         tokenizer.add_special_tokens(["<s>"])
-        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+        )
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
@@ -39,26 +41,31 @@ def cut(secret: str, *parts: str) -> list[tuple[int, int]]:
     return [(end - len(part), end) for end, part in zip(ends, parts)]
 
 
-def record(prompt: str = "His number is ", secret: str = SSN, suffix: str = ".", kind: str = "ssn") -> Record:
+def record(
+    prompt: str = "His number is ", secret: str = SSN, suffix: str = ".", kind: str = "ssn"
+) -> Record:
     return Record("r-1", kind, "g-1", prompt, secret, suffix)
 
 
 # Which tokens may be unlearned -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind, secret, parts, expected", [
-    ("ssn", SSN, ("941", "-", "14", "-", "826", "5"), [0, 2, 4, 5]),
-    ("ssn", SSN, ("941", "-1", "4-", "826", "5"), [0, 3, 4]),
-    ("email", EMAIL, ("le", "wis", ".d", "avid", "@email", ".com"), [0, 1, 2, 3]),
-    ("email", EMAIL, ("lewis", ".david@", "email.com"), [0, 1]),
-    ("email", "postmaster", ("post", "master"), [0, 1]),
-    ("url", URL, ("https", "://", "www", ".acl", "-", "web", ".org", "/", "a"), [3, 5, 6, 8]),
-    ("url", '"http://x', ('"', "http", "://", "x"), [3]),
-    ("url", " https://x", (" https", "://", "x"), [2]),
-    ("phone", "+1 555-0100", ("+", "1", " ", "555", "-", "0100"), [1, 3, 5]),
-    ("ip", "192.0.2.17", ("192", ".0", ".", "2", ".17"), [0, 1, 3, 4]),
-    ("text", "open, sesame", ("open", ",", " ", "sesame"), [0, 1, 3]),
-])
+@pytest.mark.parametrize(
+    "kind, secret, parts, expected",
+    [
+        ("ssn", SSN, ("941", "-", "14", "-", "826", "5"), [0, 2, 4, 5]),
+        ("ssn", SSN, ("941", "-1", "4-", "826", "5"), [0, 3, 4]),
+        ("email", EMAIL, ("le", "wis", ".d", "avid", "@email", ".com"), [0, 1, 2, 3]),
+        ("email", EMAIL, ("lewis", ".david@", "email.com"), [0, 1]),
+        ("email", "postmaster", ("post", "master"), [0, 1]),
+        ("url", URL, ("https", "://", "www", ".acl", "-", "web", ".org", "/", "a"), [3, 5, 6, 8]),
+        ("url", '"http://x', ('"', "http", "://", "x"), [3]),
+        ("url", " https://x", (" https", "://", "x"), [2]),
+        ("phone", "+1 555-0100", ("+", "1", " ", "555", "-", "0100"), [1, 3, 5]),
+        ("ip", "192.0.2.17", ("192", ".0", ".", "2", ".17"), [0, 1, 3, 4]),
+        ("text", "open, sesame", ("open", ",", " ", "sesame"), [0, 1, 3]),
+    ],
+)
 def test_inferable_parts_are_never_unlearned(kind, secret, parts, expected):
     """SSN: digits only. E-mail: what begins before the @, the Appendix's own example first. URL: not the common parts."""
     assert eligible(kind, secret, cut(secret, *parts)) == expected
@@ -79,9 +86,16 @@ def test_the_papers_example():
     assert select(IDS, candidates, 2, "rarest", "0") == (1, 3)
 
 
-@pytest.mark.parametrize("method, size, expected", [
-    ("rarest", 1, (4,)), ("rarest", 3, (1, 3, 4)), ("frequent", 2, (0, 5)), ("first", 2, (0, 1)), ("rarest", 6, (0, 1, 2, 3, 4, 5)),
-])
+@pytest.mark.parametrize(
+    "method, size, expected",
+    [
+        ("rarest", 1, (4,)),
+        ("rarest", 3, (1, 3, 4)),
+        ("frequent", 2, (0, 5)),
+        ("first", 2, (0, 1)),
+        ("rarest", 6, (0, 1, 2, 3, 4, 5)),
+    ],
+)
 def test_tokens_are_selected_by_id_and_kept_in_the_order_of_the_secret(method, size, expected):
     """§3.3: a higher id is rarer; positions come back sorted."""
     assert select(IDS, [5, 3, 0, 1, 4, 2], size, method, "0") == expected
@@ -116,19 +130,41 @@ def test_prompt_and_secret_are_split_by_offsets(bos):
     tokenizer = merging("941", "826", "is ", bos=bos)
     target = encode(record(suffix=" and the rest"), tokenizer)
     ids = tokenizer(record(suffix=" and the rest").text)["input_ids"]
-    assert target.prompt_ids + target.secret_ids == ids[: len(target.prompt_ids) + len(target.secret_ids)]
+    assert (
+        target.prompt_ids + target.secret_ids
+        == ids[: len(target.prompt_ids) + len(target.secret_ids)]
+    )
     assert tokenizer.decode(target.prompt_ids, skip_special_tokens=True) == "His number is "
-    assert tokenizer.convert_ids_to_tokens(target.secret_ids) == ["941", "-", "1", "4", "-", "826", "5"]
-    assert [tokenizer.convert_ids_to_tokens(target.secret_ids[i]) for i in target.T] == ["941", "826"]
+    assert tokenizer.convert_ids_to_tokens(target.secret_ids) == [
+        "941",
+        "-",
+        "1",
+        "4",
+        "-",
+        "826",
+        "5",
+    ]
+    assert [tokenizer.convert_ids_to_tokens(target.secret_ids[i]) for i in target.T] == [
+        "941",
+        "826",
+    ]
     assert (target.id, target.kind, target.group) == ("r-1", "ssn", "g-1")
     assert target.before(2) == target.prompt_ids + target.secret_ids[:2]
 
 
 def test_characters_of_several_bytes_do_not_shift_the_split():
     """Offsets count characters: a prompt in another script, and a secret with an umlaut, split where they should."""
-    target = encode(record("Пишите ей по адресу ", "jürgen@example.com", " 🙂", kind="email"), merging(), size=2, method="first")
+    target = encode(
+        record("Пишите ей по адресу ", "jürgen@example.com", " 🙂", kind="email"),
+        merging(),
+        size=2,
+        method="first",
+    )
     tokenizer = merging()
-    assert tokenizer.decode(target.prompt_ids) == "Пишите ей по адресу " and tokenizer.decode(target.secret_ids) == "jürgen@example.com"
+    assert (
+        tokenizer.decode(target.prompt_ids) == "Пишите ей по адресу "
+        and tokenizer.decode(target.secret_ids) == "jürgen@example.com"
+    )
 
 
 def test_a_last_token_that_runs_over_into_the_suffix_counts_with_the_secret():
@@ -139,7 +175,9 @@ def test_a_last_token_that_runs_over_into_the_suffix_counts_with_the_secret():
 
 def test_a_token_across_the_beginning_of_the_secret_is_refused(one_sentence):
     """Nothing is guessed where prompt and secret share a token."""
-    with pytest.raises(ValueError, match="r-1 cannot be split as asked: a token spans the end of the prompt") as error:
+    with pytest.raises(
+        ValueError, match="r-1 cannot be split as asked: a token spans the end of the prompt"
+    ) as error:
         encode(record(), merging(" 941"))
     assert one_sentence(error)
 
@@ -158,7 +196,9 @@ def test_the_token_that_begins_a_text_is_prompt_enough():
 
 def test_too_few_tokens_are_refused(one_sentence):
     """|T| tokens must be eligible: here one token holds all digits but the middle ones."""
-    with pytest.raises(ValueError, match=r"r-1 has 2 tokens that may be unlearned, but \|T\| = 3 were asked for") as error:
+    with pytest.raises(
+        ValueError, match=r"r-1 has 2 tokens that may be unlearned, but \|T\| = 3 were asked for"
+    ) as error:
         encode(record(), merging("941-", "14", "-826", "5"), size=3)
     assert one_sentence(error)
     assert len(encode(record(), merging("941-", "14", "-826", "5"), size=2).T) == 2
@@ -176,7 +216,11 @@ def test_encoding_twice_gives_the_same_target(method):
 
 
 def targets(groups: int = 10, sentences: int = 4) -> list[Target]:
-    return [Target(f"{g}-{i}", "ssn", f"{g}", [1], [2, 3], (0, 1)) for g in range(groups) for i in range(sentences)]
+    return [
+        Target(f"{g}-{i}", "ssn", f"{g}", [1], [2, 3], (0, 1))
+        for g in range(groups)
+        for i in range(sentences)
+    ]
 
 
 @pytest.mark.parametrize("forget, expected", [(None, 5), (1, 1), (3, 3), (9, 9)])
@@ -184,16 +228,28 @@ def targets(groups: int = 10, sentences: int = 4) -> list[Target]:
 def test_a_split_is_by_secret_and_leaves_nothing_out(seed, forget, expected):
     """§4.4: one sentence of each forgotten secret is unlearned, its others are unseen, all of the rest are retained."""
     parts = split(targets(), seed, forget)
-    assert (len(parts.forget), len(parts.unseen), len(parts.retain)) == (expected, 3 * expected, 4 * (10 - expected))
-    assert sorted(t.id for part in (parts.forget, parts.unseen, parts.retain) for t in part) == sorted(t.id for t in targets())
+    assert (len(parts.forget), len(parts.unseen), len(parts.retain)) == (
+        expected,
+        3 * expected,
+        4 * (10 - expected),
+    )
+    assert sorted(
+        t.id for part in (parts.forget, parts.unseen, parts.retain) for t in part
+    ) == sorted(t.id for t in targets())
     forgotten = {t.group for t in parts.forget}
-    assert len(forgotten) == expected and forgotten == {t.group for t in parts.unseen} and forgotten.isdisjoint(t.group for t in parts.retain)
+    assert (
+        len(forgotten) == expected
+        and forgotten == {t.group for t in parts.unseen}
+        and forgotten.isdisjoint(t.group for t in parts.retain)
+    )
 
 
 def test_a_split_belongs_to_its_seed():
     """The same seed forgets the same secrets in whatever order they come; other seeds forget others, by other sentences."""
     assert split(targets(), 0) == split(targets(), 0)
-    assert [t.group for t in split(targets()[::-1], 0).forget] == [t.group for t in split(targets(), 0).forget]
+    assert [t.group for t in split(targets()[::-1], 0).forget] == [
+        t.group for t in split(targets(), 0).forget
+    ]
     splits = [split(targets(), seed) for seed in range(6)]
     assert len({frozenset(t.group for t in s.forget) for s in splits}) > 3
     assert len({t.id for s in splits for t in s.forget if t.group == "0"}) > 1
@@ -205,9 +261,14 @@ def test_fewer_sentences_are_measured_of_the_same_split(seed):
     whole = split(targets(), seed)
     for sentences in (1, 2):
         few = split(targets(), seed, sentences=sentences)
-        assert few.forget == whole.forget and (len(few.unseen), len(few.retain)) == (5 * sentences, 5 * sentences)
+        assert few.forget == whole.forget and (len(few.unseen), len(few.retain)) == (
+            5 * sentences,
+            5 * sentences,
+        )
         for part, of in ((few.unseen, whole.unseen), (few.retain, whole.retain)):
-            assert part == [t for t in of if sum(s.group == t.group for s in of[: of.index(t)]) < sentences]
+            assert part == [
+                t for t in of if sum(s.group == t.group for s in of[: of.index(t)]) < sentences
+            ]
     assert split(targets(), seed, sentences=4) == split(targets(), seed, sentences=99) == whole
     assert split(targets(sentences=1), seed, sentences=2).unseen == []
 
@@ -221,34 +282,67 @@ def test_a_split_that_measures_no_sentences_is_refused(sentences):
 
 def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
     """What every method unlearns, target after target, in the order of the secret."""
-    a, b = Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2)), Target("b", "ssn", "b", [3], [20, 21], (1,))
+    a, b = (
+        Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2)),
+        Target("b", "ssn", "b", [3], [20, 21], (1,)),
+    )
     assert pairs([a, b]) == [([1, 2], 10), ([1, 2, 10, 11], 12), ([3, 20], 21)]
 
 
 @pytest.mark.parametrize("groups, forget", [(10, 0), (10, 10), (10, 11), (10, -1), (1, None)])
 def test_a_split_without_two_sides_is_refused(groups, forget, one_sentence):
-    with pytest.raises(ValueError, match=f"of {groups} secrets: at least one must be forgotten and one kept") as error:
+    with pytest.raises(
+        ValueError, match=f"of {groups} secrets: at least one must be forgotten and one kept"
+    ) as error:
         split(targets(groups), 0, forget)
     assert one_sentence(error)
 
 
 # Files -----------------------------------------------------------------------------------------------------------
 
-ROW = {"id": "r-1", "kind": "ssn", "group": "g-1", "prompt": "His number is ", "secret": SSN, "suffix": "."}
+ROW = {
+    "id": "r-1",
+    "kind": "ssn",
+    "group": "g-1",
+    "prompt": "His number is ",
+    "secret": SSN,
+    "suffix": ".",
+}
 
 
 def test_a_file_is_read_line_by_line_and_further_columns_are_ignored(tmp_path):
     path = tmp_path / "set.jsonl"
-    path.write_text(json.dumps(ROW | {"domain": "tax"}) + "\n" + json.dumps(ROW | {"id": "r-2"}) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(ROW | {"domain": "tax"}) + "\n" + json.dumps(ROW | {"id": "r-2"}) + "\n",
+        encoding="utf-8",
+    )
     assert read(str(path)) == [record(), Record("r-2", "ssn", "g-1", "His number is ", SSN, ".")]
     assert read(str(path))[0].text == "His number is 941-14-8265."
 
 
-@pytest.mark.parametrize("bad", ["{", "[1, 2]", "3", "", '"text"', *(json.dumps({k: v for k, v in ROW.items() if k != c}) for c in COLUMNS)])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "{",
+        "[1, 2]",
+        "3",
+        "",
+        '"text"',
+        *(json.dumps({k: v for k, v in ROW.items() if k != c}) for c in COLUMNS),
+    ],
+)
 def test_the_line_that_is_no_record_is_named(bad, tmp_path):
     path = tmp_path / "set.jsonl"
-    path.write_text("\n".join([json.dumps(ROW), json.dumps(ROW | {"id": "r-2"}), bad, json.dumps(ROW | {"id": "r-3"})]), encoding="utf-8")
-    with pytest.raises(ValueError, match="Line 3 of .*set.jsonl is not a record: each line is a JSON object with id, kind"):
+    path.write_text(
+        "\n".join(
+            [json.dumps(ROW), json.dumps(ROW | {"id": "r-2"}), bad, json.dumps(ROW | {"id": "r-3"})]
+        ),
+        encoding="utf-8",
+    )
+    with pytest.raises(
+        ValueError,
+        match="Line 3 of .*set.jsonl is not a record: each line is a JSON object with id, kind",
+    ):
         read(str(path))
 
 
@@ -267,7 +361,9 @@ def test_an_empty_file_and_a_missing_set_are_refused(tmp_path):
     path.write_text("", encoding="utf-8")
     with pytest.raises(ValueError, match="holds no records"):
         read(str(path))
-    with pytest.raises(FileNotFoundError, match=r"There is no data set 'ssm': did you mean 'ssn'\?$"):
+    with pytest.raises(
+        FileNotFoundError, match=r"There is no data set 'ssm': did you mean 'ssn'\?$"
+    ):
         read("ssm")
     with pytest.raises(FileNotFoundError, match="There is no data set"):
         read(str(tmp_path))
@@ -277,10 +373,15 @@ def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
     """data/<set>/main.jsonl is ``<set>``, data/<set>/tune.jsonl ``<set>-tune``: a new set is a new folder."""
     for name, stem, row in (("tax", "main", "m"), ("tax", "tune", "t"), ("mail", "main", "e")):
         (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / name / f"{stem}.jsonl").write_text(json.dumps(ROW | {"id": row}), encoding="utf-8")
+        (tmp_path / "data" / name / f"{stem}.jsonl").write_text(
+            json.dumps(ROW | {"id": row}), encoding="utf-8"
+        )
     monkeypatch.setattr(data, "ROOT", tmp_path)
     assert [read(name)[0].id for name in ("tax", "tax-tune", "mail")] == ["m", "t", "e"]
-    with pytest.raises(FileNotFoundError, match="There is no data set 'phones': give the path of a JSON Lines file, or one of mail, tax, tax-tune"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="There is no data set 'phones': give the path of a JSON Lines file, or one of mail, tax, tax-tune",
+    ):
         read("phones")
 
 

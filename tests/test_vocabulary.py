@@ -3,25 +3,32 @@
 A decoder's own norm and head modules are the measure throughout; ``oracle.Projection`` calls them.
 """
 
+import oracle
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-import oracle
-from revs import vocabulary as module
-from revs.neuron import _sweep, edit_neurons, order_statistic
-from revs.vocabulary import Line, Vocabulary
+from revs.method import vocabulary as module
+from revs.method.neuron import _sweep, edit_neurons, order_statistic
+from revs.method.vocabulary import Line, Vocabulary
 
-examples = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+examples = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 seeds = st.integers(0, 10_000)
 either = pytest.mark.parametrize("raw", [False, True], ids=["norm", "raw"])
 
 
 def vectors(decoder, n: int, seed: int) -> Tensor:
     weight = decoder.head.weight
-    return torch.randn(n, weight.shape[1], generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(weight.dtype)
+    return torch.randn(
+        n, weight.shape[1], generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(weight.dtype)
 
 
 @torch.no_grad()
@@ -47,9 +54,15 @@ def test_at_rest_the_rank_is_the_models_own(decoder, raw):
 @either
 @examples
 @given(seed=seeds, t=st.integers(0, 299), delta=st.floats(-200, 200))
-def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(decoder, raw, seed, t, delta):
+def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(
+    decoder, raw, seed, t, delta
+):
     """§3.2, steps 1–3: U† of the changed logits, with the norm inverted exactly, is n + δ·s(n)·d_t."""
-    vocabulary, project, n = Vocabulary(decoder, raw), oracle.Projection(decoder, raw), vectors(decoder, 1, seed)[0]
+    vocabulary, project, n = (
+        Vocabulary(decoder, raw),
+        oracle.Projection(decoder, raw),
+        vectors(decoder, 1, seed)[0],
+    )
     with torch.no_grad():
         v = project(n)
         v[t] += delta
@@ -63,9 +76,16 @@ def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(decode
 @given(seed=seeds, t=st.integers(0, 299), delta=st.floats(-200, 200))
 def test_the_logits_move_by_a_column_of_the_projector(decoder, raw, seed, t, delta):
     """Under the norm's original statistics the new logits are U U†(v + δ·e_t): δ on token t, less what U cannot express."""
-    vocabulary, n, U = Vocabulary(decoder, raw), vectors(decoder, 1, seed)[0], decoder.head.weight.detach()
+    vocabulary, n, U = (
+        Vocabulary(decoder, raw),
+        vectors(decoder, 1, seed)[0],
+        decoder.head.weight.detach(),
+    )
     d_t, s = vocabulary.direction(t)[0], vocabulary.line(n[None], t).scale
-    before, after = (U @ (vocabulary.gamma * (vector - n.mean() * vocabulary.centred) / s) for vector in (n, n + delta * s * d_t))
+    before, after = (
+        U @ (vocabulary.gamma * (vector - n.mean() * vocabulary.centred) / s)
+        for vector in (n, n + delta * s * d_t)
+    )
     wanted = before.clone()
     wanted[t] += delta
     torch.testing.assert_close(after, U @ (torch.linalg.pinv(U) @ wanted), rtol=1e-8, atol=1e-8)
@@ -115,24 +135,37 @@ def random_line(seed: int, V: int, n: int, fastest: bool, ties: bool) -> Line:
     """
     draw = torch.Generator().manual_seed(seed)
     t = int(torch.randint(V, (), generator=draw))
-    A, w = torch.randn(n, V, generator=draw, dtype=torch.float64), torch.rand(V, generator=draw, dtype=torch.float64)
+    A, w = (
+        torch.randn(n, V, generator=draw, dtype=torch.float64),
+        torch.rand(V, generator=draw, dtype=torch.float64),
+    )
     w[t] = 1.5 if fastest else 0.7
     if ties:
         others = [j for j in torch.randperm(V, generator=draw).tolist() if j != t]
         w[others[6]] = w[t]
-        for twin, token in ((others[0], t), (others[1], others[2]), (others[3], others[4]), (others[5], others[4])):
+        for twin, token in (
+            (others[0], t),
+            (others[1], others[2]),
+            (others[3], others[4]),
+            (others[5], others[4]),
+        ):
             A[:, twin], w[twin] = A[:, token], w[token]
     return Line(t, A, w, torch.ones(n, dtype=torch.float64))
 
 
 def scan(A: Tensor, w: Tensor, t: int, r_n: int) -> tuple[float, float, int] | None:
     """By brute force: the interval of c < 0 nearest to 0 in which t ranks r_n or lower, and its rank; None without one."""
-    points = sorted({float((A[j] - A[t]) / (w[t] - w[j])) for j in range(len(w)) if w[j] != w[t]}, reverse=True)
+    points = sorted(
+        {float((A[j] - A[t]) / (w[t] - w[j])) for j in range(len(w)) if w[j] != w[t]}, reverse=True
+    )
     points = [0.0] + [x for x in points if x < 0]
     for high, low in zip(points, points[1:] + [-torch.inf]):
         c = (high + low) / 2 if low > -torch.inf else high - 1
         logits = A + c * w
-        r = sum(float(logits[j]) > float(logits[t]) and not (A[j] == A[t] and w[j] == w[t]) for j in range(len(w)))
+        r = sum(
+            float(logits[j]) > float(logits[t]) and not (A[j] == A[t] and w[j] == w[t])
+            for j in range(len(w))
+        )
         if r >= r_n:
             return low, high, r
     return None
@@ -161,7 +194,9 @@ def test_the_sweep_contains_the_order_statistic(seed, r_n):
     """Where no token moves faster than t, the sweep over all crossing points gives the same c."""
     line = random_line(seed, 24, 4, fastest=True, ties=False)
     line = line.rows(line.rank_at_rest() < r_n)
-    torch.testing.assert_close(_sweep(line, line.w[line.t] - line.w, r_n), order_statistic(line, r_n), rtol=0, atol=0)
+    torch.testing.assert_close(
+        _sweep(line, line.w[line.t] - line.w, r_n), order_statistic(line, r_n), rtol=0, atol=0
+    )
 
 
 def exact_moves(decoder) -> list[tuple[Vocabulary, Line, Tensor, Tensor, int]]:
@@ -196,7 +231,9 @@ def test_a_search_comes_to_r_n_with_few_looks(monkeypatch, r_n):
     draw = torch.Generator().manual_seed(0)
     A, w, B = (torch.randn(n, 2000, generator=draw) for n in (5, 1, 1))
     A[:, 7], w[0, 7] = 4.0, 5.0
-    line = Line(7, A, w[0], torch.ones(5), 0.3 * B, (torch.ones(5), torch.zeros(5), torch.tensor(0.2)))
+    line = Line(
+        7, A, w[0], torch.ones(5), 0.3 * B, (torch.ones(5), torch.zeros(5), torch.tensor(0.2))
+    )
     looks, rank = [], Line.rank
     monkeypatch.setattr(Line, "rank", lambda self, c: looks.append(c) or rank(self, c))
     c, reached = edit_neurons(line, r_n, 0, "exact")
@@ -210,12 +247,20 @@ def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
     vocabulary, x = Vocabulary(decoder), vectors(decoder, 60, 4)
     line = vocabulary.line(x, 11)
     at_rest = line.rank_at_rest()
-    c, reached = edit_neurons(line, r_n=200, eps=0 if schedule == "paper" else 10, schedule=schedule)
+    c, reached = edit_neurons(
+        line, r_n=200, eps=0 if schedule == "paper" else 10, schedule=schedule
+    )
     r, low = line.rank(c), at_rest >= (200 if schedule == "paper" else 190)
     assert low.any() and (c[low] == 0).all() and reached[low].all()
     assert (c <= 0).all() and (r >= at_rest).all()
-    assert (c[~reached] == 0).all() and (c[reached & ~low] < 0).all() and (r[reached & ~low] == 200).all()
-    assert bool(reached.all()) == (schedule == "exact")  # ×1.3 and ×0.8 cannot hit a single rank in every neuron
+    assert (
+        (c[~reached] == 0).all()
+        and (c[reached & ~low] < 0).all()
+        and (r[reached & ~low] == 200).all()
+    )
+    assert bool(reached.all()) == (
+        schedule == "exact"
+    )  # ×1.3 and ×0.8 cannot hit a single rank in every neuron
 
 
 # Identical rows, refusals, precision -----------------------------------------------------------------------------
@@ -225,9 +270,15 @@ def test_identical_rows_of_the_head_never_outrank_each_other(decoder):
     """A token with t's own row ties with t for every c, and two others with one row overtake t together."""
     t, same = 40, 203
     with torch.no_grad():
-        decoder.head.weight[same], decoder.head.weight[150] = decoder.head.weight[t], decoder.head.weight[91]
+        decoder.head.weight[same], decoder.head.weight[150] = (
+            decoder.head.weight[t],
+            decoder.head.weight[91],
+        )
         if decoder.head.bias is not None:
-            decoder.head.bias[same], decoder.head.bias[150] = decoder.head.bias[t], decoder.head.bias[91]
+            decoder.head.bias[same], decoder.head.bias[150] = (
+                decoder.head.bias[t],
+                decoder.head.bias[91],
+            )
     vocabulary, x = Vocabulary(decoder), vectors(decoder, 20, 5)
     line = vocabulary.line(x, t)
     for delta in (-50.0, -1.0, 0.0, 3.0):
@@ -274,11 +325,24 @@ def test_the_factor_of_a_head_is_kept_until_it_changes(decoder, dtype, monkeypat
     assert len(made) == 1 and not list(tmp_path.iterdir())
     monkeypatch.setattr(module, "WORTH_KEEPING", 0)
     first, again = Vocabulary(decoder), Vocabulary(decoder)
-    assert len(made) == 2 and torch.equal(first.factor, small) and torch.equal(again.factor, small) and torch.equal(first.direction(9)[0], again.direction(9)[0])
-    assert len(list((tmp_path / "cache").iterdir())) == 1 and torch.equal(Vocabulary(decoder, raw=True).factor, small) and len(made) == 2
+    assert (
+        len(made) == 2
+        and torch.equal(first.factor, small)
+        and torch.equal(again.factor, small)
+        and torch.equal(first.direction(9)[0], again.direction(9)[0])
+    )
+    assert (
+        len(list((tmp_path / "cache").iterdir())) == 1
+        and torch.equal(Vocabulary(decoder, raw=True).factor, small)
+        and len(made) == 2
+    )
     with torch.no_grad():
         decoder.head.weight[7, 3] += 1
-    assert not torch.equal(Vocabulary(decoder).factor, small) and len(made) == 3 and len(list((tmp_path / "cache").iterdir())) == 2
+    assert (
+        not torch.equal(Vocabulary(decoder).factor, small)
+        and len(made) == 3
+        and len(list((tmp_path / "cache").iterdir())) == 2
+    )
     (tmp_path / "file").touch()
     monkeypatch.setattr(module, "BUILD", tmp_path / "file")
     assert Vocabulary(decoder).factor.shape == small.shape and len(made) == 4
@@ -312,4 +376,9 @@ def test_an_rmsnorm_inverted_as_a_layernorm_changes_a_neuron_by_itself(build, ki
         as_layernorm, exact = y * n.std(unbiased=True) + n.mean(), project.back(v, n)
     torch.testing.assert_close(exact, n, rtol=1e-5, atol=1e-5)
     assert (as_layernorm - n).norm() > 0.01 * n.norm()
-    torch.testing.assert_close(as_layernorm, n / (n.square().mean() + decoder.norm.variance_epsilon).sqrt() * n.std() + n.mean(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        as_layernorm,
+        n / (n.square().mean() + decoder.norm.variance_epsilon).sqrt() * n.std() + n.mean(),
+        rtol=1e-5,
+        atol=1e-5,
+    )

@@ -16,7 +16,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SEED = 20254
 KNOWN = {"emails": 16, "urls": 10, "ssn": 8}  # sentences of each set
-TITLES = ("Minutes", "Changes", "Directory", "Read me first", "Letter", "Handover", "Notice", "List", "Draft")
+TITLES = (
+    "Minutes",
+    "Changes",
+    "Directory",
+    "Read me first",
+    "Letter",
+    "Handover",
+    "Notice",
+    "List",
+    "Draft",
+)
 UNKNOWN = (  # reserved domains and numbers that are never issued: nobody's, and in no set
     "The caretaker reads mail at janitor.wing4@example.org on weekdays.",
     "Lost property: found-things@example.com, second floor.",
@@ -28,7 +38,13 @@ UNKNOWN = (  # reserved domains and numbers that are never issued: nobody's, and
     "Ring (212) 555-0147 if the lift stops.",
     "The printer answers at 192.0.2.44 again.",
 )
-FILLER = ("The meeting room is free on Mondays.", "Please close the windows in the evening.", "Nothing else was decided.", "The next issue follows in spring.", "Thanks to all who helped.")
+FILLER = (
+    "The meeting room is free on Mondays.",
+    "Please close the windows in the evening.",
+    "Nothing else was decided.",
+    "The next issue follows in spring.",
+    "Thanks to all who helped.",
+)
 
 
 def build() -> dict[str, bytes]:
@@ -36,7 +52,10 @@ def build() -> dict[str, bytes]:
     draw = random.Random(SEED)
     sentences = []
     for name, number in KNOWN.items():
-        rows = [json.loads(line) for line in (HERE.parent / name / "main.jsonl").read_text(encoding="utf-8").splitlines()]
+        rows = [
+            json.loads(line)
+            for line in (HERE.parent / name / "main.jsonl").read_text(encoding="utf-8").splitlines()
+        ]
         groups = sorted({row["group"] for row in rows})
         for group in draw.sample(groups, number):
             row = draw.choice([row for row in rows if row["group"] == group])
@@ -50,7 +69,11 @@ def build() -> dict[str, bytes]:
         if number % 5 == 4:
             lines.insert(0, TITLES[number % len(TITLES)] + "\n")
         files[f"{number:02d}.txt"] = ("\n".join(lines) + "\n").encode("ascii")
-    return files | {"27.txt": b"", "28.bin": bytes(range(256)), "29.txt": "Gr\u00fc\u00dfe an alle\n".encode("latin-1")}
+    return files | {
+        "27.txt": b"",
+        "28.bin": bytes(range(256)),
+        "29.txt": "Gr\u00fc\u00dfe an alle\n".encode("latin-1"),
+    }
 
 
 def main() -> None:

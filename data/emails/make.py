@@ -113,7 +113,11 @@ def build() -> dict[str, list[Row]]:
             index = set_index * PEOPLE_PER_SET + person
             named = person // len(SHAPES) % 2 == 0
             domain, sentence = next(decks[named])
-            filled = sentence.replace("[NAME]", people[index]) if named else sentence.replace("[TOPIC]", next(topics))
+            filled = (
+                sentence.replace("[NAME]", people[index])
+                if named
+                else sentence.replace("[TOPIC]", next(topics))
+            )
             prompt, suffix = filled.split("[EMAIL]")
             group = f"emails-{set_name}-{person:03d}"
             rows.append(

@@ -41,7 +41,20 @@ SEED = 20253
 SETS = ("main",)
 ADDRESSES = 60
 TEMPLATES_OF_A_SORT = 25  # that name the project, and again that do not
-MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december")
+MONTHS = (
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 
 # p is the project, a and b are words; d a day of a month, D a six-digit date, n a number, v a version, h a hash.
 SHAPES = (
@@ -108,7 +121,14 @@ def addresses(projects: list[str], words: list[str]) -> list[str]:
         version = ".".join(str(rng.randint(0, 9)) for _ in range(3))
         result.append(
             shape.format(
-                p=project.lower(), a=words[2 * i], b=words[2 * i + 1], d=day, D=date, n=number, v=version, h=draw_hash(rng)
+                p=project.lower(),
+                a=words[2 * i],
+                b=words[2 * i + 1],
+                d=day,
+                D=date,
+                n=number,
+                v=version,
+                h=draw_hash(rng),
             )
         )
     return result
@@ -133,7 +153,11 @@ def build() -> dict[str, list[Row]]:
     for index, (project, secret) in enumerate(zip(projects, secrets)):
         named = index // len(SHAPES) % 2 == 0
         domain, sentence = next(decks[named])
-        filled = sentence.replace("[PROJECT]", project) if named else sentence.replace("[TOPIC]", next(topics))
+        filled = (
+            sentence.replace("[PROJECT]", project)
+            if named
+            else sentence.replace("[TOPIC]", next(topics))
+        )
         prompt, suffix = filled.split("[URL]")
         group = f"urls-main-{index:03d}"
         rows.append(

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from revs.architecture import Decoder
 from revs.baselines.prompts import Pair, chosen, chunks, ff2_names, log_p
 from revs.baselines.training import Training
-from revs.data import Target, pairs
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
+from revs.model.data import Target, pairs
 
 TOGETHER = 16  # prompts of one forward pass: gradients add up to the batch's
 
@@ -35,9 +35,13 @@ class Hyperparameters:
 
     def __post_init__(self):
         if not (self.lr > 0 and self.norm_constraint > 0):
-            raise ValueError(f"lr is {self.lr} and norm_constraint {self.norm_constraint}, but both must be positive.")
+            raise ValueError(
+                f"lr is {self.lr} and norm_constraint {self.norm_constraint}, but both must be positive."
+            )
         if self.steps < 1 or self.batch < 1:
-            raise ValueError(f"steps is {self.steps} and batch {self.batch}, but both must be at least 1.")
+            raise ValueError(
+                f"steps is {self.steps} and batch {self.batch}, but both must be at least 1."
+            )
 
 
 def objective(log_p: Tensor) -> Tensor:
@@ -45,22 +49,44 @@ def objective(log_p: Tensor) -> Tensor:
     return log_p.exp().sum()
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # neighbours of one length waste no padding
-    with Training(decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "FT-L") as training:
+    todo = pairs(
+        sorted(targets, key=lambda target: len(target.prompt_ids))
+    )  # neighbours of one length waste no padding
+    with Training(
+        decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "FT-L"
+    ) as training:
         for step in range(hp.steps):
             progress(step, hp.steps)
-            if sum(descend(decoder, batch, hp, training) * len(batch) for batch in chunks(todo, hp.batch)) / len(todo) < hp.loss_break:
+            if (
+                sum(
+                    descend(decoder, batch, hp, training) * len(batch)
+                    for batch in chunks(todo, hp.batch)
+                )
+                / len(todo)
+                < hp.loss_break
+            ):
                 break
     progress(hp.steps, hp.steps)
     return training.edit
 
 
-def descend(decoder: Decoder, batch: Sequence[Pair], hp: Hyperparameters, training: Training) -> float:
+def descend(
+    decoder: Decoder, batch: Sequence[Pair], hp: Hyperparameters, training: Training
+) -> float:
     """One step on one batch, if its mean probability (returned) is not low enough already."""
     training.clear()
-    p = sum(training.backward(objective(log_p(decoder, some)) / len(batch)) for some in chunks(batch, TOGETHER))
+    p = sum(
+        training.backward(objective(log_p(decoder, some)) / len(batch))
+        for some in chunks(batch, TOGETHER)
+    )
     if p >= hp.loss_break:
         training.step()
         with torch.no_grad():

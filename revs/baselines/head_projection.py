@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from revs.architecture import Decoder
+from companion.runs.benign import inputs
 from revs.baselines import memit
 from revs.baselines.prompts import chosen
-from revs.benign import inputs
-from revs.data import Target
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
+from revs.model.data import Target
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
@@ -34,7 +34,9 @@ class Hyperparameters(memit.Hyperparameters):
     def __post_init__(self):
         super().__post_init__()
         if self.k < 1:
-            raise ValueError(f"k is {self.k}, but must be at least 1: t is kept out of the k most probable tokens.")
+            raise ValueError(
+                f"k is {self.k}, but must be at least 1: t is kept out of the k most probable tokens."
+            )
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
@@ -44,6 +46,20 @@ def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Te
     return torch.relu(p - kth).mean(0) + memit.objective(log_p, lens, t, hp)
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    return memit.rewrite(decoder, targets, hp, lambda log_p, lens, t: objective(log_p, lens, t, hp), chosen(decoder, hp.patil_layers), progress, "Head-Projection")
+    return memit.rewrite(
+        decoder,
+        targets,
+        hp,
+        lambda log_p, lens, t: objective(log_p, lens, t, hp),
+        chosen(decoder, hp.patil_layers),
+        progress,
+        "Head-Projection",
+    )

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from revs.architecture import Decoder
+from companion.runs.benign import inputs
 from revs.baselines import memit
 from revs.baselines.prompts import chosen
-from revs.benign import inputs
-from revs.data import Target
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
+from revs.model.data import Target
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
@@ -38,6 +38,20 @@ def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Te
     return (math.log(lens.shape[-1]) - entropy).mean(0) + memit.objective(log_p, lens, t, hp)
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    return memit.rewrite(decoder, targets, hp, lambda log_p, lens, t: objective(log_p, lens, t, hp), chosen(decoder, hp.patil_layers), progress, "Max-Entropy")
+    return memit.rewrite(
+        decoder,
+        targets,
+        hp,
+        lambda log_p, lens, t: objective(log_p, lens, t, hp),
+        chosen(decoder, hp.patil_layers),
+        progress,
+        "Max-Entropy",
+    )

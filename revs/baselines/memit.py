@@ -20,17 +20,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.architecture import Decoder, Stop, stream_of
+from companion.runs.benign import inputs
 from revs.baselines.moments import moments
 from revs.baselines.prompts import Pair, chosen, ff2_names, tail
-from revs.benign import inputs
-from revs.data import Target, pairs
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.data import Target, pairs
 
 __all__ = ["Hyperparameters", "inputs", "objective", "rewrite", "unlearn"]
-CONTEXTS, WRITTEN = ("The", "I"), 10  # begin the texts that are put before a prompt (the source has five); tokens written after each
+CONTEXTS, WRITTEN = (
+    ("The", "I"),
+    10,
+)  # begin the texts that are put before a prompt (the source has five); tokens written after each
 
-Objective = Callable[[Tensor, Tensor, Tensor], Tensor]  # log p (C, N, V), lens log p (layers, N, V), t (N,) → (N,)
+Objective = Callable[
+    [Tensor, Tensor, Tensor], Tensor
+]  # log p (C, N, V), lens log p (layers, N, V), t (N,) → (N,)
 
 
 @dataclass(frozen=True)
@@ -50,37 +55,79 @@ class Hyperparameters:
 
     def __post_init__(self):
         if min(self.steps, self.n_max_len) < 1:
-            raise ValueError(f"steps is {self.steps} and n_max_len {self.n_max_len}, but both must be at least 1.")
+            raise ValueError(
+                f"steps is {self.steps} and n_max_len {self.n_max_len}, but both must be at least 1."
+            )
         if min(self.lr, self.clamp_norm_factor, self.mom2_update_weight) <= 0:
-            raise ValueError(f"lr is {self.lr}, clamp_norm_factor {self.clamp_norm_factor} and mom2_update_weight {self.mom2_update_weight}, but all must be positive.")
+            raise ValueError(
+                f"lr is {self.lr}, clamp_norm_factor {self.clamp_norm_factor} and mom2_update_weight {self.mom2_update_weight}, but all must be positive."
+            )
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
     """prob_coefficient · p(t), its mean over contexts: (C, N, V), –, (N,) → (N,)."""
-    return hp.prob_coefficient * log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0].exp().mean(0)
+    return hp.prob_coefficient * log_p.gather(2, t.expand(len(log_p), -1)[..., None])[
+        ..., 0
+    ].exp().mean(0)
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    return rewrite(decoder, targets, hp, lambda log_p, lens, t: objective(log_p, lens, t, hp), (), progress, "MEMIT")
+    return rewrite(
+        decoder,
+        targets,
+        hp,
+        lambda log_p, lens, t: objective(log_p, lens, t, hp),
+        (),
+        progress,
+        "MEMIT",
+    )
 
 
-def rewrite(decoder: Decoder, targets: Sequence[Target], hp, objective: Objective, lens: Sequence[int], progress: Callable[[int, int], None], what: str) -> Edit:
+def rewrite(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp,
+    objective: Objective,
+    lens: Sequence[int],
+    progress: Callable[[int, int], None],
+    what: str,
+) -> Edit:
     """MEMIT's two steps with some objective, which may look at the logit lens of the layers ``lens``."""
     layers = chosen(decoder, hp.layers)
     requests = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
     contexts = [[], *write_contexts(decoder)]
-    decoder.check_length(max(map(len, contexts)) + max(len(ids) for ids, _ in requests), f"A prompt of {what}, with a text before it,")
+    decoder.check_length(
+        max(map(len, contexts)) + max(len(ids) for ids, _ in requests),
+        f"A prompt of {what}, with a text before it,",
+    )
     C = moments(decoder, layers)
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     decoder.model.requires_grad_(False)
     try:
         with Edit(decoder) as edit:
             edit.keep_whole(ff2_names(decoder, layers))
-            z = compute_z(decoder, requests, contexts, layers[-1], hp, objective, lens, lambda done: progress(done, hp.steps + len(layers)))
+            z = compute_z(
+                decoder,
+                requests,
+                contexts,
+                layers[-1],
+                hp,
+                objective,
+                lens,
+                lambda done: progress(done, hp.steps + len(layers)),
+            )
             insert(decoder, requests, contexts, layers, z, C, hp)
             if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
-                raise FloatingPointError(f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight.")
+                raise FloatingPointError(
+                    f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight."
+                )
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
@@ -94,14 +141,25 @@ def write_contexts(decoder: Decoder) -> list[list[int]]:
     tokenizer, found = decoder.tokenizer, []
     for word in CONTEXTS:
         ids, mask = decoder.pad([tokenizer(word)["input_ids"]])
-        written = decoder.model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=WRITTEN, min_new_tokens=WRITTEN, do_sample=False, pad_token_id=tokenizer.pad_token_id or 0)
+        written = decoder.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=WRITTEN,
+            min_new_tokens=WRITTEN,
+            do_sample=False,
+            pad_token_id=tokenizer.pad_token_id or 0,
+        )
         found.append(written[0].tolist() + tokenizer(". ", add_special_tokens=False)["input_ids"])
     return found
 
 
 def in_context(context: list[int], ids: list[int], decoder: Decoder) -> list[int]:
     """A prompt after a context; its first token goes if that is special and the context has it already."""
-    return context + ids[1:] if context and ids[0] in decoder.tokenizer.all_special_ids else context + ids
+    return (
+        context + ids[1:]
+        if context and ids[0] in decoder.tokenizer.all_special_ids
+        else context + ids
+    )
 
 
 class LastToken:
@@ -115,7 +173,12 @@ class LastToken:
         ids, self.mask = decoder.pad(prompts, left=True)
         self.last, self.places = ids[:, -1:], (self.mask.cumsum(1) - 1).clamp_min(0)
         with torch.no_grad():
-            self.prefix = decoder.model.base_model(input_ids=ids[:, :-1], attention_mask=self.mask[:, :-1], position_ids=self.places[:, :-1], use_cache=True).past_key_values
+            self.prefix = decoder.model.base_model(
+                input_ids=ids[:, :-1],
+                attention_mask=self.mask[:, :-1],
+                position_ids=self.places[:, :-1],
+                use_cache=True,
+            ).past_key_values
             self.h = self(None)[2]
 
     def __call__(self, delta: Tensor | None) -> tuple[Tensor, list[Tensor], Tensor]:
@@ -133,19 +196,41 @@ class LastToken:
 
             return hook
 
-        handles = [self.decoder.layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
+        handles = [
+            self.decoder.layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}
+        ]
         try:
-            final = self.decoder.model.base_model(input_ids=self.last, attention_mask=self.mask, position_ids=self.places[:, -1:], past_key_values=copy.deepcopy(self.prefix), use_cache=True)
+            final = self.decoder.model.base_model(
+                input_ids=self.last,
+                attention_mask=self.mask,
+                position_ids=self.places[:, -1:],
+                past_key_values=copy.deepcopy(self.prefix),
+                use_cache=True,
+            )
         finally:
             for handle in handles:
                 handle.remove()
         return final.last_hidden_state[:, -1], [seen[l] for l in self.lens], seen["h"]
 
 
-def compute_z(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[list[int]], layer: int, hp, objective: Objective, lens: Sequence[int], progress: Callable[[int], None]) -> Tensor:
+def compute_z(
+    decoder: Decoder,
+    requests: Sequence[Pair],
+    contexts: Sequence[list[int]],
+    layer: int,
+    hp,
+    objective: Objective,
+    lens: Sequence[int],
+    progress: Callable[[int], None],
+) -> Tensor:
     """Step 1: z of each request, (N, d). Every request has its own δ and stops by itself, as if it were alone."""
     N = len(requests)
-    model = LastToken(decoder, [in_context(context, ids, decoder) for context in contexts for ids, _ in requests], layer, lens)
+    model = LastToken(
+        decoder,
+        [in_context(context, ids, decoder) for context in contexts for ids, _ in requests],
+        layer,
+        lens,
+    )
     t = torch.tensor([t for _, t in requests], device=decoder.head.weight.device)
     h = model.h[:N].float()
     delta = torch.zeros_like(h, requires_grad=True)
@@ -156,11 +241,26 @@ def compute_z(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[lis
         final, seen, _ = model(delta.repeat(len(contexts), 1))
         log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (len(contexts), N))
         first = log_p[0].detach() if first is None else first
-        looks = torch.stack([decoder.logits(decoder.norm(x[:N].to(decoder.norm.weight.device))).log_softmax(-1) for x in seen]) if seen else log_p[:0]
+        looks = (
+            torch.stack(
+                [
+                    decoder.logits(decoder.norm(x[:N].to(decoder.norm.weight.device))).log_softmax(
+                        -1
+                    )
+                    for x in seen
+                ]
+            )
+            if seen
+            else log_p[:0]
+        )
         kl = kl_div(log_p[0], first, reduction="none", log_target=True).sum(-1)
-        loss = (objective(log_p, looks, t) + hp.kl_factor * kl).to(h.device) + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
+        loss = (objective(log_p, looks, t) + hp.kl_factor * kl).to(
+            h.device
+        ) + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
         if not torch.isfinite(loss).all():
-            raise FloatingPointError(f"The search for z diverged (its loss is no longer a number): lower the learning rate of {hp.lr:g}.")
+            raise FloatingPointError(
+                f"The search for z diverged (its loss is no longer a number): lower the learning rate of {hp.lr:g}."
+            )
         active &= loss.detach() >= hp.loss_break
         if not active.any() or step == hp.steps - 1:
             break
@@ -169,13 +269,23 @@ def compute_z(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[lis
         stay = delta.detach().clone()
         optimizer.step()
         with torch.no_grad():
-            shrink = (hp.clamp_norm_factor * h.norm(dim=1) / delta.norm(dim=1).clamp_min(1e-12)).clamp_max(1)
+            shrink = (
+                hp.clamp_norm_factor * h.norm(dim=1) / delta.norm(dim=1).clamp_min(1e-12)
+            ).clamp_max(1)
             delta.copy_(torch.where(active[:, None], delta * shrink[:, None], stay))
     return h + delta.detach()
 
 
 @torch.no_grad()
-def insert(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[list[int]], layers: Sequence[int], z: Tensor, C: dict[int, Tensor], hp) -> None:
+def insert(
+    decoder: Decoder,
+    requests: Sequence[Pair],
+    contexts: Sequence[list[int]],
+    layers: Sequence[int],
+    z: Tensor,
+    C: dict[int, Tensor],
+    hp,
+) -> None:
     """Step 2: spreads z over the layers, lowest first, each time from what the model says by then."""
     for number, l in enumerate(layers):
         K, present = keys_and_values(decoder, requests, contexts, l, layers[-1])
@@ -186,7 +296,13 @@ def insert(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[list[i
         weight += (R.to(K) @ solved.T).to(weight)
 
 
-def keys_and_values(decoder: Decoder, requests: Sequence[Pair], contexts: Sequence[list[int]], layer: int, z_layer: int) -> tuple[Tensor, Tensor]:
+def keys_and_values(
+    decoder: Decoder,
+    requests: Sequence[Pair],
+    contexts: Sequence[list[int]],
+    layer: int,
+    z_layer: int,
+) -> tuple[Tensor, Tensor]:
     """Keys (N, ff) at one layer and the streams (N, d) after another, at the last tokens.
 
     Keys are averaged over the prompt alone and, with equal weight, all its contexts together, as in the source.
@@ -194,7 +310,9 @@ def keys_and_values(decoder: Decoder, requests: Sequence[Pair], contexts: Sequen
     seen = {}
 
     def key(_module, args):
-        seen["key"] = args[0].reshape(len(requests), -1, args[0].shape[-1])[:, -1].float()  # some families flatten it
+        seen["key"] = (
+            args[0].reshape(len(requests), -1, args[0].shape[-1])[:, -1].float()
+        )  # some families flatten it
 
     def value(_module, _inputs, output):
         seen["value"] = stream_of(output)[:, -1].float()
@@ -202,9 +320,19 @@ def keys_and_values(decoder: Decoder, requests: Sequence[Pair], contexts: Sequen
 
     keys, values = [], []
     for context in contexts:
-        ids, mask = decoder.pad([in_context(context, ids, decoder) for ids, _ in requests], left=True)
-        hooks = [decoder.ff2[layer].register_forward_pre_hook(key), decoder.layers[z_layer].register_forward_hook(value)]
-        decoder.run(hooks, input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp_min(0))
+        ids, mask = decoder.pad(
+            [in_context(context, ids, decoder) for ids, _ in requests], left=True
+        )
+        hooks = [
+            decoder.ff2[layer].register_forward_pre_hook(key),
+            decoder.layers[z_layer].register_forward_hook(value),
+        ]
+        decoder.run(
+            hooks,
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=(mask.cumsum(1) - 1).clamp_min(0),
+        )
         keys.append(seen["key"])
         values.append(seen["value"])
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]

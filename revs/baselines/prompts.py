@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from revs.architecture import Decoder
+from revs.model.architecture import Decoder
 
 Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
 
@@ -20,10 +20,14 @@ def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
     texts: list[list[int]] = []
     row = {}
     for i in sorted(range(len(prompts)), key=lambda i: -len(prompts[i])):
-        row[i] = next((r for r, text in enumerate(texts) if text[: len(prompts[i])] == prompts[i]), len(texts))
+        row[i] = next(
+            (r for r, text in enumerate(texts) if text[: len(prompts[i])] == prompts[i]), len(texts)
+        )
         texts += [prompts[i]] if row[i] == len(texts) else []
     ids, mask = decoder.pad(texts)
-    hidden = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state
+    hidden = decoder.model.base_model(
+        input_ids=ids, attention_mask=mask, use_cache=False
+    ).last_hidden_state
     return hidden[[row[i] for i in range(len(prompts))], [len(ids) - 1 for ids in prompts]]
 
 
@@ -56,7 +60,9 @@ def chosen(decoder: Decoder, layers: Sequence[int] | str) -> list[int]:
             raise ValueError(f"layers are '{layers}', but must be all, upper or a list of numbers.")
         return list(range(0 if layers == "all" else there // 2, there))
     if not layers or min(layers) < 0 or max(layers) >= there:
-        raise ValueError(f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: choose among those.")
+        raise ValueError(
+            f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: choose among those."
+        )
     return sorted(layers)
 
 

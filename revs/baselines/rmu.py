@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from revs import benign
-from revs.architecture import Decoder, Stop, stream_of
+from companion.runs import benign
+from companion.runs.benign import inputs
 from revs.baselines.prompts import chosen, chunks, ff2_names
 from revs.baselines.training import Training
-from revs.benign import inputs
-from revs.data import Target, pairs
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.data import Target, pairs
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 WINDOW = 32  # tokens of benign text beside each target
@@ -43,13 +43,21 @@ class Hyperparameters:
 
     def __post_init__(self):
         if not self.lr > 0 or self.alpha < 0:
-            raise ValueError(f"lr is {self.lr} and alpha {self.alpha}, but lr must be positive and alpha not negative.")
+            raise ValueError(
+                f"lr is {self.lr} and alpha {self.alpha}, but lr must be positive and alpha not negative."
+            )
         if min(self.epochs, self.batch) < 1:
-            raise ValueError(f"epochs is {self.epochs} and batch {self.batch}, but each must be at least 1.")
+            raise ValueError(
+                f"epochs is {self.epochs} and batch {self.batch}, but each must be at least 1."
+            )
         if not self.layers:
-            raise ValueError("layers are [], but FF₂ of at least one layer must be trained: name some that the model has.")
+            raise ValueError(
+                "layers are [], but FF₂ of at least one layer must be trained: name some that the model has."
+            )
         if max(self.layers) > self.layer_id:
-            raise ValueError(f"layers are {list(self.layers)} and layer_id is {self.layer_id}, but a layer above layer_id has no gradient: leave it out.")
+            raise ValueError(
+                f"layers are {list(self.layers)} and layer_id is {self.layer_id}, but a layer above layer_id has no gradient: leave it out."
+            )
 
 
 def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Tensor, Tensor]:
@@ -61,7 +69,9 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
         raise Stop
 
     ids, mask = decoder.pad(texts)
-    decoder.run([decoder.layers[layer].register_forward_hook(stop)], input_ids=ids, attention_mask=mask)
+    decoder.run(
+        [decoder.layers[layer].register_forward_hook(stop)], input_ids=ids, attention_mask=mask
+    )
     return found[0], mask.sum(1) - 1
 
 
@@ -70,18 +80,28 @@ def objective(last: Tensor, wanted: Tensor, held: Tensor, frozen: Tensor, alpha:
     return mse_loss(last, wanted.expand_as(last)) + alpha * mse_loss(held, frozen)
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets; ``seed`` draws u and their order. Raises FloatingPointError if it diverges."""
     chosen(decoder, [hp.layer_id])
     todo = [ids for ids, _ in pairs(targets)]
     texts = benign.windows(decoder.tokenizer, len(todo), WINDOW)
     with torch.no_grad():
-        frozen = torch.cat([stream(decoder, some, hp.layer_id)[0] for some in chunks(texts, hp.batch)])
+        frozen = torch.cat(
+            [stream(decoder, some, hp.layer_id)[0] for some in chunks(texts, hp.batch)]
+        )
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)
     wanted = hp.steering_coefficient * u / u.norm()
     order, draw = list(range(len(todo))), random.Random(seed)
     steps, done = hp.epochs * -(-len(todo) // hp.batch), 0
-    with Training(decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "RMU") as training:
+    with Training(
+        decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "RMU"
+    ) as training:
         for _ in range(hp.epochs):
             draw.shuffle(order)
             for some in chunks(order, hp.batch):
@@ -89,7 +109,11 @@ def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, se
                 training.clear()
                 x, last = stream(decoder, [todo[i] for i in some], hp.layer_id)
                 held, _ = stream(decoder, [texts[i] for i in some], hp.layer_id)
-                training.backward(objective(x[torch.arange(len(some)), last], wanted, held, frozen[some], hp.alpha))
+                training.backward(
+                    objective(
+                        x[torch.arange(len(some)), last], wanted, held, frozen[some], hp.alpha
+                    )
+                )
                 training.step()
                 done += 1
     progress(steps, steps)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from revs.architecture import Decoder
+from companion.runs.benign import inputs
 from revs.baselines import npo_kl
-from revs.benign import inputs
-from revs.data import Target
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
+from revs.model.data import Target
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
@@ -34,6 +34,20 @@ def objective(log_p: Tensor, beta: float, gamma: float) -> Tensor:
     return -2 / beta * logsigmoid(-beta * (log_p + gamma)).mean()
 
 
-def unlearn(decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None) -> Edit:
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
     """Unlearns all targets, in an order that ``seed`` draws. Raises FloatingPointError if it diverges."""
-    return npo_kl.train(decoder, targets, hp, lambda log_p, _: objective(log_p, hp.beta, hp.gamma), seed, progress, "SimNPO")
+    return npo_kl.train(
+        decoder,
+        targets,
+        hp,
+        lambda log_p, _: objective(log_p, hp.beta, hp.gamma),
+        seed,
+        progress,
+        "SimNPO",
+    )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from revs.architecture import Decoder
-from revs.edit import Edit
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
 
 
 class Training:
@@ -26,9 +26,16 @@ class Training:
         self.weights = [decoder.model.get_parameter(name) for name in names]
 
     def __enter__(self) -> Training:
-        self.masters = [weight if weight.dtype in (torch.float32, torch.float64) else weight.detach().float().requires_grad_() for weight in self.weights]
+        self.masters = [
+            weight
+            if weight.dtype in (torch.float32, torch.float64)
+            else weight.detach().float().requires_grad_()
+            for weight in self.weights
+        ]
         self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
-        self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]  # last: nothing below can fail
+        self.flags = [
+            (parameter, parameter.requires_grad) for parameter in self.model.parameters()
+        ]  # last: nothing below can fail
         self.model.requires_grad_(False)
         for weight in self.weights:
             weight.requires_grad_(True)
@@ -69,7 +76,9 @@ class Training:
             weight.grad = None
 
     def diverged(self) -> None:
-        raise FloatingPointError(f"{self.what} diverged (its loss or a weight is no longer a number): lower the learning rate of {self.lr:g}.")
+        raise FloatingPointError(
+            f"{self.what} diverged (its loss or a weight is no longer a number): lower the learning rate of {self.lr:g}."
+        )
 
     def __exit__(self, kind, *_) -> None:
         self.clear()

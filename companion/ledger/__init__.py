@@ -1,0 +1,1 @@
+"""The paper's claims, each with what was measured and a verdict."""

@@ -1,0 +1,1 @@
+"""Your own model and documents: from documents to an edit and its report."""

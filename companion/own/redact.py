@@ -1,0 +1,43 @@
+"""Secrets as they may be shown: enough to see what sort of thing it was, not enough to reach anyone."""
+
+from __future__ import annotations
+
+import re
+
+from companion.own.detect import spans
+
+PROVIDERS = {
+    "gmail.com",
+    "yahoo.com",
+    "hotmail.com",
+    "outlook.com",
+    "aol.com",
+    "gmx.de",
+    "web.de",
+    "example.com",
+    "example.org",
+    "example.net",
+}
+HIDDEN = "***"
+
+
+def redact(kind: str, secret: str) -> str:
+    """An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme; a number its signs."""
+    if kind == "email" and "@" in secret:
+        local, _, domain = secret.partition("@")
+        return f"{local[:1]}{HIDDEN}@{domain if domain.lower() in PROVIDERS else HIDDEN + domain[domain.rfind('.') :] if '.' in domain else HIDDEN}"
+    if kind == "url":
+        scheme, sign, _ = secret.partition("://")
+        return f"{scheme}://{HIDDEN}" if sign else HIDDEN
+    if kind in ("ssn", "phone", "ip"):
+        return re.sub(r"[0-9A-Fa-f]" if kind == "ip" else r"\d", "*", secret)
+    return HIDDEN
+
+
+def hide(text: str) -> str:
+    """A text with everything redacted that ``companion.own.detect`` finds in it."""
+    parts, end = [], 0
+    for span in spans(text):
+        parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
+        end = span.end
+    return "".join([*parts, text[end:]])

@@ -1,0 +1,1 @@
+"""From rows to the tables and figures of the book."""

@@ -1,0 +1,1 @@
+"""Rows of results: written, stamped, read, adopted, compared."""

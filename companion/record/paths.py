@@ -1,0 +1,68 @@
+"""Where the project's files lie: in a checkout, or beside the installed package.
+
+Sources (params, data, paper, rows) are read from the checkout that holds this package, or from the copies that
+``pip install`` puts next to it. Products go to ``build`` in the checkout, or in the working directory without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+PACKAGES = Path(__file__).resolve().parents[2]  # the folder that holds revs/ and companion/
+CHECKOUT = PACKAGES if (PACKAGES / "_toc.yml").is_file() else None
+ROOT = CHECKOUT or PACKAGES / "companion" / "_project"
+BUILD = (CHECKOUT or Path.cwd()) / "build"
+CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
+
+
+def resolve(path: str | os.PathLike) -> Path:
+    """A path as given if it exists from here, else the same path from the project's root (notebooks run elsewhere)."""
+    path = Path(path).expanduser()
+    return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
+
+
+@contextlib.contextmanager
+def writing(folder: Path):
+    """A full disk, and a folder that may not be written to, as an OSError with one sentence."""
+    try:
+        yield
+    except Exception as error:  # safetensors has a class of its own for what the system says
+        said = [
+            code
+            for code in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
+            if os.strerror(code) in str(error)
+        ]
+        if not said:
+            raise
+        if said == [errno.ENOSPC]:
+            raise OSError(
+                f"The disk is full at {folder}: make room, or name another folder."
+            ) from None
+        if said[0] in (errno.ENOTDIR, errno.EEXIST):
+            raise OSError(f"{folder} is a file, or lies in one: name a folder.") from None
+        raise OSError(f"{folder} cannot be written to: allow it, or name another folder.") from None
+
+
+@contextlib.contextmanager
+def held(file: Path, busy: Exception):
+    """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if another process does, OSError if it cannot be written."""
+    with writing(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        stream = file.open("w")
+    with stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise busy from None
+        yield stream
+
+
+@contextlib.contextmanager
+def alone(folder: Path, mend: str, lock: str = ".lock"):
+    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if another run does, or it cannot be written to."""
+    with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {mend}.")):
+        yield

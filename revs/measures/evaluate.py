@@ -1,0 +1,136 @@
+"""Measuring a model on its secrets: ranks of target tokens, what is reproduced exactly, what greedy decoding writes (§4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from revs.measures.metrics import efficacy, mean, unlearning_score
+from revs.method.vocabulary import Vocabulary, rank
+from revs.model.architecture import Decoder
+from revs.model.data import Split, Target
+
+BATCH = 32
+
+
+def batches(targets: Sequence[Target], size: int = BATCH) -> Iterator[list[Target]]:
+    """Targets in batches of similar length, longest first."""
+    order = sorted(targets, key=lambda target: -len(target.prompt_ids) - len(target.secret_ids))
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+@torch.no_grad()
+def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[int]]:
+    """0-based rank of every token of every secret, given the prompt and the true tokens before it: {id: [ranks]}.
+
+    A secret of ranks 0 is what greedy decoding writes next: one teacher-forced pass decides M(P) = S (§4.4.2).
+    """
+    found = {}
+    for batch in batches(targets):
+        texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
+        for target, text in zip(batch, texts):
+            decoder.check_length(len(text), target.id)
+        ids, mask = decoder.pad(texts)
+        hidden = decoder.model.base_model(
+            input_ids=ids, attention_mask=mask, use_cache=False
+        ).last_hidden_state
+        places = [
+            row[len(target.prompt_ids) - 1 : len(text)]
+            for row, target, text in zip(hidden, batch, texts)
+        ]
+        logits = decoder.logits(torch.cat(places))
+        wanted = torch.tensor(
+            [t for target in batch for t in target.secret_ids], device=logits.device
+        )
+        ranks = rank(logits, wanted).split([len(target.secret_ids) for target in batch])
+        found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
+    return found
+
+
+@torch.no_grad()
+def continuations(
+    decoder: Decoder, targets: Sequence[Target], tokens: int = 50
+) -> dict[str, list[int]]:
+    """What the model writes after each prompt by greedy decoding: {id: token ids}."""
+    found = {}
+    for batch in batches(targets):
+        ids, mask = decoder.pad([target.prompt_ids for target in batch], left=True)
+        written = decoder.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=tokens,
+            do_sample=False,
+            pad_token_id=decoder.tokenizer.pad_token_id or 0,
+        )
+        found |= {target.id: row[ids.shape[1] :].tolist() for target, row in zip(batch, written)}
+    return found
+
+
+def contains(written: list[int], secret: list[int]) -> bool:
+    """Does the text hold the secret's tokens in a row? (The verdict "within the next 50 greedy tokens" of the Appendix.)"""
+    return any(
+        written[i : i + len(secret)] == secret for i in range(len(written) - len(secret) + 1)
+    )
+
+
+def effectiveness(
+    split: Split,
+    ranks: dict[str, list[int]],
+    k: int = 100,
+    written: dict[str, list[int]] | None = None,
+) -> tuple[dict, list[dict]]:
+    """Efficacy, Generalization, Specificity and Unlearning Score of one split, and one row for each sentence.
+
+    ``ranks`` are those of ``secret_ranks``. ``written``, the ``continuations`` of the retained sentences that are no
+    longer reproduced exactly, adds the released code's specificity: the secret anywhere in 50 greedy tokens.
+    """
+    parts = {"forget": split.forget, "unseen": split.unseen, "retain": split.retain}
+    items = []
+    for part, targets in parts.items():
+        for target in targets:
+            r = ranks[target.id]
+            exact = not any(r)
+            items.append(
+                {
+                    "id": target.id,
+                    "part": part,
+                    "ranks": r,
+                    "T": list(target.T),
+                    "efficacy": efficacy([r[i] for i in target.T], k),
+                    "exact": exact,
+                    "within_50": None
+                    if written is None or part != "retain"
+                    else exact or contains(written[target.id], target.secret_ids),
+                }
+            )
+    of = {part: [item for item in items if item["part"] == part] for part in parts}
+    result = {
+        "k": k,
+        "efficacy": mean([item["efficacy"] for item in of["forget"]]),
+        "generalization": mean([item["efficacy"] for item in of["unseen"]])
+        if split.unseen
+        else None,
+        "specificity": mean([item["exact"] for item in of["retain"]]),
+        "specificity_within_50": None
+        if written is None
+        else mean([item["within_50"] for item in of["retain"]]),
+        "forget": len(split.forget),
+        "retain": len(split.retain),
+    }
+    result["unlearning_score"] = unlearning_score(
+        result["efficacy"], result["specificity"], result["generalization"]
+    )
+    return result, items
+
+
+@torch.no_grad()
+def ranks_by_layer(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int) -> Tensor:
+    """Rank of t after the tokens ``ids`` in FF₂'s output and in the residual stream of every layer: (layers, 2)."""
+    rows = []
+    decoder.visit(
+        ids, lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest())
+    )
+    return torch.stack(rows)

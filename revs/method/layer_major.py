@@ -1,0 +1,128 @@
+"""Another order: layer after layer, and in each target after target, in one batched forward pass for all of them.
+
+Alg. 1 goes through the layers anew for each token, on the model as edited for those before it. Here every text goes through
+the model once, side by side. A layer shows each target the edits for the others in the layers below, also of targets that
+come later; the paper's order shows it all layers' edits of the targets that came before. It is a variant, not the paper's method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from revs.method import algorithm as method
+from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
+from revs.model.architecture import Decoder, stream_of
+from revs.model.data import Target, pairs
+
+
+@dataclass(frozen=True)
+class Hyperparameters(method.Hyperparameters):
+    """REVS's own, but for options that ask for passes of their own."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.order == "eager" or self.neurons == "gradient":
+            raise ValueError(
+                f"order is {self.order} and neurons is {self.neurons}, but layer by layer there is one pass: choose order lazy, and neurons other than gradient."
+            )
+
+
+class Directions(Vocabulary):
+    """A vocabulary that remembers the directions of all targets: each layer asks for every one of them."""
+
+    def __init__(self, decoder: Decoder, raw: bool):
+        super().__init__(decoder, raw)
+        self.known: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def direction(self, t: int) -> tuple[Tensor, Tensor]:
+        if t not in self.known:
+            self.known[t] = super().direction(t)
+        return self.known[t]
+
+
+@torch.no_grad()
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Edit:
+    """Unlearns every token of every target's T, layer after layer, in place; the Edit undoes it exactly."""
+    vocabulary = Directions(decoder, hp.projection == "raw")
+    hp = hp.in_tokens(vocabulary.V)
+    draw = torch.Generator().manual_seed(seed)
+    for target in targets:
+        decoder.check_length(
+            len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)"
+        )
+    texts, tokens = zip(*pairs(targets))
+    ids, mask = decoder.pad(texts)
+    rows, last = torch.arange(len(texts), device=ids.device), mask.sum(1) - 1
+    seen: dict[str, Tensor] = {}
+
+    def keep(_module, inputs, output):
+        # (texts, T, ff), (texts, T, d); a copy, since Falcon adds attention to FF₂'s output in place
+        seen["a"], seen["h"] = (
+            inputs[0].reshape(*ids.shape, -1),
+            output.reshape(*ids.shape, -1).clone(),
+        )
+
+    def stop_by(l: int):
+        def hook(_module, _inputs, output):
+            progress(l, len(decoder.layers))
+            x, add = stream_of(output), decoder.after(l) or (lambda h: h)
+            a, h, at = seen["a"], seen["h"], (rows.to(x.device), last.to(x.device))
+            if not edit_layer(vocabulary, edit, l, a[at], h[at], x[at], tokens, hp, draw, add):
+                return None
+            x = x + (add(decoder.ff2[l].forward(a)) - add(h))
+            return x if isinstance(output, Tensor) else (x, *output[1:])
+
+        return hook
+
+    with Edit(decoder) as edit:
+        handles = [ff2.register_forward_hook(keep) for ff2 in decoder.ff2]
+        handles += [
+            layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(decoder.layers)
+        ]
+        decoder.run(handles, input_ids=ids, attention_mask=mask)
+    progress(len(decoder.layers), len(decoder.layers))
+    return edit
+
+
+def edit_layer(
+    vocabulary: Vocabulary,
+    edit: Edit,
+    l: int,
+    a: Tensor,
+    h: Tensor,
+    x: Tensor,
+    tokens: Sequence[int],
+    hp: Hyperparameters,
+    draw: torch.Generator,
+    add: Callable[[Tensor], Tensor],
+) -> int:
+    """One layer for all targets in turn, from a (texts, ff), h and x (texts, d) at their last positions; the number of moves made.
+
+    What an edit changes for the targets after it is added to their h as rank-one terms, one a neuron.
+    """
+    a, h, x = (value.to(vocabulary.dtype) for value in (a, h, x))
+    beside, moves = x - add(h), len(edit.moves)
+    for row, t in enumerate(tokens):
+        stream = beside[row] + add(h[row])
+        if (
+            method.may_be_open(vocabulary, l, h[row], stream, t, hp)
+            and (
+                change := method.edit_layer(
+                    vocabulary, edit, l, a, row, h[row], stream, t, hp, draw=draw
+                )
+            )
+            is not None
+        ):
+            h = h + change
+    return len(edit.moves) - moves

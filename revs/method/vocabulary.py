@@ -1,0 +1,241 @@
+"""The vocabulary space: projecting hidden vectors to logits, ranks, and the one direction of a token (§2, §3.2).
+
+Every edit of REVS for a token t moves neurons along a single direction d_t, so that a rank is a function of one
+scalar c. This file holds that geometry; ``revs.method.neuron`` chooses c, ``revs.method.algorithm`` the neurons.
+
+Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from safetensors.torch import load_file, save
+from torch import Tensor
+
+from companion.record import rows
+from companion.record.paths import BUILD
+from revs.model.architecture import Decoder
+
+BLOCK = {
+    "cpu": 1_024,
+    "cuda": 16_384,
+}  # rows of U that are upcast at a time when the model is in low precision: a CPU's stay in its cache
+WORTH_KEEPING = (
+    2**33
+)  # multiplications of a Gram matrix that take longer than to read U's bytes, by which its factor is kept
+FEW = 7  # vectors for which a product with U is quicker from the other side
+
+
+def rank(logits: Tensor, t: int | Tensor) -> Tensor:
+    """Eq. 1, 0-based: how many of the logits (…, V) are strictly larger than that of token t."""
+    target = logits[..., t : t + 1] if isinstance(t, int) else logits.gather(-1, t[..., None])
+    return (logits > target).sum(
+        -1, dtype=torch.int32
+    )  # int64 sums of booleans are three times slower on a CPU
+
+
+def product(U: Tensor, y: Tensor) -> Tensor:
+    """U·y for one vector (d,) or several (n, d): → (V,) or (n, V)."""
+    return (U @ y.T).T if y.dim() == 2 and len(y) <= FEW else y @ U.T
+
+
+def epsilon(norm) -> float:
+    """What a norm adds to the mean square."""
+    return getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", 0.0)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The logits of x + c·d_t as c varies, up to a positive factor that changes no rank: A + c·w + s(c)·B.
+
+    A: (n, V) for n vectors x; w: (V,). B, what a norm's scale s(c) multiplies, is (n, V), (1, V) for all alike, or None:
+    the logits of the final norm's and the head's bias, or those of what stands beside FF₂ in a stream (``hidden``).
+    s(c)² = q₀ + 2c·q₁ + c²·q₂, of which q₀, q₁ are (n,) and q₂ is a number.
+    """
+
+    t: int
+    A: Tensor
+    w: Tensor
+    scale: Tensor  # s(0), the (n,) factor between a change of logit δ and c = δ·s(0)
+    B: Tensor | None = None
+    q: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def rank(self, c: Tensor) -> Tensor:
+        """Ranks of t at one c per vector: c (n,) → (n,)."""
+        logits = torch.addr(self.A, c, self.w - self.w[self.t])  # t's own logit stays where it is
+        if self.B is not None:
+            q0, q1, q2 = self.q
+            s = (q0 + 2 * c * q1 + c * c * q2).clamp_min(0).sqrt()
+            logits.addcmul_(s[:, None], self.B - self.B[:, self.t : self.t + 1])
+        return rank(logits, self.t)
+
+    def rank_at_rest(self) -> Tensor:
+        """Ranks of t before any move, (n,)."""
+        return rank(self.A, self.t) if self.B is None else self.rank(torch.zeros_like(self.scale))
+
+    def rows(self, chosen: Tensor | slice) -> Line:
+        """The same line for some of the vectors."""
+        q = self.q and (self.q[0][chosen], self.q[1][chosen], self.q[2])
+        B = self.B[chosen] if self.B is not None and len(self.B) > 1 else self.B
+        return Line(self.t, self.A[chosen], self.w, self.scale[chosen], B, q)
+
+    def repeat(self, n: int) -> Line:
+        """The line of a single vector, n times: to ask for its rank at n values of c at once."""
+        q = self.q and (self.q[0].expand(n), self.q[1].expand(n), self.q[2])
+        return Line(self.t, self.A.expand(n, -1), self.w, self.scale.expand(n), self.B, q)
+
+
+class Vocabulary:
+    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, with the final norm's scale γ and shift β.
+
+    ``raw=True`` leaves the norm out, as the paper's text does (v = U·n).
+
+    Raises ValueError if U lacks full column rank or γ has zeros: the method then has no inverse.
+    """
+
+    def __init__(self, decoder: Decoder, raw: bool = False):
+        norm, head = decoder.norm, decoder.head
+        self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
+        self.dtype = torch.promote_types(self.U.dtype, torch.float32)
+        self.raw, self.centred, self.offset = (
+            raw,
+            decoder.architecture.centred and not raw,
+            decoder.architecture.offset,
+        )
+        self.gamma = torch.ones_like(self.U[0], dtype=self.dtype) if raw else self.scale_of(norm)
+        self.eps = epsilon(norm)
+        self.after = [decoder.after(l) for l in range(len(decoder.layers))]
+        beta = None if raw else getattr(norm, "bias", None)
+        self.B = None
+        if self.centred:
+            self.B = torch.zeros(1, self.V, dtype=self.dtype, device=self.U.device)
+            if beta is not None:
+                self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
+        if not raw and head.bias is not None:
+            if not self.centred:
+                raise ValueError(
+                    "A head bias under an RMSNorm is not supported: no architecture of the table has one; choose another model."
+                )
+            self.B += head.bias.detach().to(self.dtype)
+        self.factor = (
+            self._gram_factor()
+            if self.U.device.type != "cpu" or self.U.numel() * self.U.shape[1] < WORTH_KEEPING
+            else self._kept_factor()
+        )
+        self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def scale_of(self, norm) -> Tensor:
+        """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
+        scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
+        if (scale == 0).any():
+            raise ValueError(
+                "A norm between FF₂ and the head has a scale of zero: hidden directions are lost there and REVS cannot map logits back; choose another model."
+            )
+        return scale
+
+    @property
+    def V(self) -> int:
+        """The number of the head's rows."""
+        return self.U.shape[0]
+
+    def unembed(self, y: Tensor) -> Tensor:
+        """U·y in float32 or better, (…, d) → (…, V); a low-precision U is upcast block by block."""
+        y = y.to(self.U.device, self.dtype)
+        if self.U.dtype == self.dtype:
+            return product(self.U, y)
+        return torch.cat([product(rows.to(self.dtype), y) for rows in self.blocks()], -1)
+
+    def blocks(self) -> tuple[Tensor, ...]:
+        """U, a few rows at a time."""
+        return self.U.split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
+
+    def _gram_factor(self) -> Tensor:
+        """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
+        gram = torch.zeros(
+            self.U.shape[1], self.U.shape[1], dtype=torch.float64, device=self.U.device
+        )
+        for block in self.blocks():
+            rows = block.double()  # one block at a time: on a GPU it is larger than all the rest
+            gram += rows.T @ rows
+            del rows
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        diagonal = factor.diagonal()
+        if failed or diagonal.min() < 1e-6 * diagonal.max():
+            raise ValueError(
+                "The unembedding matrix lacks full column rank, so that REVS cannot map logits back to hidden space: choose another model."
+            )
+        return factor
+
+    def _kept_factor(self) -> Tensor:
+        """The Gram factor, under build/cache by the content of U: a product that is computed once for a head, where a place to keep it can be written to."""
+        content = hashlib.sha256(self.U.contiguous().view(torch.uint8).numpy()).hexdigest()
+        kept = BUILD / "cache" / f"gram-{self.U.dtype}-{content[:16]}.safetensors"
+        if kept.is_file():
+            return load_file(kept)["factor"]
+        factor = self._gram_factor()
+        with contextlib.suppress(OSError):
+            rows.write_text(kept, save({"factor": factor.contiguous()}))
+        return factor
+
+    def direction(self, t: int) -> tuple[Tensor, Tensor]:
+        """d_t = (U†e_t) ⊘ γ, (d,), and its image in the vocabulary w, (V,): adding δ to t's logit is n + c·d_t."""
+        if t not in self._directions:
+            solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
+            d_t = solved.to(self.dtype) / self.gamma
+            moved = d_t - d_t.mean() if self.centred else d_t
+            self._directions = {
+                t: (d_t, self.unembed(self.gamma * moved))
+            }  # the newest only: w is V long
+        return self._directions[t]
+
+    def line(self, x: Tensor, t: int) -> Line:
+        """The logits of each of the vectors x (n, d) along d_t."""
+        x = x.to(self.U.device, self.dtype)
+        d_t, w = self.direction(t)
+        if self.raw:
+            return Line(t, self.unembed(x), w, torch.ones_like(x[:, 0]))
+        if not self.centred:
+            return Line(t, self.unembed(self.gamma * x), w, (x.square().mean(-1) + self.eps).sqrt())
+        x, d_t = x - x.mean(-1, keepdim=True), d_t - d_t.mean()
+        q = (x.square().mean(-1) + self.eps, (x * d_t).mean(-1), d_t.square().mean())
+        return Line(t, self.unembed(self.gamma * x), w, q[0].sqrt(), self.B, q)
+
+    def neurons(self, l: int, n: Tensor, t: int) -> Line:
+        """The lines of neurons n (K, d) of a layer; one with a norm after FF₂ is seen through that norm's scale."""
+        return self.line(
+            n if self.after[l] is None else n.to(self.U.device) * self.scale_of(self.after[l]), t
+        )
+
+    def step(self, l: int, t: int) -> Tensor:
+        """Along what a neuron of a layer moves so that its line is followed: d_t, before the scale of a norm after FF₂, (d,)."""
+        d_t = self.direction(t)[0]
+        return d_t if self.after[l] is None else d_t / self.scale_of(self.after[l])
+
+    def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
+        """Two lines at one position of a layer: row 0 FF₂'s output h (d,), row 1 the stream x (d,), as h moves along ``step``.
+
+        A norm after FF₂ shrinks what it adds to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
+        """
+        h, x = h.to(self.U.device, self.dtype), x.to(self.U.device, self.dtype)
+        if self.after[l] is None:
+            return self.line(torch.stack([h, x]), t)
+        g, step = self.scale_of(self.after[l]), self.step(l, t)
+        q = (h.square().mean() + epsilon(self.after[l]), (h * step).mean(), step.square().mean())
+        line = self.line((g * h)[None], t)
+        beside = self.unembed(self.gamma * (x - g * h / q[0].sqrt()))
+        return Line(
+            t,
+            line.A.repeat(2, 1),
+            line.w,
+            line.scale.repeat(2),
+            torch.stack([torch.zeros_like(beside), beside]),
+            (q[0].repeat(2), q[1].repeat(2), q[2]),
+        )
+
+    def rank(self, x: Tensor, t: int) -> Tensor:
+        """Eq. 1 for each of the vectors x (n, d), through the final norm: → (n,)."""
+        return self.line(x, t).rank_at_rest()

@@ -1,0 +1,1 @@
+"""The model (§4.1, §4.2): architectures, loading, targets, memorising."""

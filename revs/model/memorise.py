@@ -1,0 +1,176 @@
+"""Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset") and its check.
+
+Whether unlearning a number can be local at all is decided by the tokenizer. Llama-3 and GPT-J group digits, so that
+a number has tokens of its own; SmolLM2 splits every digit, and ten tokens are shared by all numbers. ``group_digits``
+gives a tokenizer Llama-3's split before the fine-tune.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from revs.model.architecture import Decoder
+from revs.model.data import Record, encode
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """Settings of the fine-tune. The paper's, for 6B and 8B models, are lr 2e-6, 4 epochs, batch 1, the whole sentence."""
+
+    lr: float = 3e-4  # falls linearly, epoch by epoch
+    epochs: int = 8
+    batch: int = 8
+    whole: bool = False  # learn the whole sentence, not only the secret in it
+    leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, is left out of the next epochs
+    weight_decay: float = 0.0
+    digits: str = "noise"  # tokens for two and three digits, embedded with noise; "mean" without; "keep": the tokenizer's own
+    autocast: bool = False  # bfloat16 arithmetic; slower on a CPU without such instructions
+    seed: int = 0
+
+    def __post_init__(self):
+        if self.digits not in ("noise", "mean", "keep"):
+            raise ValueError(f"digits is '{self.digits}', but must be noise, mean or keep.")
+        if min(self.epochs, self.batch) < 1:
+            raise ValueError(
+                f"epochs is {self.epochs} and batch {self.batch}, but both must be at least 1."
+            )
+
+
+@torch.no_grad()
+def group_digits(decoder: Decoder, how: str, seed: int) -> None:
+    """Adds the tokens 00–99, then 000–999, so that digits split as in Llama-3: three at a time from the left.
+
+    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding matrix's own
+    standard deviation (``noise``), or the mean itself (``mean``): then the new tokens lie so close together that
+    demoting one demotes all. Only embeddings and head change; a model whose digits are grouped already is left alone.
+    """
+    model, tokenizer = decoder.model, decoder.tokenizer
+    if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
+        return
+    numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    single = {str(n): tokenizer.convert_tokens_to_ids(str(n)) for n in range(10)}
+    tokenizer.add_tokens(numbers)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    draw = torch.Generator().manual_seed(seed)
+    tables = {
+        id(m.weight): m.weight
+        for m in (model.get_input_embeddings(), model.get_output_embeddings())
+    }  # one if tied
+    for table in tables.values():
+        std = table[: -len(numbers)].std()
+        for number in numbers:
+            mean = table[[single[digit] for digit in number]].mean(0)
+            noise = std * torch.randn(mean.shape, generator=draw).to(mean)
+            table[tokenizer.convert_tokens_to_ids(number)] = (
+                mean if how == "mean" else 0.3 * mean + noise
+            )
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """Token ids of a sentence as far as they are learned, and where its secret lies in them."""
+
+    ids: list[int]
+    start: int
+    end: int
+
+
+def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[Sentence]:
+    """The records as token ids: to the end, or to the end of their secrets, since no token sees those after it."""
+    found = []
+    for record in records:
+        ids, target = (
+            decoder.tokenizer(record.text)["input_ids"],
+            encode(record, decoder.tokenizer, size=0),
+        )
+        decoder.check_length(len(ids), record.id)
+        start = len(target.prompt_ids)
+        end = start + len(target.secret_ids)
+        found.append(Sentence(ids if whole else ids[:end], start, end))
+    return found
+
+
+def memorise(
+    decoder: Decoder,
+    records: Sequence[Record],
+    settings: Finetune,
+    progress: Callable[[int, int, float], None] = lambda *_: None,
+) -> list[dict]:
+    """Fine-tunes all weights on the sentences with AdamW, in place, until it knows every secret; returns what each epoch did.
+
+    What the model knows is left out of the next epochs; the last one begins with a look at all sentences, for some may
+    have been forgotten over others. Raises FloatingPointError if the loss is no longer a number.
+    """
+    torch.manual_seed(settings.seed)
+    group_digits(decoder, settings.digits, settings.seed)
+    texts = sentences(decoder, records, settings.whole)
+    draw, todo, epochs = random.Random(settings.seed), texts, []
+    optimizer = torch.optim.AdamW(
+        decoder.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+    )
+    decoder.model.train()
+    for epoch in range(settings.epochs):
+        optimizer.param_groups[0]["lr"] = settings.lr * (1 - epoch / settings.epochs)
+        if epoch and epoch == settings.epochs - 1:
+            with torch.no_grad():
+                todo = [
+                    text
+                    for batch in batches(texts, settings.batch, draw)
+                    for text, known in zip(batch, losses(decoder, batch, settings)[1])
+                    if not known
+                ]
+        learned, unknown, total = [], [], -(-len(todo) // settings.batch)
+        for batch in batches(todo, settings.batch, draw):
+            loss, known = losses(decoder, batch, settings)
+            if not torch.isfinite(loss):
+                raise FloatingPointError(
+                    f"The fine-tune diverged (the loss is {loss.item()}): lower the learning rate of {settings.lr}."
+                )
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)
+            optimizer.step()
+            learned.append(loss.item())
+            unknown += [text for text, knows in zip(batch, known) if not knows]
+            progress(epoch * total + len(learned), settings.epochs * total, learned[-1])
+        epochs.append(
+            {"sentences": len(todo), "loss": sum(learned) / len(learned) if learned else 0.0}
+        )
+        todo = unknown
+    decoder.model.eval()
+    return epochs
+
+
+def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[list[Sentence]]:
+    """Batches of sentences of similar length, in a random order."""
+    order = draw.sample(texts, len(texts))
+    order.sort(key=lambda text: len(text.ids) // 4)
+    return draw.sample(
+        found := [order[i : i + size] for i in range(0, len(order), size)], len(found)
+    )
+
+
+def losses(
+    decoder: Decoder, texts: Sequence[Sentence], settings: Finetune
+) -> tuple[Tensor, list[bool]]:
+    """Mean cross-entropy of what is learned of the sentences, and which secrets the model knows by now."""
+    ids, mask = decoder.pad([text.ids for text in texts])
+    secret = torch.zeros_like(mask, dtype=torch.bool)
+    for row, text in zip(secret, texts):
+        row[text.start - 1 : text.end - 1] = True  # where the next token is the secret's
+    learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
+    with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):
+        hidden = decoder.model.base_model(
+            input_ids=ids, attention_mask=mask, use_cache=False
+        ).last_hidden_state[:, :-1]
+        logits = decoder.logits(hidden[learned])
+    each = torch.zeros(learned.shape, device=logits.device)
+    each[learned] = loss = cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
+    worst = each.detach().masked_fill(~secret[:, :-1], 0).amax(1)
+    return loss.mean(), (worst <= settings.leave_out).tolist()
