@@ -29,7 +29,7 @@ from companion.own import artefact, export
 from companion.own import steps as own
 from companion.record import rows
 from companion.record.paths import ROOT, alone
-from companion.runs import MISTAKES, begin, command, footprint, models, unlearn
+from companion.runs import MISTAKES, begin, command, memory, models, unlearn
 from companion.runs import own as own_model
 from companion.workflow import build, profile
 from companion.workflow.notebook import execute
@@ -530,11 +530,11 @@ def an_unknown_precision(place: Path) -> Calls:
 @mistake(
     "A run that cannot fit",
     "a model and a method that take more memory than is free",
-    r"would take about .* GiB, but .* GiB of memory are free: take",
+    r"takes at least .* GiB, but .* GiB of memory are free: take",
     MemoryError,
 )
 def a_run_that_cannot_fit(place: Path) -> Calls:
-    with mock.patch.object(footprint, "free", lambda *_: 2**27):
+    with mock.patch.object(memory, "free", lambda *_: 2**27):
         yield unlearning(place)
 
 

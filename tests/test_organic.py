@@ -117,7 +117,7 @@ def test_runs_are_by_kind_and_need_revs(shelf):  # noqa: F811
     assert list(frames) == ["emails"] and list(frames["emails"]["tag"]) == [""]
     assert "REVS took 2 minutes" in organic.sentence(frames)
     assert "REVS" not in (said := organic.unmeasured(frames)) and re.search(
-        r"^Emails: not measured yet are FT-L \(\d+ GiB\), MEMIT", said
+        r"^Emails: not measured are FT-L, MEMIT", said
     )
     line = organic.settings(frames).iloc[0]
     assert (

@@ -14,7 +14,7 @@ from companion.pages.results import finished, measured, title, unlearned_ranks
 from companion.pages.tables import percent
 from companion.pages.tradeoffs import by_strength
 from companion.record import rows
-from companion.runs import footprint, methods
+from companion.runs import methods, models
 
 Found = tuple[bool, str, list[str]]
 
@@ -27,19 +27,19 @@ def small(model: str, data: str, one: str, most: float) -> Found | None:
     _, share, shape = touched(model, list(done))
     return (
         share <= most,
-        f"{share:.1f} per cent of {shape.layers * shape.ff:,} columns",
+        f"{share:.1f} per cent of {shape['layers'] * shape['ff']:,} columns",
         [row["name"] for row in done],
     )
 
 
-def touched(model: str, done: Sequence[dict]) -> tuple[float, float, footprint.Shape]:
+def touched(model: str, done: Sequence[dict]) -> tuple[float, float, dict]:
     """How many layers edits changed and how many per cent of all columns of FF₂, means over rows, and the model's shape."""
-    shape = footprint.shape(model, done[0]["provenance"]["model"]["dtype"])
+    shape = models.registry()[model]["shape"]
     layers, columns = (
         statistics.mean(map(of, (row["result"]["edit"] for row in done)))
         for of in (lambda edit: len(edit["layers"]), lambda edit: edit["columns"])
     )
-    return layers, 100 * columns / (shape.layers * shape.ff), shape
+    return layers, 100 * columns / (shape["layers"] * shape["ff"]), shape
 
 
 def extent(models: Sequence[str], data: Sequence[str], tag: str = "") -> str:
@@ -52,7 +52,7 @@ def extent(models: Sequence[str], data: Sequence[str], tag: str = "") -> str:
             if len(done := finished(frame[frame["tag"] == tag], "revs")):
                 layers, share, shape = touched(model, list(done))
                 of_models.append(
-                    f"{layers:.1f} of {shape.layers} layers and {share:.1f} per cent of the columns of FF₂ in {title(model)}"
+                    f"{layers:.1f} of {shape['layers']} layers and {share:.1f} per cent of the columns of FF₂ in {title(model)}"
                 )
         if of_models:
             said.append(f"on {methods.PAPER_DATA[one]} {', '.join(of_models)}")
@@ -70,7 +70,7 @@ def arrived(model: str, runs: dict[str, pd.DataFrame]) -> str:
         if len(done := finished(frame, "revs")):
             first = done.iloc[0]["provenance"]
             V, r_h = (
-                sizes.get(first["tokenizer"], footprint.shape(model, first["model"]["dtype"]).V),
+                sizes.get(first["tokenizer"], models.registry()[model]["shape"]["V"]),
                 first["settings"]["hyperparameters"]["r_h"],
             )
             wanted = round(r_h * V) if isinstance(r_h, float) and r_h < 1 else r_h

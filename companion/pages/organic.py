@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from companion.own.curate import PROMPT
 from companion.pages import curating, qualitative, results, tuning
 from companion.pages.tables import DASH, METRICS, percent
 from companion.record import rows
-from companion.runs import footprint, methods, models
+from companion.runs import methods, models
 
 SETS = {
     "email": "emails",
@@ -252,55 +251,18 @@ def ways(model: str, name: str) -> str:
 
 
 def unmeasured(found: dict[str, pd.DataFrame]) -> str:
-    """The methods without a row, and the memory that is foreseen for each: a sentence for each data set where there are some."""
+    """The methods without a row, for each data set where there are some."""
     said = []
     for data, frame in found.items():
-        row = results.finished(frame, "revs").iloc[0]
-        made, secret = row["provenance"], int(rows.read_items(row["path"])["ranks"].map(len).max())
-        needs = {}
-        for name, entry in methods.registry().items():
-            if (
-                "module" in entry
-                and "settings_of" not in entry
-                and name not in {"unedited", *frame["method"]}
-            ):
-                hp = methods.method(name).Hyperparameters(
-                    **methods.hyperparameters(
-                        name, made["model"]["name"], Path(made["settings"]["data"]).stem, {}
-                    )
-                )
-                shape = footprint.shape(made["model"]["name"], made["model"]["dtype"])
-                needs[entry["title"]] = (
-                    footprint.total(
-                        footprint.predicted(
-                            shape,
-                            name,
-                            hp,
-                            PROMPT,
-                            secret,
-                            row["result"]["after"]["forget"],
-                            made["settings"].get("measures", ()),
-                        )
-                    )
-                    / 2**30
-                )
-        there = made["hardware"]["memory_gb"]
-        fitting, others = (
-            [f"{title} ({gib:.0f} GiB)" for title, gib in needs.items() if (gib <= there) == fits]
-            for fits in (True, False)
-        )
-        parts = ([f"not measured yet are {', '.join(fitting)}"] if fitting else []) + (
-            [f"more than the {there:.0f} GiB of this machine would be taken by {', '.join(others)}"]
-            if others
-            else []
-        )
-        said += (
-            [
-                f"{methods.PAPER_DATA[data]}: {'; '.join(parts)}. The memory is [foreseen](scaling.ipynb)."
-            ]
-            if parts
-            else []
-        )
+        missing = [
+            entry["title"]
+            for name, entry in methods.registry().items()
+            if "module" in entry
+            and "settings_of" not in entry
+            and name not in {"unedited", *frame["method"]}
+        ]
+        if missing:
+            said.append(f"{methods.PAPER_DATA[data]}: not measured are {', '.join(missing)}.")
     return "\n\n".join(said)
 
 

@@ -7,7 +7,6 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import yaml
 
@@ -79,9 +78,7 @@ def finetune(settings: dict) -> dict | None:
 
 def begin(settings: dict, run: Callable) -> dict:
     """Checks settings, and whether a run with them fits into the memory that is free; then runs it."""
-    importlib.import_module("companion.runs.footprint").check(
-        complete(settings, run)
-    )  # by its name: no row depends on what is foreseen
+    importlib.import_module("companion.runs.memory").check(complete(settings, run))
     return run(**settings)
 
 
@@ -93,17 +90,6 @@ def complete(settings: dict, run: Callable) -> dict:
     } | settings
 
 
-def plan(settings: dict, run: Callable) -> str:
-    """What a run would take: memory, also of a fine-tune that it begins with, and, in a checkout, the time of the rest as rows of runs like it tell it."""
-    every = complete(settings, run)
-    said = importlib.import_module("companion.runs.footprint").said(every)
-    try:
-        workflow = importlib.import_module("companion.workflow.plan")
-    except ModuleNotFoundError:  # an installed package has no workflow
-        return said
-    return f"{said}\n{workflow.said(Path(inspect.getfile(run)).stem, every)}"
-
-
 def value(text: str):
     """What an option says, as YAML; a text that is none, such as a path that begins with @, as it stands."""
     try:
@@ -113,7 +99,7 @@ def value(text: str):
 
 
 def command(run: Callable) -> None:
-    """Runs an experiment from the command line: every parameter is an option, read as YAML; with --plan only says what it would take.
+    """Runs an experiment from the command line: every parameter is an option, read as YAML.
 
     A mistake of the caller's ends with one sentence and status 2.
     """
@@ -126,14 +112,10 @@ def command(run: Callable) -> None:
             metavar=str(parameter.annotation),
             help=f"default: {parameter.default!r}",
         )
-    parser.add_argument(
-        "--plan", action="store_true", help="say what the run would take, and start nothing"
-    )
     settings = vars(
         parser.parse_args()
     )  # only what was given: the rest are the function's own defaults
-    only = settings.pop("plan")
     try:
-        print(plan(settings, run)) if only else begin(settings, run)
+        begin(settings, run)
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
