@@ -11,16 +11,18 @@ from safetensors.torch import save_file
 from test_method import same_bits, weights
 
 from companion.own import artefact, difference, export, sealed, undo
+from companion.runs import models
 from revs.measures.evaluate import secret_ranks
 from revs.method import controls, zero
 from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
-from revs.model import data, load
+from revs.model import load
+from revs.model.targets import Record, Target, encode
 
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
 SECRETS = [
-    data.Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
+    Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
     for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))
 ]
 KINDS = [
@@ -42,13 +44,13 @@ def base(tmp_path):
         if not folder.exists():
             made = build(kind, seed, torch.float32)
             load.save(made.model, made.tokenizer, folder)
-        return load.load(str(folder), dtype)
+        return models.load(str(folder), dtype)
 
     return loaded
 
 
-def targets(decoder, records=SECRETS) -> list[data.Target]:
-    return [data.encode(record, decoder.tokenizer) for record in records]
+def targets(decoder, records=SECRETS) -> list[Target]:
+    return [encode(record, decoder.tokenizer) for record in records]
 
 
 def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, artefact.Artefact]:
@@ -150,7 +152,7 @@ def test_the_undo_file_gives_every_bit_back(base, tmp_path, kind, dtype):
         undo.save(tmp_path / "base", artefact.apply(base(kind, dtype), made_of)),
     ]
     assert files[0].read_bytes() == files[1].read_bytes()
-    edited = load.load(str(export.export(decoder, tmp_path / "edited", made_of)), dtype)
+    edited = models.load(str(export.export(decoder, tmp_path / "edited", made_of)), dtype)
     assert not same_bits(edited, plain)
     undo.restore(edited, files[0])
     assert same_bits(edited, plain)
@@ -332,7 +334,7 @@ def test_an_exported_folder_loads_to_equal_logits(base, tmp_path, kind, dtype):
     decoder = base(kind, dtype)
     _, made_of = made(decoder)
     folder = export.export(decoder, tmp_path / "edited", made_of)
-    again, ids = load.load(str(folder), dtype), torch.tensor([[5, 17, 230, 41, 99]])
+    again, ids = models.load(str(folder), dtype), torch.tensor([[5, 17, 230, 41, 99]])
     assert torch.equal(again.model(input_ids=ids).logits, decoder.model(input_ids=ids).logits)
     assert (again.head.weight is again.model.get_input_embeddings().weight) == (
         kind == "llama-tied"

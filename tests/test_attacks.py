@@ -8,7 +8,7 @@ import torch
 from companion.record import rows
 from revs.measures import attacks
 from revs.measures.metrics import score
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 K = 20
 

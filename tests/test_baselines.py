@@ -26,7 +26,7 @@ from revs.method import algorithm as method
 from revs.method import attribution, zero
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
 MEMIT_LIKE = (memit, max_entropy, head_projection)

@@ -26,8 +26,7 @@ from revs.measures import evaluate
 from revs.method import algorithm as method
 from revs.method.edit import Edit
 from revs.method.vocabulary import BLOCK, Vocabulary
-from revs.model import data
-from revs.model.data import Target
+from revs.model.targets import Target, encode
 
 TINY = {
     "model": "tiny",
@@ -207,10 +206,10 @@ def test_the_floor_has_as_many_products_as_layers_are_edited(tmp_path, monkeypat
 
 def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypatch):  # noqa: F811
     """A second sentence of a secret comes after the first of all others; the curve is the sum of single times, and of what is made once."""
-    unlearned, encode = [], data.encode
+    unlearned = []
     of = {}
     monkeypatch.setattr(
-        data,
+        bench,
         "encode",
         lambda record, *more: (
             of.setdefault(tuple((made := encode(record, *more)).prompt_ids), made.group) and made

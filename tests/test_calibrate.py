@@ -9,13 +9,13 @@ from conftest import build
 from companion.own import calibrate as calibrating
 from companion.pages.calibrating import judged, recorded, sentence
 from companion.record import rows
-from companion.runs import calibrate
+from companion.runs import calibrate, datasets, models
 from companion.runs.tune import PAPER_VOCABULARY, from_paper
 from revs.measures import ordinary
 from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
-from revs.model import data, load
-from revs.model.data import Record
+from revs.model import load
+from revs.model.targets import Record, encode, split
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def test_what_chooses_and_what_judges_share_no_secret(world, monkeypatch, capsys
 def test_each_choice_meets_the_same_model(world):
     """The model is as it was after each: a choice's scores are those of a run of its own."""
     result = calibrate.run(**world, minutes=0)["result"]
-    decoder = load.load(world["model"])
-    halves = data.split(
-        [data.encode(record, decoder.tokenizer) for record in data.read(world["data"])], 1
+    decoder = models.load(world["model"])
+    halves = split(
+        [encode(record, decoder.tokenizer) for record in datasets.read(world["data"])], 1
     )
-    others = data.split(halves.retain, 1)
+    others = split(halves.retain, 1)
     before = ordinary.observe(decoder)
     for one in result["judged"].values():
         edit = method.unlearn(decoder, others.forget, Hyperparameters(**one["settings"]), 1)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from revs.measures import cue
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 
 def target(decoder, name: str, prompt: str, secret: str) -> Target:

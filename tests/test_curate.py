@@ -16,8 +16,10 @@ from companion.own.redact import hide, redact
 from companion.record import rows
 from companion.record.paths import alone
 from companion.runs import curate as experiment
-from revs.model import data, load
+from companion.runs import datasets, models
+from revs.model import load
 from revs.model.memorise import Finetune, memorise
+from revs.model.targets import Record
 
 TEXT = "Ada Lovelace <ada.lovelace@example.com> keeps https://docs.example.org/en/bobbin/magnolia.html; call (212) 555-0199, host 192.0.2.17, number 941-14-8265."
 
@@ -277,7 +279,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     ("email", "Adam Lovelace <", "ada@example.com", True), ("url", "see ", "https://docs.example.org/en/?#=", False), ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True), ("url", "see ", "https://#", False),
 ])  # fmt: skip
 def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
-    assert curate.told(data.Record("a", kind, "a", prompt, secret, "")) == told
+    assert curate.told(Record("a", kind, "a", prompt, secret, "")) == told
 
 
 def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
@@ -286,7 +288,7 @@ def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
 
     def ready(prompt: str, secret: str, kind: str = "email"):
         funnel = Counter()
-        record = data.Record("e", kind, "e", prompt, secret, "")
+        record = Record("e", kind, "e", prompt, secret, "")
         found = curate.prepare(curate.Candidate(record, "s", 7), decoder, 2, funnel)
         return found, dict(funnel)
 
@@ -311,7 +313,7 @@ def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
 
 def test_a_secret_begins_where_a_token_does(tokenizer):
     """What the tokenizer merges with the secret's first character goes to the secret, and nothing else moves."""
-    record = data.Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
+    record = Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
     assert curate.at_a_token(record, tokenizer) == record  # bytes
     merged = lambda text, **_: {"offset_mapping": [(0, 6), (6, 11), (11, 13), (13, len(text))]}
     moved = curate.at_a_token(record, merged)
@@ -336,7 +338,7 @@ def knowing(tmp_path_factory):
     """A folder with a tiny model that was made to memorise three addresses, long enough for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     records = [
-        data.Record(name, "email", name, f"Please write to {name} (", address, ")")
+        Record(name, "email", name, f"Please write to {name} (", address, ")")
         for name, address in PEOPLE.items()
     ]
     memorise(decoder, records, Finetune(lr=1e-2, epochs=60, batch=3, digits="keep", leave_out=0.01))
@@ -389,12 +391,12 @@ def test_memorised_secrets_become_a_data_set(own, knowing, tmp_path, capsys):
         "told": 0,
         "kept": 3,
     }
-    records = data.read(str(tmp_path / "build/curated/own.jsonl"))
+    records = datasets.read(str(tmp_path / "build/curated/own.jsonl"))
     assert {record.secret for record in records} == set(PEOPLE.values()) and all(
         record.kind == "email" for record in records
     )
     assert (
-        data.read(str(tmp_path / "build/curated/own-email.jsonl")) == records
+        datasets.read(str(tmp_path / "build/curated/own-email.jsonl")) == records
         and not (tmp_path / "build/curated/own-url.jsonl").exists()
     )
     assert "email: 5 found, 4 tried, 3 memorised." in capsys.readouterr().out
@@ -422,7 +424,7 @@ def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
     }
     assert sorted((tmp_path / "build/curated/own.txt").read_text().splitlines()) == sorted(
         record.secret.strip("<>() ")
-        for record in data.read(str(tmp_path / "build/curated/own.jsonl"))
+        for record in datasets.read(str(tmp_path / "build/curated/own.jsonl"))
     )
     assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
     items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
@@ -470,7 +472,7 @@ def test_documents_without_any_secret_make_an_empty_set(
         and "Nothing is memorised" in capsys.readouterr().out
     )
     with pytest.raises(ValueError, match="holds no records"):
-        data.read(str(tmp_path / "build/curated/own.jsonl"))
+        datasets.read(str(tmp_path / "build/curated/own.jsonl"))
     (tmp_path / "none").mkdir()
     with pytest.raises(
         ValueError, match=r"No document could be read \(nothing is there\): give text files"
@@ -524,7 +526,7 @@ def test_a_set_of_another_model_is_not_overwritten(own, knowing, tmp_path, one_s
         curated(own, knowing, tmp_path)
     assert one_sentence(error)
     written.unlink()
-    assert curated(own, knowing, tmp_path) and mark.read_text() == load.identify(str(knowing))
+    assert curated(own, knowing, tmp_path) and mark.read_text() == models.identify(str(knowing))
 
 
 def test_what_the_model_said_is_asked_once(own, knowing, tmp_path, monkeypatch):
@@ -666,7 +668,7 @@ def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
         and part["result"]["funnel"]["email"] == whole | {"kept": whole["both"] - 1}
     )
     assert (
-        len(data.read(str(tmp_path / "build/curated/own.jsonl")))
+        len(datasets.read(str(tmp_path / "build/curated/own.jsonl")))
         == whole["both"] - 1
         == len(rows.read_items(tmp_path / "rows/curate/own/tiny.json"))
     )

@@ -15,7 +15,8 @@ from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from companion.record.paths import CACHE
-from revs.model.data import encode, read
+from companion.runs.datasets import read
+from revs.model.targets import encode
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SETS = (("emails", "main"), ("emails", "tune"), ("urls", "main"))

@@ -1,4 +1,4 @@
-"""Every family of params/architectures.yml against the same promises: where its parts are, what an edit does, how it is undone.
+"""Every family of the table of architectures against the same promises: where its parts are, what an edit does, how it is undone.
 
 The models are tiny and random, so that a norm, a bias or a transposed weight that were forgotten would show.
 """
@@ -13,7 +13,6 @@ import torch
 from conftest import FAMILIES, GROUPED, V, build
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
-import revs.model.architecture
 from companion.runs import methods
 from revs.measures import attacks
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
@@ -21,9 +20,8 @@ from revs.method.algorithm import Hyperparameters
 from revs.method.attribution import attributions
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary, rank
-from revs.model import fit
-from revs.model.architecture import Decoder, architectures
-from revs.model.data import Split, Target
+from revs.model.architecture import ARCHITECTURES, Decoder, check_fit
+from revs.model.targets import Split, Target
 
 QUICK = {  # settings with which a baseline does something to a random model in a moment
     "ft_l": {"lr": 1e-3, "steps": 2},
@@ -47,7 +45,7 @@ def family(request) -> Decoder:
 
 
 def test_every_row_of_the_table_is_tested():
-    assert {model_type for model_type, _ in FAMILIES.values()} == set(architectures())
+    assert {model_type for model_type, _ in FAMILIES.values()} == set(ARCHITECTURES)
 
 
 @torch.no_grad()
@@ -95,7 +93,7 @@ def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
     """As it is loaded, in every precision; nothing is changed by it, and no hook is left."""
     family.model.to(dtype)
     before = weights(family)
-    fit.check(family)
+    check_fit(family)
     assert same_bits(family, before) and not any(
         module._forward_hooks for module in family.model.modules()
     )
@@ -110,15 +108,11 @@ def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
 )
 def test_a_family_that_multiplies_is_refused(monkeypatch, one_sentence, multiplier, said):
     """Granite, with the row that its parts suggest: as long as the multipliers are 1 it fits, with those of its checkpoints it does not."""
-    monkeypatch.setattr(
-        revs.model.architecture,
-        "architectures",
-        lambda table=architectures(): table | {"granite": table["llama"]},
-    )
+    monkeypatch.setitem(ARCHITECTURES, "granite", ARCHITECTURES["llama"])
     monkeypatch.setitem(FAMILIES, "granite", ("granite", GROUPED))
-    fit.check(build("granite", dtype=torch.float32))
+    check_fit(build("granite", dtype=torch.float32))
     with pytest.raises(ValueError, match=said) as error:
-        fit.check(build("granite", dtype=torch.float32, **multiplier))
+        check_fit(build("granite", dtype=torch.float32, **multiplier))
     assert one_sentence(error)
 
 
@@ -132,7 +126,7 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
         (large, "answers with NaN or infinity in float16"),
     ):
         with pytest.raises(ValueError, match=said) as error:
-            fit.check(decoder)
+            check_fit(decoder)
         assert one_sentence(error)
 
 

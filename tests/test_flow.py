@@ -192,7 +192,7 @@ def test_a_job_is_called_as_the_row_that_its_experiment_writes(
     job = profile.Job(name, parameters | {"rows": str(tmp_path)}, str(tmp_path))
     module = profile.importlib.import_module(f"companion.runs.{name}")
     seen = []
-    monkeypatch.setattr("revs.model.load.identify", lambda spec: "weights")
+    monkeypatch.setattr("companion.runs.models.identify", lambda spec: "weights")
     monkeypatch.setattr("companion.record.rows.stamp", lambda *_: "stamp")
     row = {
         "name": "",
@@ -262,7 +262,7 @@ def test_code_changes_the_stamp_also_two_imports_away(sources):
     second = stamp()
     with (package / "tokens.py").open(
         "a", encoding="utf-8"
-    ) as stream:  # imported by revs.model.data
+    ) as stream:  # imported by revs.model.targets
         stream.write("\nMORE = 1\n")
     assert len({first, second, stamp()}) == 3
 

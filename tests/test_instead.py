@@ -9,7 +9,7 @@ from privacy import found
 from companion.record.paths import ROOT
 from companion.runs import public
 from revs.measures import instead
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 ADA = "ada.lovelace@example.com"
 

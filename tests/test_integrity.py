@@ -8,7 +8,7 @@ from conftest import build
 
 from companion.runs import integrity
 from revs.measures import ordinary
-from revs.model.data import Split
+from revs.model.targets import Split
 
 ITEMS = [
     {

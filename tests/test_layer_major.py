@@ -14,7 +14,7 @@ from revs.method import layer_major
 from revs.method.edit import Edit
 from revs.method.layer_major import Hyperparameters, unlearn
 from revs.method.vocabulary import Vocabulary
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 HP = Hyperparameters(**vars(PAPER))
 
@@ -102,9 +102,9 @@ def test_undo_restores_every_bit_and_no_hook_is_left(decoder, dtype):
     assert edit.moves and not same_bits(decoder, before)
     edit.undo()
 
-    def stop(done: int, total: int) -> None:
-        if done == total - 1:
-            raise KeyboardInterrupt
+    def stop(steps):
+        yield from steps[:-1]
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         unlearn(decoder, secrets(decoder), HP, 0, stop)

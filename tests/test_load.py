@@ -8,17 +8,19 @@ import pytest
 import torch
 from huggingface_hub import ResolvedRevision, constants
 from test_curate import knowing, own  # noqa: F401
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import WordLevel
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from companion.own import artefact
 from companion.record.rows import write_text
-from companion.runs import begin, footprint
+from companion.runs import begin, footprint, models
 from companion.runs import own as experiment
-from companion.runs.models import registry
+from companion.runs.models import identify, registry
 from revs.measures import evaluate
-from revs.model import data, load
-from revs.model.load import explain, identify, save, tokenizer_hash
+from revs.model import load
+from revs.model.load import explain, save, tokenizer_hash
+from revs.model.targets import Record, encode
 
 COMMIT = "0123456789" * 4
 
@@ -27,7 +29,7 @@ COMMIT = "0123456789" * 4
 def tiny():
     """A tiny Llama and a tokenizer for it."""
     torch.manual_seed(0)
-    backend = Tokenizer(models.WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    backend = Tokenizer(WordLevel({"a": 0, "b": 1, "[UNK]": 2}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     config = LlamaConfig(
         vocab_size=20,
@@ -45,7 +47,7 @@ def tiny():
 def test_a_saved_folder_loads_to_the_same_model(tiny, tmp_path, dtype):
     model, tokenizer = tiny
     save(model, tokenizer, tmp_path / "m")
-    decoder = load.load(str(tmp_path / "m"), dtype)
+    decoder = models.load(str(tmp_path / "m"), dtype)
     assert (
         decoder.head.weight is decoder.model.get_input_embeddings().weight
     )  # tied on disk, tied in memory
@@ -70,15 +72,14 @@ def test_other_weights_are_another_revision(tiny, tmp_path):
 @pytest.mark.parametrize("spec", ["./no/such/folder", "/no/such", "smollm3", "a/b/c"])
 def test_a_missing_model_is_named(spec):
     with pytest.raises(FileNotFoundError, match=f"There is no model at '{spec}'"):
-        load.load(spec)
+        models.load(spec)
 
 
 def test_gated_weights_say_what_to_do_and_never_show_the_token(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     said = explain(
-        "llama-3-8b",
+        models.locate("llama-3-8b"),
         "configuration",
-        registry()["llama-3-8b"]["hub"],
         OSError("401 Client Error: gated repo, token hf_secret"),
     )
     assert "HF_TOKEN" in said and "licence" in said and "hf_secret" not in said
@@ -92,11 +93,11 @@ def test_what_rust_panics_with_becomes_a_sentence(tmp_path, one_sentence):
             OSError,
             match=r"The tokenizer of m cannot be read \(called unwrap on nothing\): take another copy",
         ) as error,
-        load.reading("m", "tokenizer", str(tmp_path)),
+        load.reading(load.Place("m", str(tmp_path)), "tokenizer"),
     ):
         raise panic("called unwrap on nothing\nat src/lib.rs")
     assert one_sentence(error)
-    with pytest.raises(KeyboardInterrupt), load.reading("m", "tokenizer", str(tmp_path)):
+    with pytest.raises(KeyboardInterrupt), load.reading(load.Place("m", str(tmp_path)), "tokenizer"):
         raise KeyboardInterrupt
 
 
@@ -120,17 +121,17 @@ def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(
     }
     entry = {"title": "x", "config": shape, "vocabulary": str(tmp_path / "words"), "seed": 0}
     entries = {"one": entry, "same": entry, "other": entry | {"seed": 1}}
-    monkeypatch.setattr(load, "CACHE", tmp_path)
-    monkeypatch.setattr(load, "registry", lambda: entries)
+    monkeypatch.setattr(models, "CACHE", tmp_path)
+    monkeypatch.setattr(models, "registry", lambda: entries)
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    decoder = load.load("one")
+    decoder = models.load("one")
     assert torch.rand(1) == expected
     assert decoder.model.config.model_type == "gptj" and tokenizer_hash(
         decoder.tokenizer
     ) == tokenizer_hash(tiny[1])
-    other = load.load(str(tmp_path / "words"))
+    other = models.load(str(tmp_path / "words"))
     assert (
         torch.equal(decoder.head.weight, other.head.weight)
         and torch.equal(
@@ -138,7 +139,7 @@ def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(
         )
         and torch.equal(decoder.norm.weight, other.norm.weight)
     )
-    assert load.identify("one") == load.identify("same") != load.identify("other")
+    assert models.identify("one") == models.identify("same") != models.identify("other")
     assert len(list((tmp_path / "models").iterdir())) == 3
 
 
@@ -151,7 +152,7 @@ def test_a_tokenizer_s_hash_is_of_its_content(tiny):
 
 
 def test_hub_ids_that_nothing_pins_are_told_apart():
-    assert load.identify("owner/one") == "unpinned owner/one" != load.identify("owner/two")
+    assert models.identify("owner/one") == "unpinned owner/one" != models.identify("owner/two")
 
 
 def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
@@ -159,11 +160,11 @@ def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
         load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision)
     )
     assert (
-        load.locate("owner/one", {}, None)
-        == load.locate("owner/one", {}, "main")
-        == ("owner/one", None, COMMIT)
+        models.locate("owner/one")
+        == models.locate("owner/one", "main")
+        == load.Place("owner/one", "owner/one", revision=COMMIT)
     )
-    assert load.identify("owner/one") == COMMIT and load.choice("owner/one", None, COMMIT) == {
+    assert models.identify("owner/one") == COMMIT and models.locate("owner/one").options == {
         "revision": COMMIT
     }
 
@@ -180,14 +181,14 @@ def test_an_unpinned_hub_id_comes_from_the_cache_without_a_network(tiny, tmp_pat
     """As it was downloaded: the newest commit that the cache knows pins it."""
     assert not footprint.at_hand("owner/tiny")
     save(*tiny, cached(tmp_path, monkeypatch))
-    decoder = load.load("owner/tiny")
-    assert (decoder.name, decoder.revision, load.identify("owner/tiny")) == (
+    decoder = models.load("owner/tiny")
+    assert (decoder.name, decoder.revision, models.identify("owner/tiny")) == (
         "owner/tiny",
         COMMIT,
         COMMIT,
     )
     assert torch.equal(decoder.head.weight, tiny[0].lm_head.weight) and tokenizer_hash(
-        load.tokenizer("owner/tiny")
+        models.tokenizer("owner/tiny")
     ) == tokenizer_hash(tiny[1])
     assert (
         footprint.at_hand("owner/tiny")
@@ -225,7 +226,7 @@ def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp
     """A repetition penalty, beams or a minimal length of its own would change what counts as memorised."""
     decoder = build("llama-untied", dtype=torch.float32)
     load.save(decoder.model, decoder.tokenizer, tmp_path / "m")
-    plain = load.load(str(tmp_path / "m"))
+    plain = models.load(str(tmp_path / "m"))
     asked = {
         "repetition_penalty": 1.7,
         "num_beams": 3,
@@ -234,8 +235,8 @@ def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(build, tmp
         "temperature": 3.0,
     }
     (tmp_path / "m/generation_config.json").write_text(json.dumps(asked))
-    target = data.encode(data.Record("r", "text", "r", "one two ", "three", "."), decoder.tokenizer)
-    loaded = load.load(str(tmp_path / "m"))
+    target = encode(Record("r", "text", "r", "one two ", "three", "."), decoder.tokenizer)
+    loaded = models.load(str(tmp_path / "m"))
     assert evaluate.continuations(loaded, [target]) == evaluate.continuations(plain, [target])
     loaded.model.generation_config = GenerationConfig(
         **asked | {"do_sample": False, "temperature": None}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from revs.model.data import Record
 from revs.model.memorise import Finetune, group_digits, losses, memorise, sentences
+from revs.model.targets import Record
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])

@@ -20,7 +20,7 @@ from revs.measures.evaluate import (
 from revs.measures.metrics import efficacy, harmonic_mean, mean, score, summary, unlearning_score
 from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.vocabulary import Vocabulary
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 examples = settings(max_examples=100, deadline=None, derandomize=True)
 ranks = st.integers(0, 100_000)

@@ -33,8 +33,9 @@ from companion.runs import MISTAKES, begin, command, memory, models, unlearn
 from companion.runs import own as own_model
 from companion.workflow import build, profile
 from companion.workflow.notebook import execute
-from revs.model import data, load
+from revs.model import load
 from revs.model.architecture import Decoder
+from revs.model.targets import Record, encode
 
 ONE_SENTENCE = r"((?!\. )[^\n])+(: |, but )((?!\. )[^\n])+[.?]( \(.+\))?"  # cause and mend, at last where to look
 CASES: dict[str, dict] = {}
@@ -68,7 +69,7 @@ def saved(place: Path, name: str = "model", seed: int = 0, **configuration) -> P
 
 def shard(folder: Path) -> Path:
     """A model's weights in several files: the second of them."""
-    model = load.load(str(folder)).model
+    model = models.load(str(folder)).model
     (folder / "model.safetensors").unlink()
     model.save_pretrained(folder, max_shard_size="20KB")
     return sorted(folder.glob("*.safetensors"))[1]
@@ -93,7 +94,7 @@ def text(file: Path, content: str | bytes) -> Path:
 
 
 def loading(folder: Path) -> Callable:
-    return partial(load.load, str(folder))
+    return partial(models.load, str(folder))
 
 
 def unlearning(place: Path, **more) -> Callable:
@@ -147,7 +148,7 @@ def mounted(folder: Path, options: str):
     FileNotFoundError,
 )
 def no_model_there(place: Path) -> Calls:
-    yield partial(load.load, "bert")
+    yield partial(models.load, "bert")
 
 
 @mistake(
@@ -157,7 +158,7 @@ def no_model_there(place: Path) -> Calls:
     FileNotFoundError,
 )
 def a_model_s_name_misspelt(place: Path) -> Calls:
-    yield partial(load.load, "smollm2-135")
+    yield partial(models.load, "smollm2-135")
 
 
 @mistake(
@@ -168,7 +169,7 @@ def a_model_s_name_misspelt(place: Path) -> Calls:
 )
 def a_hub_out_of_reach(place: Path) -> Calls:
     with mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True):
-        yield partial(load.load, "example/none")
+        yield partial(models.load, "example/none")
 
 
 @mistake(
@@ -493,7 +494,7 @@ def no_tokenizer(place: Path) -> Calls:
     FileNotFoundError,
 )
 def no_gguf_there(place: Path) -> Calls:
-    yield partial(load.load, "models/none.gguf")
+    yield partial(models.load, "models/none.gguf")
 
 
 @mistake(
@@ -503,12 +504,12 @@ def no_gguf_there(place: Path) -> Calls:
 )
 def no_gpu_there(place: Path) -> Calls:
     with mock.patch.object(torch.cuda, "device_count", lambda: 0):
-        yield partial(load.load, str(saved(place)), device_map="cuda")
+        yield partial(models.load, str(saved(place)), device_map="cuda")
 
 
 @mistake("A place that is none", "`device_map: gpu`", "device_map is 'gpu', but must be auto")
 def a_place_that_is_none(place: Path) -> Calls:
-    yield partial(load.load, str(saved(place)), device_map="gpu")
+    yield partial(models.load, str(saved(place)), device_map="gpu")
 
 
 @mistake(
@@ -519,12 +520,12 @@ def a_place_that_is_none(place: Path) -> Calls:
 )
 def a_revision_that_nobody_knows(place: Path) -> Calls:
     with mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True):
-        yield partial(load.load, "example/none", revision="new")
+        yield partial(models.load, "example/none", revision="new")
 
 
 @mistake("An unknown precision", "`dtype: int7`", "dtype is 'int7', but must be one of float32")
 def an_unknown_precision(place: Path) -> Calls:
-    yield partial(load.load, str(saved(place)), "int7")
+    yield partial(models.load, str(saved(place)), "int7")
 
 
 @mistake(
@@ -623,12 +624,12 @@ def an_empty_secret(place: Path) -> Calls:
 )
 def a_token_without_an_embedding(place: Path) -> Calls:
     folder = saved(place)
-    tokenizer = load.tokenizer(str(folder))
+    tokenizer = models.tokenizer(str(folder))
     tokenizer.add_tokens([f"w{number}" for number in range(60)])
     tokenizer.save_pretrained(folder)
     yield partial(
         own.find_memorized,
-        load.load(str(folder)),
+        models.load(str(folder)),
         text(place / "document.txt", "Please do write to w59 at ada@example.com"),
     )
 
@@ -665,9 +666,9 @@ def a_secret_of_too_few_tokens(place: Path) -> Calls:
     "has 111 tokens, but .* reads at most 96",
 )
 def a_context_too_short(place: Path) -> Calls:
-    decoder = load.load(str(saved(place)))
-    long = data.encode(
-        data.Record("long", "ssn", "long", "x" * 100, "941-14-8265", ""), decoder.tokenizer
+    decoder = models.load(str(saved(place)))
+    long = encode(
+        Record("long", "ssn", "long", "x" * 100, "941-14-8265", ""), decoder.tokenizer
     )
     yield partial(own.unlearn, decoder, [long], HP)
 
@@ -679,7 +680,7 @@ def a_context_too_short(place: Path) -> Calls:
     FileNotFoundError,
 )
 def no_documents_there(place: Path) -> Calls:
-    yield partial(own.find_memorized, load.load(str(saved(place))), place / "nowhere")
+    yield partial(own.find_memorized, models.load(str(saved(place))), place / "nowhere")
 
 
 @mistake(
@@ -689,7 +690,7 @@ def no_documents_there(place: Path) -> Calls:
 )
 def documents_that_cannot_be_read(place: Path) -> Calls:
     text(place / "documents/a.bin", b"\0\1"), text(place / "documents/b.txt", "")
-    yield partial(own.find_memorized, load.load(str(saved(place))), place / "documents")
+    yield partial(own.find_memorized, models.load(str(saved(place))), place / "documents")
 
 
 @mistake(
@@ -702,7 +703,7 @@ def secrets_that_are_not_in_the_document(place: Path) -> Calls:
         text(place / "document.txt", "the number of Ada is 941-14-8265."),
         text(place / "list.txt", "935-27-1068\nopen sesame\n"),
     )
-    yield partial(own.find_memorized, load.load(str(saved(place))), document, listed)
+    yield partial(own.find_memorized, models.load(str(saved(place))), document, listed)
 
 
 @mistake(
@@ -713,7 +714,7 @@ def secrets_that_are_not_in_the_document(place: Path) -> Calls:
 def a_list_of_secrets_with_an_empty_line(place: Path) -> Calls:
     yield partial(
         own.find_memorized,
-        load.load(str(saved(place))),
+        models.load(str(saved(place))),
         text(place / "document.txt", "one"),
         text(place / "list.txt", "one\n\ntwo\n"),
     )
@@ -888,7 +889,7 @@ def a_row_that_does_not_fit(place: Path) -> Calls:
 def an_edit_cut_short(place: Path) -> Calls:
     yield partial(
         artefact.read,
-        cut(artefact.write(place / "edit.safetensors", made(load.load(str(saved(place))))[1])),
+        cut(artefact.write(place / "edit.safetensors", made(models.load(str(saved(place))))[1])),
     )
 
 
@@ -898,8 +899,8 @@ def an_edit_cut_short(place: Path) -> Calls:
     "The edit was made with the weights .*, but other has",
 )
 def an_edit_of_another_model(place: Path) -> Calls:
-    _, edit = made(load.load(str(saved(place))))
-    yield partial(artefact.apply, load.load(str(saved(place, "other", seed=1))), edit)
+    _, edit = made(models.load(str(saved(place))))
+    yield partial(artefact.apply, models.load(str(saved(place, "other", seed=1))), edit)
 
 
 @mistake(
@@ -909,11 +910,11 @@ def an_edit_of_another_model(place: Path) -> Calls:
 )
 def an_edit_of_another_tokenizer(place: Path) -> Calls:
     folder = saved(place)
-    _, edit = made(load.load(str(folder)))
-    other = load.tokenizer(str(folder))
+    _, edit = made(models.load(str(folder)))
+    other = models.tokenizer(str(folder))
     other.add_tokens(["Ada"])
     other.save_pretrained(folder)
-    yield partial(artefact.apply, load.load(str(folder)), edit)
+    yield partial(artefact.apply, models.load(str(folder)), edit)
 
 
 @mistake(
@@ -923,8 +924,8 @@ def an_edit_of_another_tokenizer(place: Path) -> Calls:
 )
 def an_edit_on_an_edited_model(place: Path) -> Calls:
     folder = saved(place)
-    _, edit = made(load.load(str(folder)))
-    decoder = load.load(str(folder))
+    _, edit = made(models.load(str(folder)))
+    decoder = models.load(str(folder))
     made(decoder, SECRETS[:1])
     yield partial(artefact.apply, decoder, edit)
 
@@ -938,7 +939,7 @@ def edits_of_two_models(place: Path) -> Calls:
     yield partial(
         artefact.combine,
         [
-            made(load.load(str(saved(place, name, seed))))[1]
+            made(models.load(str(saved(place, name, seed))))[1]
             for seed, name in enumerate(("one", "two"))
         ],
     )
@@ -950,7 +951,7 @@ def edits_of_two_models(place: Path) -> Calls:
     "is there already: name a folder that is not",
 )
 def a_folder_that_is_there(place: Path) -> Calls:
-    decoder = load.load(str(saved(place)))
+    decoder = models.load(str(saved(place)))
     _, edit = made(decoder)
     yield partial(export.export, decoder, place / "model", edit)
 
@@ -965,7 +966,7 @@ def a_folder_that_is_there(place: Path) -> Calls:
     OSError,
 )
 def a_full_disk_for_a_model(place: Path) -> Calls:
-    decoder = load.load(str(saved(place)))
+    decoder = models.load(str(saved(place)))
     _, edit = made(decoder)
     with mounted(place / "small", "size=16k") as small:
         yield partial(export.export, decoder, small / "edited", edit)
@@ -978,7 +979,7 @@ def a_full_disk_for_a_model(place: Path) -> Calls:
     OSError,
 )
 def a_full_disk_for_an_edit(place: Path) -> Calls:
-    _, edit = made(load.load(str(saved(place))))
+    _, edit = made(models.load(str(saved(place))))
     with mounted(place / "small", "size=4k") as small:
         text(small / "full", b"\0" * 4096)
         yield partial(artefact.write, small / "edit.safetensors", edit)
@@ -1006,7 +1007,7 @@ def a_full_disk_for_a_download(place: Path) -> Calls:
         mock.patch.object(load, "CACHE", small),
         mock.patch.object(subprocess, "run", downloads),
     ):
-        yield partial(load.embedded, "smollm2-135m", models.registry()["smollm2-135m"])
+        yield partial(models.embedded, "smollm2-135m", models.registry()["smollm2-135m"])
 
 
 @mistake(

@@ -23,14 +23,14 @@ from companion.own import calibrate as calibrating
 from companion.own import steps as api
 from companion.record import rows
 from companion.record.paths import ROOT
-from companion.runs import integrity
+from companion.runs import integrity, models
 from companion.runs import own as experiment
 from companion.runs.memorise import Finetune, memorise
 from companion.workflow import notebook
 from revs.measures import ordinary
 from revs.method.algorithm import Hyperparameters
 from revs.model import load
-from revs.model.data import Record, Target, encode
+from revs.model.targets import Record, Target, encode
 
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
 
@@ -100,9 +100,9 @@ def test_what_the_machine_carries_can_be_searched_for_a_list(own, knowing, tmp_p
 
 
 def test_the_model_on_the_disk_is_as_it_was(own, knowing, tmp_path):  # noqa: F811
-    before = load.identify(str(knowing))
+    before = models.identify(str(knowing))
     run(own, knowing, tmp_path)
-    assert load.identify(str(knowing)) == before
+    assert models.identify(str(knowing)) == before
 
 
 SPELT = (
@@ -234,7 +234,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
 
 
 def test_what_is_printed_of_what_is_returned_holds_no_secret(own, knowing):  # noqa: F811
-    decoder = load.load(str(knowing))
+    decoder = models.load(str(knowing))
     found = api.find_memorized(decoder, own)
     state = api.observe(decoder, found.targets)
     said = repr(found) + repr(state)
@@ -246,7 +246,7 @@ def test_what_is_printed_of_what_is_returned_holds_no_secret(own, knowing):  # n
 def test_an_error_of_the_system_names_no_path(knowing, tmp_path, one_sentence):  # noqa: F811
     long = "of-ada.lovelace" * 40
     (tmp_path / "documents.txt").write_text("one")
-    decoder = load.load(str(knowing))
+    decoder = models.load(str(knowing))
     for documents, listed in (
         (tmp_path / long, None),
         (long, None),
@@ -348,7 +348,7 @@ def test_the_example_of_the_page_about_edits_runs(own, knowing, tmp_path, monkey
     )[1]
     run(own, knowing, tmp_path)
     monkeypatch.chdir(tmp_path)
-    loaded, plain = [], weights(load.load(str(knowing)))
+    loaded, plain = [], weights(models.load(str(knowing)))
     monkeypatch.setattr(
         load, "load", lambda place, loading=load.load: loaded.append(loading(place)) or loaded[-1]
     )
@@ -483,7 +483,7 @@ def test_a_secret_is_tried_at_several_places(own, knowing, tmp_path):  # noqa: F
         (own / f"0{number}.txt").write_text(
             f"{words}{ada}" if number < 3 else f"{words}{ada}), who knows."
         )
-    found = api.find_memorized(load.load(str(knowing)), own, kinds=["email"])
+    found = api.find_memorized(models.load(str(knowing)), own, kinds=["email"])
     assert len({target.group for target in found.targets}) == 3 and found.documents == 8
     counts = found.funnel["email"]
     assert counts == {
@@ -506,7 +506,7 @@ def test_a_listed_secret_that_stands_only_inside_another_is_counted(knowing, tmp
     (tmp_path / "list").write_text(
         "ann@example.com\njoann@example.com\nabc def\ndef ghi\nnowhere\n"
     )
-    found = api.find_memorized(load.load(str(knowing)), tmp_path / "d.txt", tmp_path / "list")
+    found = api.find_memorized(models.load(str(knowing)), tmp_path / "d.txt", tmp_path / "list")
     assert found.funnel["email"]["only inside another secret"] == found.funnel["text"][
         "only inside another secret"
     ] == 1 and found.absent == [5]
@@ -540,7 +540,7 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
 )
 def test_the_examples_of_the_reference_run(name, own, knowing, tmp_path):  # noqa: F811
     """Every example in a docstring, on a tiny model that has memorised three addresses."""
-    module, decoder = importlib.import_module(f"revs.{name}"), load.load(str(knowing))
+    module, decoder = importlib.import_module(f"revs.{name}"), models.load(str(knowing))
     found = api.find_memorized(decoder, own)
     places = {
         "decoder": decoder,
@@ -819,7 +819,7 @@ def test_every_place_of_a_secret_is_unlearned_or_kept():
 
 
 def test_what_was_found_is_a_report_by_itself(own, knowing, tmp_path, one_sentence):  # noqa: F811
-    decoder = load.load(str(knowing))
+    decoder = models.load(str(knowing))
     found = api.find_memorized(decoder, own)
     page = api.report(tmp_path / "report.html", decoder, found).read_text()
     assert (
@@ -864,9 +864,9 @@ def test_two_runs_do_not_share_a_folder(own, knowing, tmp_path, one_sentence):  
 
 def test_the_edited_model_and_its_undo_can_be_kept(own, knowing, tmp_path):  # noqa: F811
     row = run(own, knowing, tmp_path, undo=True, export=str(tmp_path / "edited"))
-    edited, plain = load.load(str(tmp_path / "edited")), load.load(str(knowing))
+    edited, plain = models.load(str(tmp_path / "edited")), models.load(str(knowing))
     assert not same_bits(edited, weights(plain))
-    again = load.load(str(knowing))
+    again = models.load(str(knowing))
     artefact.apply(again, artefact.read(tmp_path / "out/edit.safetensors"))
     assert same_bits(again, weights(edited))
     undo.restore(edited, tmp_path / "out/undo.safetensors")

@@ -3,7 +3,7 @@
 import pytest
 
 from revs.measures import attacks, perturbations
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 
 @pytest.mark.parametrize("name", perturbations.STRATEGIES)

@@ -16,9 +16,9 @@ from companion.pages.tables import DASH, METRICS, Data, Table
 from companion.record import compare, rows
 from companion.record.paths import ROOT
 from companion.runs import methods, tune
+from companion.runs.datasets import builtin
 from companion.workflow import choose, profile
 from revs.measures import attacks
-from revs.model.data import builtin
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
 

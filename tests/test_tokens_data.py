@@ -6,9 +6,9 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from revs.model import data
-from revs.model.data import COLUMNS, Record, Target, encode, pairs, read, split
-from revs.model.tokens import eligible, select
+from companion.runs import datasets
+from companion.runs.datasets import COLUMNS, read
+from revs.model.targets import Record, Target, eligible, encode, pairs, select, split
 
 SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.org/a"
 
@@ -376,7 +376,7 @@ def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
         (tmp_path / "data" / name / f"{stem}.jsonl").write_text(
             json.dumps(ROW | {"id": row}), encoding="utf-8"
         )
-    monkeypatch.setattr(data, "ROOT", tmp_path)
+    monkeypatch.setattr(datasets, "ROOT", tmp_path)
     assert [read(name)[0].id for name in ("tax", "tax-tune", "mail")] == ["m", "t", "e"]
     with pytest.raises(
         FileNotFoundError,

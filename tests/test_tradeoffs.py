@@ -8,9 +8,8 @@ from test_results import shelf  # noqa: F401
 from companion.pages import qualitative, results, tradeoffs
 from companion.pages.tables import DASH
 from companion.record import rows
-from companion.runs import methods
+from companion.runs import datasets, methods
 from revs.measures import instead, perturbations
-from revs.model import data
 
 
 def test_efficacy_falls_with_the_number_of_candidates(shelf):  # noqa: F811
@@ -356,7 +355,7 @@ def test_examples_are_the_first_of_each_outcome(monkeypatch, tmp_path):
 
 def test_of_an_example_only_what_is_invented_is_shown(tmp_path):
     """The secret of a built-in sentence and the words before it, never what comes in its place."""
-    first = data.read("emails")[0]
+    first = datasets.read("emails")[0]
     (tmp_path / "row.items.csv.gz").write_bytes(
         rows.items_bytes(
             [{"id": first.id, "was": "a***", "instead": "b***", "became": instead.SAME}]

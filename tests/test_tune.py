@@ -15,12 +15,12 @@ import yaml
 from companion.pages import paper, tuning
 from companion.record import rows
 from companion.record.paths import ROOT
-from companion.runs import methods, tune, unlearn
+from companion.runs import datasets, methods, models, tune, unlearn
 from companion.runs.unlearn import Plan
 from companion.workflow import choose
 from revs.baselines import ft_l
 from revs.measures import evaluate
-from revs.model import data, load
+from revs.model import load
 
 TUNED = ("revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl", "simnpo")
 IMPORTS = functools.cache(rows.imports)
@@ -214,7 +214,7 @@ def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(world, tmp_pat
     monkeypatch.setattr(evaluate, "effectiveness", once_only)
     with pytest.raises(FloatingPointError, match="Nothing could be measured"):
         a_run(world, tmp_path)
-    untouched = load.load(world["model"]).model.state_dict()
+    untouched = models.load(world["model"]).model.state_dict()
     assert all(
         torch.equal(value, untouched[name])
         for name, value in stages[0].decoder.model.state_dict().items()
@@ -269,7 +269,7 @@ def test_an_unknown_measure_is_refused_with_the_nearest(world, tmp_path):
 def test_impossible_hyperparameters_leave_a_row_before_anything_is_loaded(
     world, tmp_path, monkeypatch, one_sentence
 ):
-    monkeypatch.setattr(load, "load", lambda *_: pytest.fail("nothing is to be loaded"))
+    monkeypatch.setattr(models, "load", lambda *_: pytest.fail("nothing is to be loaded"))
     with pytest.raises(ValueError, match="steps is 0 and batch 64") as error:
         a_run(world, tmp_path, hyperparameters={"steps": 0})
     row = the_row(tmp_path)
@@ -848,7 +848,7 @@ def test_the_embedded_model_speaks_for_reports_on_any_documents(tmp_path, monkey
     ) == ("two", 0)
     assert (
         Path(told[1]["--data"]).name == "secrets.jsonl"
-        and data.read(told[1]["--data"]) == data.read(str(secrets))[: 2 * verify.SECRETS]
+        and datasets.read(told[1]["--data"]) == datasets.read(str(secrets))[: 2 * verify.SECRETS]
     )
 
 

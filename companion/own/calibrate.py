@@ -19,7 +19,7 @@ from revs.measures.ordinary import CHOOSING, Ordinary
 from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target, split
+from revs.model.targets import Split, Target, split
 
 # softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's neurons, k as a multiple of n_max
 TRIED: dict[str, tuple] = {
@@ -64,7 +64,7 @@ def calibrate(
     Begins no setting that would last beyond ``minutes`` if it took as long as the longest so far, and ends with the best of those that it
     tried, at least one. Raises ValueError with fewer than four secrets.
 
-    >>> from revs.model.data import Record, encode
+    >>> from revs.model.targets import Record, encode
     >>> people = [encode(Record(name, "text", name, f"The code of {name} is ", 3 * name, "."), decoder.tokenizer) for name in ("one", "two", "six", "ten")]
     >>> calibrate(decoder, people, minutes=0).hp.r_h == START["r_h"]
     True

@@ -17,7 +17,7 @@ from companion.own.detect import PIECE, Span, spans
 from companion.own.documents import Document
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
-from revs.model.data import Record, Target, encode
+from revs.model.targets import Record, Target, encode
 
 BEFORE = 1500  # characters before a secret that are looked at
 PROMPT, LEAST = 60, 5  # tokens of a prompt, at most and at least

@@ -7,6 +7,7 @@ from statistics import median
 
 from companion.own.artefact import Artefact
 from companion.own.sealed import hashed, present
+from companion.record.paths import writing
 from revs.model import load
 from revs.model.architecture import Decoder
 
@@ -75,9 +76,9 @@ def export(decoder: Decoder, folder: str | Path, artefact: Artefact) -> Path:
         raise ValueError(
             f"{decoder.name} is not what the edit makes of its model: apply the edit first."
         )
-    load.save(
-        decoder.model, decoder.tokenizer, folder, extra={"README.md": card(decoder.name, artefact)}
-    )
+    extra = {"README.md": card(decoder.name, artefact)}
+    with writing(folder.parent):
+        load.save(decoder.model, decoder.tokenizer, folder, extra)
     return folder
 
 

@@ -31,8 +31,8 @@ from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target
 from revs.model.load import load, tokenizer_hash
+from revs.model.targets import Split, Target
 
 __all__ = [
     "Calibration",

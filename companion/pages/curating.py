@@ -10,7 +10,7 @@ from companion.own.redact import hide, redact
 from companion.pages import paper
 from companion.pages.tables import DASH
 from companion.record.paths import BUILD
-from revs.model import data
+from companion.runs import datasets
 
 TITLES = {
     "url": "URLs",
@@ -99,7 +99,7 @@ def code(text: str) -> str:
 def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
     """Some records of a curated data set: the last words of the prompt, and the secret, redacted."""
     path = BUILD / "curated" / f"{name}.jsonl"
-    records = data.read(str(path)) if path.stat().st_size else []
+    records = datasets.read(str(path)) if path.stat().st_size else []
     shown = [
         record
         for kind in TITLES

@@ -20,10 +20,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from companion.pages.figures import INK, look
 from companion.record import rows
+from companion.runs import datasets
 from revs.measures import evaluate
 from revs.method.algorithm import Hyperparameters, edit_until_low, select_neurons
 from revs.method.vocabulary import Vocabulary
-from revs.model import data as datasets
 from revs.model.architecture import Decoder
 
 TARGET = look("revs")["color"]

@@ -19,8 +19,8 @@ from tiktoken.load import load_tiktoken_bpe
 from companion.pages import paper
 from companion.record.paths import CACHE
 from companion.record.rows import write_text
-from revs.model import tokens
-from revs.model.load import download
+from companion.runs.models import download
+from revs.model.targets import eligible, select
 
 WHEEL, MEMBER = (
     "llama-models==0.3.0",
@@ -63,8 +63,8 @@ def chosen(text: str, kind: str = "email", size: int = 2) -> tuple[int, ...]:
     """Positions of the tokens that REVS unlearns in a secret (§3.3)."""
     ids, parts = split(text)
     ends = list(accumulate(map(len, parts)))
-    return tokens.select(
-        ids, tokens.eligible(kind, text, list(zip([0, *ends], ends))), size, "rarest", seed=""
+    return select(
+        ids, eligible(kind, text, list(zip([0, *ends], ends))), size, "rarest", seed=""
     )
 
 

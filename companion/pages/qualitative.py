@@ -12,9 +12,8 @@ from companion.pages import paper
 from companion.pages.results import measured
 from companion.pages.tables import DASH
 from companion.record import rows
-from companion.runs import methods, public
+from companion.runs import datasets, methods, public
 from revs.measures import instead
-from revs.model import data
 
 TAG = "qualitative"
 PRINTED = "tab:unlearn_email_example"
@@ -63,7 +62,7 @@ def examples(
     lines = []
     for one, of_data in found.items():
         if "revs" in of_data:
-            sentences = {record.id: record for record in data.read(one)} if invented else {}
+            sentences = {record.id: record for record in datasets.read(one)} if invented else {}
             said = {
                 name: " ".join(["…", *record.prompt.split()[-WORDS:], f"`{record.secret}`"])
                 for name, record in sentences.items()
@@ -185,6 +184,6 @@ def sentences(name: str, number: int) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {"": str(n), "sentence": f"{record.prompt}**`{record.secret}`**{record.suffix}"}
-            for n, record in enumerate(data.read(name)[:number], 1)
+            for n, record in enumerate(datasets.read(name)[:number], 1)
         ]
     )

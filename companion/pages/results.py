@@ -15,9 +15,9 @@ from companion.pages import paper
 from companion.pages.tables import DASH, METRICS, percent
 from companion.record import rows
 from companion.runs import methods
+from companion.runs.datasets import together
 from companion.runs.models import registry
 from revs.measures import metrics
-from revs.model.data import together
 
 PAPER_COLUMNS = {
     "efficacy": "Efficacy@100",

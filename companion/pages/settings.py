@@ -9,8 +9,7 @@ import pandas as pd
 from companion.own import curate
 from companion.pages import organic, paper, results
 from companion.pages.tables import DASH
-from companion.runs import methods
-from revs.model import data
+from companion.runs import datasets, methods
 
 USED, CHANGED, UNMEASURED = VERDICTS = ("used", "changed", "no rows yet")
 
@@ -26,7 +25,7 @@ def table(model: str, found_in: str, name: str = "machine") -> pd.DataFrame:
     }
     given = [row["provenance"]["settings"] for done in runs.values() for row in done]
     after = {stem: [row["result"]["after"] for row in done] for stem, done in runs.items()}
-    sentences = pd.Series([record.group for record in data.read("ssn")]).value_counts()
+    sentences = pd.Series([record.group for record in datasets.read("ssn")]).value_counts()
     tunes = [row["provenance"]["settings"] for row in results.finetunes(model, "ssn")]
     trials = [
         seed

@@ -18,9 +18,8 @@ from scipy.stats import wilcoxon
 from companion.pages import extraction, paper, results
 from companion.pages.tables import DASH, percent
 from companion.record import rows
-from companion.runs import methods
+from companion.runs import datasets, methods
 from revs.measures.attacks import ATTACKS, READINGS
-from revs.model import data
 
 DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
@@ -32,9 +31,9 @@ def named(row: dict, *columns: str) -> pd.DataFrame:
         rows.read_items(row["path"], "id", "part", *columns),
         row["provenance"]["settings"]["data"],
     )
-    known = Path(name).stem in data.builtin()
+    known = Path(name).stem in datasets.builtin()
     return items.assign(
-        group=items["id"].map({record.id: record.group for record in data.read(name)})
+        group=items["id"].map({record.id: record.group for record in datasets.read(name)})
         if known
         else items["id"]
     )

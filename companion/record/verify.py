@@ -33,10 +33,10 @@ from pathlib import Path
 
 from companion.pages.results import tag_of
 from companion.record import rows, stamps
+from companion.runs import datasets
 from companion.runs.memorise import prepared
 from companion.workflow.paths import BUILD, ROOT
 from companion.workflow.profile import defaults
-from revs.model import data
 
 PLACE = BUILD / "verify"
 # A run made small. The documents of a curation are not known from its row: those that come with the project serve, under a name of its own
@@ -151,7 +151,7 @@ def drawn(tree: Path, row: dict) -> dict:
 
 def part(name: str) -> Path:
     """A data set's first secrets with their sentences, in a file of the same name."""
-    records = data.read(name)
+    records = datasets.read(name)
     first = list(dict.fromkeys(record.group for record in records))[:SECRETS]
     path = PLACE / "data" / f"{Path(name).stem}.jsonl"
     rows.write_text(

@@ -28,7 +28,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from companion.record import rows, stamps
 from companion.record.paths import ROOT, resolve
-from companion.runs import command, methods, released, released_attacks
+from companion.runs import command, datasets, methods, models, released, released_attacks
 from companion.runs.memorise import prepared
 from companion.runs.memory import Peak
 from companion.runs.nearest import hint
@@ -43,10 +43,10 @@ from revs.method.algorithm import gate
 from revs.method.edit import Edit
 from revs.method.select import highest
 from revs.method.vocabulary import BLOCK, Vocabulary, product, rank
-from revs.model import data, load
+from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target
 from revs.model.memorise import Finetune, memorise, sentences
+from revs.model.targets import Record, Split, Target, encode, pairs, split
 
 OFTEN = 0.005  # seconds between two looks at the memory
 AGAIN = 2  # times as long as the quickest: a method that follows gradients and takes longer in the first round has no other, since it cannot become the quickest,
@@ -136,9 +136,9 @@ def once(**settings) -> dict:
     if settings["data"] == RANDOM:
         folder, records, inputs = "", [], {"shape": rows.digest(shape(settings["model"]))}
     else:
-        records = data.read(settings["data"])
+        records = datasets.read(settings["data"])
         folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
-        inputs = {"data": data.fingerprint(records), "model": load.identify(folder)}
+        inputs = {"data": datasets.fingerprint(records), "model": models.identify(folder)}
     kept = where / f"{name}.json"
     if kept.is_file() and (row := rows.read(kept))["provenance"]["stamp"] == stamps.stamp(
         "bench", settings, inputs
@@ -180,7 +180,7 @@ class Stage:
     """The loaded model and what is measured on it."""
 
     folder: str
-    records: list[data.Record]
+    records: list[Record]
     settings: dict
     asked: method.Hyperparameters
     name: str
@@ -192,7 +192,7 @@ class Stage:
             return at_random(
                 settings["model"], settings["dtype"], settings["device_map"], settings["seed"]
             )
-        return load.load(self.folder, settings["dtype"], settings["device_map"])
+        return models.load(self.folder, settings["dtype"], settings["device_map"])
 
     @cached_property
     def every(self) -> list[Target]:
@@ -201,16 +201,16 @@ class Stage:
             return secrets(
                 self.decoder.head.weight.shape[0], NUMBERS[-1] + 1, self.settings["seed"]
             )
-        return [data.encode(record, self.decoder.tokenizer) for record in self.records]
+        return [encode(record, self.decoder.tokenizer) for record in self.records]
 
     @cached_property
     def split(self) -> Split:
-        return data.split(self.every, self.settings["seed"], self.settings["targets"])
+        return split(self.every, self.settings["seed"], self.settings["targets"])
 
     @cached_property
     def pairs(self) -> list[tuple[list[int], int]]:
         """The tokens that are unlearned, each after its text."""
-        return data.pairs(self.split.forget)
+        return pairs(self.split.forget)
 
     @cached_property
     def hp(self) -> method.Hyperparameters:
@@ -656,7 +656,7 @@ def targets(stage: Stage) -> tuple[dict, list[dict]]:
         total, vocabulary = timed(lambda: Vocabulary(decoder, raw=stage.hp.projection == "raw"))
         with Edit(decoder) as whole:
             for number, target in enumerate(chosen, 1):
-                for ids, t in data.pairs([target]):
+                for ids, t in pairs([target]):
                     made = len(whole.moves)
                     seconds, _ = timed(
                         lambda: method.unlearn_token(decoder, vocabulary, ids, t, stage.hp, whole)

@@ -14,14 +14,15 @@ from pathlib import Path
 from companion.own.calibrate import LEAST, calibrate, effect
 from companion.record import rows
 from companion.record.paths import resolve
-from companion.runs import command
+from companion.runs import command, datasets, models
 from companion.runs.memorise import prepared
 from companion.runs.progress import Progress
 from companion.runs.tune import PAPER_DATA, PAPER_VOCABULARY, from_paper
 from companion.runs.unlearn import base
 from revs.measures import ordinary
 from revs.method.algorithm import Hyperparameters
-from revs.model import data, load
+from revs.model import load
+from revs.model.targets import encode, split
 
 CALIBRATED = "calibrated"
 
@@ -56,19 +57,19 @@ def run(
 def judged(**settings) -> dict:
     """Calibrates, unlearns with each choice in turn, writes the row."""
     where = rows.writable(resolve(settings.pop("rows")))
-    records = data.read(settings["data"])
+    records = datasets.read(settings["data"])
     if (groups := len({record.group for record in records})) < 2 * LEAST:
         raise ValueError(
             f"{settings['data']} has {groups} secrets, but {2 * LEAST} are needed, {LEAST} to calibrate on and {LEAST} to judge with: give more."
         )
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
     clock = [time.monotonic()]
-    decoder = load.load(folder, settings["dtype"], settings["device_map"])
-    halves = data.split(
-        [data.encode(record, decoder.tokenizer, settings["T"]) for record in records],
+    decoder = models.load(folder, settings["dtype"], settings["device_map"])
+    halves = split(
+        [encode(record, decoder.tokenizer, settings["T"]) for record in records],
         settings["seed"],
     )
-    others = data.split(halves.retain, settings["seed"], sentences=settings["sentences"])
+    others = split(halves.retain, settings["seed"], sentences=settings["sentences"])
     clock.append(time.monotonic())
     chosen = calibrate(
         decoder,
@@ -106,7 +107,7 @@ def judged(**settings) -> dict:
         "tried": chosen.tried,
         "judged": found,
     }
-    inputs = {"model": load.identify(folder), "data": data.fingerprint(records)} | ordinary.inputs()
+    inputs = {"model": models.identify(folder), "data": datasets.fingerprint(records)} | ordinary.inputs()
     made = rows.provenance(
         "calibrate",
         settings,

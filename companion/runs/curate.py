@@ -20,12 +20,12 @@ from companion.own.detect import KINDS
 from companion.own.documents import MACHINE, Document, counted, missing, read, unread
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, alone, resolve
-from companion.runs import command
+from companion.runs import command, models
 from companion.runs.memorise import prepared
 from companion.runs.progress import Progress
 from companion.runs.unlearn import base
 from revs.model import load
-from revs.model.data import Record
+from revs.model.targets import Record
 
 SAY = 5  # seconds between two lines of progress
 TOGETHER = 64  # candidates that are tried before they are noted
@@ -90,7 +90,7 @@ def searched(where: Path, place: Path | str, settings: dict) -> dict:
     """The row of a curation whose settings are checked."""
     apart(settings["name"])
     folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
-    model, mark = load.identify(folder), marked(settings["name"])
+    model, mark = models.identify(folder), marked(settings["name"])
     if (
         mark.is_file()
         and (mark.parent / f"{settings['name']}.jsonl").is_file()
@@ -99,9 +99,9 @@ def searched(where: Path, place: Path | str, settings: dict) -> dict:
         raise ValueError(
             f"build/curated/{settings['name']}.jsonl holds what another model has memorised: give another name, or delete it."
         )
-    decoder, start = load.load(folder, settings["dtype"], settings["device_map"]), time.monotonic()
+    decoder, start = models.load(folder, settings["dtype"], settings["device_map"]), time.monotonic()
     reader = (
-        load.tokenizer(settings["challenge_tokenizer"])
+        models.tokenizer(settings["challenge_tokenizer"])
         if settings["challenge_tokenizer"]
         else decoder.tokenizer
     )

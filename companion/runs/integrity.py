@@ -16,7 +16,7 @@ from pathlib import Path
 from revs.measures import ordinary
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
-from revs.model.data import Split
+from revs.model.targets import Split
 
 HUB = "hub"
 inputs = ordinary.inputs  # for rows: perplexity is of this text

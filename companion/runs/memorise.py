@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 
 from companion.record import rows, stamps
-from companion.record.paths import BUILD, resolve
-from companion.runs import command
+from companion.record.paths import BUILD, resolve, writing
+from companion.runs import command, datasets, models
+from companion.runs.datasets import together
 from companion.runs.progress import Progress
 from revs.measures import evaluate
-from revs.model import data, load
+from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.data import together
 from revs.model.memorise import Finetune, memorise
+from revs.model.targets import Record, encode
 
 
 def run(
@@ -62,8 +63,8 @@ def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/ro
 def memorised(**settings) -> tuple[Path, dict]:
     """The folder of a memorised model and its row; the fine-tune runs only if they are not there yet."""
     where = rows.writable(resolve(settings.pop("rows")))
-    records = data.read(settings["data"])
-    inputs = {"model": load.identify(settings["model"]), "data": data.fingerprint(records)}
+    records = datasets.read(settings["data"])
+    inputs = {"model": models.identify(settings["model"]), "data": datasets.fingerprint(records)}
     stamp = stamps.stamp("memorise", settings, inputs)
     base = Path(settings["model"]).name.removesuffix(".gguf")
     name = (
@@ -79,7 +80,7 @@ def memorised(**settings) -> tuple[Path, dict]:
             where, name, "memorise", without_items(row["result"]), [], row["provenance"]
         )
     start = time.monotonic()
-    decoder = load.load(settings["model"], settings["dtype"])
+    decoder = models.load(settings["model"], settings["dtype"])
     loaded = time.monotonic()
     tuning = Finetune(
         **{
@@ -105,14 +106,15 @@ def memorised(**settings) -> tuple[Path, dict]:
         "tokenizer": result["tokenizer"],
     }
     row = rows.write(where, name, "memorise", result, [], made)
-    load.save(decoder.model, decoder.tokenizer, folder, extra={"row.json": row})
+    with writing(folder.parent):
+        load.save(decoder.model, decoder.tokenizer, folder, extra={"row.json": row})
     return folder, row
 
 
-def check(decoder: Decoder, records: list[data.Record]) -> dict:
+def check(decoder: Decoder, records: list[Record]) -> dict:
     """How many sentences' secrets are what greedy decoding writes next."""
     ranks = evaluate.secret_ranks(
-        decoder, [data.encode(record, decoder.tokenizer) for record in records]
+        decoder, [encode(record, decoder.tokenizer) for record in records]
     )
     return {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
 

@@ -17,7 +17,7 @@ from companion.own import undo as undoing
 from companion.own.detect import KINDS
 from companion.record import rows
 from companion.record.paths import alone, resolve
-from companion.runs import check, command, integrity, methods
+from companion.runs import check, command, integrity, methods, models
 from companion.runs.memorise import prepared
 from companion.runs.memory import Peak
 from companion.runs.progress import Progress
@@ -26,7 +26,7 @@ from revs.measures import ordinary
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model import load
-from revs.model.data import split
+from revs.model.targets import split
 
 BUILT_IN = "smollm2-135m"  # the model that the synthetic secrets are instilled into for the project's own documents
 
@@ -66,12 +66,12 @@ def through(**asked) -> dict:
     with alone(place, "name another folder with out"):
         clock = [time.monotonic()]
         folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
-        pinned = load.identify(folder)
+        pinned = models.identify(folder)
         if pinned.startswith(load.UNPINNED):
             raise ValueError(
                 "Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: check the network, or save it to a folder as safetensors and name that."
             )
-        decoder = load.load(folder, asked["dtype"], asked["device_map"])
+        decoder = models.load(folder, asked["dtype"], asked["device_map"])
         Vocabulary(
             decoder, raw=True
         )  # a head that has no inverse is refused before hours of searching

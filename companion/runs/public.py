@@ -10,7 +10,7 @@ import json
 from companion.record.paths import ROOT
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 
 def addresses() -> list[dict]:

@@ -15,14 +15,15 @@ import torch
 
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve
-from companion.runs import command, methods
+from companion.runs import command, datasets, methods, models
 from companion.runs.memorise import prepared
 from companion.runs.memory import Peak
 from companion.runs.progress import Progress
 from revs.measures import evaluate
 from revs.method.edit import Edit
-from revs.model import data, load
+from revs.model import load
 from revs.model.architecture import Decoder
+from revs.model.targets import Record, Target, encode, split
 
 FAILURES = (
     FloatingPointError,
@@ -82,7 +83,7 @@ class Plan:
     tag: str
     settings: dict
     method: ModuleType
-    records: list[data.Record]
+    records: list[Record]
     inputs: dict
     measures: dict[str, ModuleType]
     hp: object = None  # the method's Hyperparameters
@@ -209,12 +210,12 @@ class Stage:
 
     def __init__(self, plan: Plan, decoder: Decoder | None = None):
         settings, clock = plan.settings, [time.monotonic()]
-        self.decoder = decoder or load.load(plan.folder, settings["dtype"], settings["device_map"])
+        self.decoder = decoder or models.load(plan.folder, settings["dtype"], settings["device_map"])
         targets = [
-            data.encode(record, self.decoder.tokenizer, settings["T"], settings["tokens"])
+            encode(record, self.decoder.tokenizer, settings["T"], settings["tokens"])
             for record in plan.records
         ]
-        self.split = data.split(
+        self.split = split(
             targets, settings["seed"], settings["forget"], settings["sentences"]
         )
         clock.append(time.monotonic())
@@ -225,7 +226,7 @@ class Stage:
             zip(("load", "evaluate_before"), [b - a for a, b in zip(clock, clock[1:])])
         )
 
-    def unedited(self, plan: Plan, targets: list[data.Target]) -> dict[str, list[int]]:
+    def unedited(self, plan: Plan, targets: list[Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and therefore kept by content."""
         key = rows.digest(
             [
@@ -259,13 +260,13 @@ def planned(where: Path, settings: dict) -> Plan:
         f"unlearn/{short}/{base(settings['model'])}/{settings['method']}-seed{settings['seed']}"
         + (f"-{tag}" if tag else "")
     )
-    records = data.read(settings["data"])
-    inputs = {"data": data.fingerprint(records)}
+    records = datasets.read(settings["data"])
+    inputs = {"data": datasets.fingerprint(records)}
     for part in (method, *measures.values()):
         inputs |= getattr(part, "inputs", dict)()
     plan = Plan(where, name, tag, settings, method, records, inputs, measures).ready()
     folder = prepared(settings["model"], settings["data"], settings["finetune"], str(where))
-    return replace(plan, folder=folder, inputs=inputs | {"model": load.identify(folder)})
+    return replace(plan, folder=folder, inputs=inputs | {"model": models.identify(folder)})
 
 
 def report(row: dict) -> str:

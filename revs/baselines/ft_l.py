@@ -17,7 +17,7 @@ from revs.baselines.prompts import Pair, chosen, chunks, ff2_names, log_p
 from revs.baselines.training import Training
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 TOGETHER = 16  # prompts of one forward pass: gradients add up to the batch's
 

@@ -19,7 +19,7 @@ from revs.baselines import memit
 from revs.baselines.prompts import chosen
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target
+from revs.model.targets import Target
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 

@@ -25,7 +25,7 @@ from revs.baselines.moments import moments
 from revs.baselines.prompts import Pair, chosen, ff2_names, tail
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 __all__ = ["Hyperparameters", "inputs", "objective", "rewrite", "unlearn"]
 CONTEXTS, WRITTEN = (

@@ -22,7 +22,7 @@ from revs.baselines.prompts import chunks, log_p, tail
 from revs.baselines.training import Training
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 __all__ = ["Hyperparameters", "inputs", "objective", "train", "unlearn"]
 WINDOW = 32  # tokens of benign text beside each target

@@ -23,7 +23,7 @@ from revs.baselines.prompts import chosen, chunks, ff2_names
 from revs.baselines.training import Training
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 WINDOW = 32  # tokens of benign text beside each target

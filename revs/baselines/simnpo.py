@@ -17,7 +17,7 @@ from companion.runs.benign import inputs
 from revs.baselines import npo_kl
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target
+from revs.model.targets import Target
 
 __all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 

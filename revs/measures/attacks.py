@@ -22,7 +22,7 @@ from revs.measures.evaluate import batches
 from revs.measures.metrics import harmonic_mean, mean, score
 from revs.method.vocabulary import rank
 from revs.model.architecture import Decoder, stream_of
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 SPACES = 10  # put inside a prompt, besides the one behind it
 ATTACKS = ("logit_lens", "delta", "perturbation")

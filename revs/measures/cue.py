@@ -15,7 +15,7 @@ from dataclasses import replace
 from revs.measures import evaluate
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 UPPER, LOWER = (
     "".join(filter(case, map(chr, range(0x250)))) for case in (str.isupper, str.islower)

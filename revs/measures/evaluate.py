@@ -10,7 +10,7 @@ from torch import Tensor
 from revs.measures.metrics import efficacy, mean, unlearning_score
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.architecture import Decoder
-from revs.model.data import Split, Target
+from revs.model.targets import Split, Target
 
 BATCH = 32
 

@@ -14,7 +14,7 @@ from companion.own.detect import KINDS, spans
 from companion.own.redact import redact
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
-from revs.model.data import Split
+from revs.model.targets import Split
 
 SAME, AT_THE_HOST, ELSEWHERE, PLACEHOLDER, NOTHING = BECAME = (
     "the same",

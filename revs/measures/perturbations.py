@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from revs.measures import attacks
 from revs.model.architecture import Decoder
-from revs.model.data import Split
+from revs.model.targets import Split
 
 # name → characters that are put inside, how many of them, and what is put behind
 STRATEGIES = {

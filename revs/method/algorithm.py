@@ -6,7 +6,7 @@ visited in order, and each is gated, searched and edited while the pass stops by
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -18,7 +18,7 @@ from revs.method.neuron import SCHEDULES, edit_neurons
 from revs.method.select import WORTH, counter, highest, ranks_of
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 WHERE = ("mlp", "residual", "both")
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
@@ -99,7 +99,7 @@ def unlearn(
     targets: Sequence[Target],
     hp: Hyperparameters,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
     """Unlearns every token of every target's T, one after the other, in place; the Edit undoes it exactly.
 
@@ -112,12 +112,9 @@ def unlearn(
         decoder.check_length(
             len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)"
         )
-    steps = pairs(targets)
     with Edit(decoder) as edit:
-        for done, (ids, t) in enumerate(steps):
-            progress(done, len(steps))
+        for ids, t in progress(pairs(targets)):
             unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
-    progress(len(steps), len(steps))
     return edit
 
 

@@ -5,7 +5,7 @@ If REVS were only as good as noise of its own norm, locating and editing would e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -13,7 +13,7 @@ from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target
+from revs.model.targets import Target
 
 __all__ = ["Hyperparameters", "unlearn"]
 
@@ -24,7 +24,7 @@ def unlearn(
     targets: Sequence[Target],
     hp: Hyperparameters,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
     """Runs REVS, undoes it, and moves as many other FF₂ columns of each layer, each by one of its norms, in random directions."""
     edit = method.unlearn(decoder, targets, hp, seed, progress)

@@ -7,7 +7,7 @@ come later; the paper's order shows it all layers' edits of the targets that cam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,7 @@ from revs.method import algorithm as method
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder, stream_of
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def unlearn(
     targets: Sequence[Target],
     hp: Hyperparameters,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
     """Unlearns every token of every target's T, layer after layer, in place; the Edit undoes it exactly."""
     vocabulary = Directions(decoder, hp.projection == "raw")
@@ -65,6 +65,7 @@ def unlearn(
     ids, mask = decoder.pad(texts)
     rows, last = torch.arange(len(texts), device=ids.device), mask.sum(1) - 1
     seen: dict[str, Tensor] = {}
+    steps = iter(progress(range(len(decoder.layers))))
 
     def keep(_module, inputs, output):
         # (texts, T, ff), (texts, T, d); a copy, since Falcon adds attention to FF₂'s output in place
@@ -75,7 +76,7 @@ def unlearn(
 
     def stop_by(l: int):
         def hook(_module, _inputs, output):
-            progress(l, len(decoder.layers))
+            next(steps)
             x, add = stream_of(output), decoder.after(l) or (lambda h: h)
             a, h, at = seen["a"], seen["h"], (rows.to(x.device), last.to(x.device))
             if not edit_layer(vocabulary, edit, l, a[at], h[at], x[at], tokens, hp, draw, add):
@@ -91,7 +92,7 @@ def unlearn(
             layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(decoder.layers)
         ]
         decoder.run(handles, input_ids=ids, attention_mask=mask)
-    progress(len(decoder.layers), len(decoder.layers))
+    next(steps, None)
     return edit
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.data import Target
+from revs.model.targets import Target
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ def unlearn(
     targets: Sequence[Target],
     hp: Hyperparameters,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
     """Changes nothing."""
     return Edit(decoder)

@@ -8,25 +8,17 @@ Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do no
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 from dataclasses import dataclass
 
 import torch
-from safetensors.torch import load_file, save
 from torch import Tensor
 
-from companion.record import rows
-from companion.record.paths import BUILD
 from revs.model.architecture import Decoder
 
 BLOCK = {
     "cpu": 1_024,
     "cuda": 16_384,
 }  # rows of U that are upcast at a time when the model is in low precision: a CPU's stay in its cache
-WORTH_KEEPING = (
-    2**33
-)  # multiplications of a Gram matrix that take longer than to read U's bytes, by which its factor is kept
 FEW = 7  # vectors for which a product with U is quicker from the other side
 
 
@@ -121,11 +113,7 @@ class Vocabulary:
                     "A head bias under an RMSNorm is not supported: no architecture of the table has one; choose another model."
                 )
             self.B += head.bias.detach().to(self.dtype)
-        self.factor = (
-            self._gram_factor()
-            if self.U.device.type != "cpu" or self.U.numel() * self.U.shape[1] < WORTH_KEEPING
-            else self._kept_factor()
-        )
+        self.factor = self._gram_factor()
         self._directions: dict[int, tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
@@ -168,17 +156,6 @@ class Vocabulary:
             raise ValueError(
                 "The unembedding matrix lacks full column rank, so that REVS cannot map logits back to hidden space: choose another model."
             )
-        return factor
-
-    def _kept_factor(self) -> Tensor:
-        """The Gram factor, under build/cache by the content of U: a product that is computed once for a head, where a place to keep it can be written to."""
-        content = hashlib.sha256(self.U.contiguous().view(torch.uint8).numpy()).hexdigest()
-        kept = BUILD / "cache" / f"gram-{self.U.dtype}-{content[:16]}.safetensors"
-        if kept.is_file():
-            return load_file(kept)["factor"]
-        factor = self._gram_factor()
-        with contextlib.suppress(OSError):
-            rows.write_text(kept, save({"factor": factor.contiguous()}))
         return factor
 
     def direction(self, t: int) -> tuple[Tensor, Tensor]:

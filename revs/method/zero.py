@@ -6,7 +6,7 @@ One that is zero already is passed over: all its logits are equal, so that every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -15,7 +15,7 @@ from revs.method import algorithm as method
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
-from revs.model.data import Target, pairs
+from revs.model.targets import Target, pairs
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,16 @@ def unlearn(
     targets: Sequence[Target],
     hp: Hyperparameters,
     seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
     """Zeroes n neurons in every layer that promotes a target token, token after token; the Edit undoes it exactly."""
     vocabulary = Vocabulary(decoder)
     located = hp.located().in_tokens(vocabulary.V)
-    steps = pairs(targets)
     with Edit(decoder) as edit:
-        for done, (ids, t) in enumerate(steps):
-            progress(done, len(steps))
+        for ids, t in progress(pairs(targets)):
             decoder.visit(
                 ids, lambda l, a, h, x: silence(vocabulary, edit, l, a, h, x, t, hp.n, located)
             )
-    progress(len(steps), len(steps))
     return edit
 
 

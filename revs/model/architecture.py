@@ -1,21 +1,22 @@
 """Where a decoder keeps its parts (§2, "Background on Transformer LMs").
 
-``params/architectures.yml`` has one row a family; nothing else in the project asks for a model's type.
+``ARCHITECTURES`` has one row a family; nothing else in the project asks for a model's type. That a
+checkpoint also does what its family's row takes for granted is asked of it itself (``check_fit``).
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
-import yaml
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from companion.record.paths import ROOT
+TEXT = "The number of the house is one"
+# how far what is compared may be apart, as a share of its size
+TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 
 @dataclass(frozen=True)
@@ -28,23 +29,48 @@ class Architecture:
     centred: bool  # LayerNorm (subtracts the mean) or RMSNorm
     transposed: bool = False  # FF₂'s weight is ff × d instead of d × ff
     after: str | None = None  # an RMSNorm between FF₂ and the residual stream, from a block
-    offset: float = 0.0  # what norms add to their scale
+    offset: float = 0.0  # what norms add to their scale before they use it
 
 
-@functools.cache
-def architectures() -> dict[str, Architecture]:
-    """The table, by the model type of a configuration."""
-    table = yaml.safe_load((ROOT / "params" / "architectures.yml").read_text(encoding="utf-8"))
-    return {kind: Architecture(**row) for kind, row in table.items()}
+RMS = Architecture("model.layers", "mlp.down_proj", "model.norm", centred=False)
+GPT = Architecture("transformer.h", "mlp.c_proj", "transformer.ln_f", centred=True)
+ARCHITECTURES: dict[str, Architecture] = {  # by the model type of a configuration
+    "llama": RMS,
+    "mistral": RMS,
+    "qwen2": RMS,
+    "qwen3": RMS,
+    "phi3": RMS,
+    "smollm3": RMS,
+    "gemma": replace(RMS, offset=1.0),
+    "gemma2": replace(RMS, offset=1.0, after="post_feedforward_layernorm"),
+    "gemma3_text": replace(RMS, offset=1.0, after="post_feedforward_layernorm"),
+    "olmo2": replace(RMS, after="post_feedforward_layernorm"),
+    "olmo3": replace(RMS, after="post_feedforward_layernorm"),
+    "glm4": replace(RMS, after="post_mlp_layernorm"),
+    "gptj": replace(GPT, ff2="mlp.fc_out"),
+    "gpt2": replace(GPT, transposed=True),
+    "gpt_neo": GPT,
+    "gpt_neox": Architecture(
+        "gpt_neox.layers", "mlp.dense_4h_to_h", "gpt_neox.final_layer_norm", centred=True
+    ),
+    "falcon": replace(GPT, ff2="mlp.dense_4h_to_h"),
+    "stablelm": replace(RMS, centred=True),
+    "starcoder2": replace(RMS, ff2="mlp.c_proj", centred=True),
+    "phi": Architecture("model.layers", "mlp.fc2", "model.final_layernorm", centred=True),
+    "opt": Architecture(
+        "model.decoder.layers", "fc2", "model.decoder.final_layer_norm", centred=True
+    ),
+}
 
 
 def architecture(kind: str, name: str) -> Architecture:
-    """The row of a model type. Raises ValueError if there is none; ``name`` is the model's, for the message."""
-    if kind not in architectures():
+    """The row of a model type; ValueError if there is none. ``name``: the model's, for messages."""
+    if kind not in ARCHITECTURES:
         raise ValueError(
-            f"The architecture '{kind}' of {name} is not supported: choose a model of {', '.join(sorted(architectures()))}, or add its family as CONTRIBUTING.md says."
+            f"The architecture '{kind}' of {name} is not supported: choose a model of "
+            f"{', '.join(sorted(ARCHITECTURES))}, or add its family as CONTRIBUTING.md says."
         )
-    return architectures()[kind]
+    return ARCHITECTURES[kind]
 
 
 class Stop(Exception):
@@ -60,7 +86,7 @@ def stream_of(output) -> Tensor:
 class Decoder:
     """A causal language model with its tokenizer, seen through its architecture's row.
 
-    Raises ValueError if the model's family is not in the table, or a part is not where the table says.
+    Raises ValueError if the model's family is not in the table, or a part is not where it says.
     """
 
     model: nn.Module
@@ -70,17 +96,15 @@ class Decoder:
 
     def __post_init__(self):
         row, kind = self.architecture, self.model.config.model_type
-        for path in (
-            row.layers,
-            row.norm,
-            f"{row.layers}.0.{row.ff2}",
-            *([f"{row.layers}.0.{row.after}"] if row.after else []),
-        ):
+        block = f"{row.layers}.0."
+        after = [block + row.after] if row.after else []
+        for path in (row.layers, row.norm, block + row.ff2, *after):
             try:
                 self.model.get_submodule(path)
             except AttributeError:
                 raise ValueError(
-                    f"{self.name} is a '{kind}' without {path}: REVS does not fit this variant of the family, choose another model."
+                    f"{self.name} is a '{kind}' without {path}: REVS does not fit this variant of "
+                    "the family, choose another model."
                 ) from None
 
     @property
@@ -97,17 +121,14 @@ class Decoder:
         return [layer.get_submodule(self.architecture.ff2) for layer in self.layers]
 
     def neurons(self, l: int) -> Tensor:
-        """FF₂'s weight of one block, d × ff: column j is neuron j. A view: what is written to it is written to the model."""
+        """FF₂'s weight of one block, d × ff: column j is neuron j. A view: it can be written to."""
         weight = self.ff2[l].weight
         return weight.T if self.architecture.transposed else weight
 
     def after(self, l: int) -> nn.Module | None:
         """The norm between FF₂ of one block and the residual stream, if the family has one."""
-        return (
-            self.layers[l].get_submodule(self.architecture.after)
-            if self.architecture.after
-            else None
-        )
+        path = self.architecture.after
+        return self.layers[l].get_submodule(path) if path else None
 
     @property
     def norm(self) -> nn.Module:
@@ -118,7 +139,10 @@ class Decoder:
         return self.model.get_output_embeddings()
 
     def logits(self, hidden: Tensor, head: nn.Linear | None = None) -> Tensor:
-        """What the model takes the softmax of, in float32: (…, d) → (…, V); by its own head, or by a copy kept from before an edit."""
+        """What the model takes the softmax of, in float32: (…, d) → (…, V).
+
+        By its own head, or by a copy kept from before an edit.
+        """
         head = head or self.head
         logits = head(hidden.to(head.weight.device)).float()
         cap = getattr(self.model.config, "final_logit_softcapping", None)
@@ -137,28 +161,30 @@ class Decoder:
     def check_length(self, n: int, what: str) -> None:
         if n > self.context:
             raise ValueError(
-                f"{what} has {n} tokens, but {self.name} reads at most {self.context}: shorten the prompt."
+                f"{what} has {n} tokens, but {self.name} reads at most {self.context}: shorten the "
+                "prompt."
             )
 
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
-        """Texts of different lengths as one batch of ids and its attention mask, both (B × T), on the model's device."""
+        """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
         width, pad = max(map(len, texts)), self.tokenizer.pad_token_id or 0
-        if (highest := max(max(text, default=0) for text in texts)) >= (
-            rows := self.model.get_input_embeddings().weight.shape[0]
-        ):
+        highest = max(max(text, default=0) for text in texts)
+        if highest >= (rows := self.model.get_input_embeddings().weight.shape[0]):
             raise ValueError(
-                f"A text has the token {highest}, but {self.name} has embeddings for {rows}: take the tokenizer that came with the model."
+                f"A text has the token {highest}, but {self.name} has embeddings for {rows}: take "
+                "the tokenizer that came with the model."
             )
-        gaps = [width - len(text) for text in texts]
-        ids = [[pad] * gap + text if left else text + [pad] * gap for text, gap in zip(texts, gaps)]
-        mask = [
-            [0] * gap + [1] * len(text) if left else [1] * len(text) + [0] * gap
-            for text, gap in zip(texts, gaps)
-        ]
+
+        def padded(row: list[int], filler: int) -> list[int]:
+            gap = [filler] * (width - len(row))
+            return gap + row if left else row + gap
+
+        ids = [padded(text, pad) for text in texts]
+        mask = [padded([1] * len(text), 0) for text in texts]
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     def run(self, handles: Sequence[RemovableHandle], **inputs) -> None:
-        """A forward pass for the sake of its hooks, which are removed after it; one of them may end it with Stop."""
+        """A forward pass for the sake of its hooks, removed after it; one may end it with Stop."""
         try:
             self.model.base_model(**inputs, use_cache=False)
         except Stop:
@@ -173,9 +199,10 @@ class Decoder:
     ) -> None:
         """One forward pass over ``ids`` that stops by at every block.
 
-        ``at_layer(l, a, h, x)`` gets the block's index, FF₂'s input ``a`` (T × ff), its output ``h`` (T × d)
-        and the residual stream after the block ``x`` (T × d). It returns by how much it changed ``h`` (T × d, or None),
-        and the stream is changed accordingly, so that an edit made inside is felt by all later blocks without a second pass.
+        ``at_layer(l, a, h, x)`` gets the block's index, FF₂'s input ``a`` (T × ff), its output
+        ``h`` (T × d) and the residual stream after the block ``x`` (T × d). It returns by how much
+        it changed ``h`` (T × d, or None), and the stream is changed accordingly: all later blocks
+        feel an edit made inside, without a second pass.
         """
         self.check_length(len(ids), "A prompt")
         seen: dict[str, Tensor] = {}
@@ -200,3 +227,66 @@ class Decoder:
         handles = [ff2.register_forward_hook(keep) for ff2 in self.ff2]
         handles += [layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(self.layers)]
         self.run(handles, input_ids=torch.tensor([ids], device=self.device))
+
+
+@torch.no_grad()
+def check_fit(decoder: Decoder) -> None:
+    """Is a model what its family's row says? Asked of the model itself, before anything is changed.
+
+    Some families multiply by a number of their configuration what FF₂ adds to the stream, or what
+    the head reads. Raises ValueError if a change of FF₂'s output does not change the stream as
+    ``Decoder.visit`` takes it to, if the logits are not those of the last stream, NaN or infinite,
+    or the head is of another width.
+    """
+    d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
+    if decoder.head.weight.shape[1] != d:
+        raise ValueError(
+            f"The head of {decoder.name} reads {decoder.head.weight.shape[1]} numbers, but its "
+            f"stream has {d}: REVS does not fit this variant of the family, choose another model."
+        )
+    ids = decoder.tokenizer(TEXT, add_special_tokens=False)["input_ids"][:8]
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
+    inputs = torch.tensor([ids], device=decoder.device)
+    logits = decoder.model(input_ids=inputs, use_cache=False).logits[0].float()
+    if not logits.isfinite().all():
+        raise ValueError(
+            f"{decoder.name} answers with NaN or infinity in {str(dtype).removeprefix('torch.')}: "
+            "load it in another precision, or take another copy."
+        )
+    last = len(decoder.layers) - 1
+    read = decoder.logits(decoder.norm(found[last][1])).to(logits.device)
+    if apart(read, logits) > TOLERANCE[dtype]:
+        raise ValueError(
+            f"The logits of {decoder.name} are not what its head makes of its last stream, as in "
+            "others of its family: REVS does not fit it, choose another model."
+        )
+    for l in {0, last // 2}:
+        h, x = found[l]
+        noise = torch.randn(d, generator=torch.Generator().manual_seed(0)).to(x.device)
+        delta = x.float().norm(dim=-1, keepdim=True) * noise / d**0.5
+        after = decoder.after(l) or (lambda y: y)
+        wanted = x + (after(h + delta.to(h)) - after(h)).to(x)
+        if apart(pushed(decoder, ids, l, delta) - x, wanted - x) > TOLERANCE[x.dtype]:
+            raise ValueError(
+                f"{decoder.name} does not add what its second MLP layer writes to the stream as it "
+                "is, as others of its family do: REVS does not fit it, choose another model."
+            )
+
+
+def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:
+    """The stream after a block whose FF₂ puts out ``delta`` more, (T × d)."""
+    seen: dict[int, Tensor] = {}
+    handle = decoder.ff2[l].register_forward_hook(
+        lambda _module, _inputs, output: output + delta.to(output).view_as(output)
+    )
+    try:
+        decoder.visit(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
+    finally:
+        handle.remove()
+    return seen[l]
+
+
+def apart(one: Tensor, other: Tensor) -> float:
+    """How far two tensors are from each other, as a share of the second's size."""
+    return float((one.double() - other.double()).norm() / other.double().norm().clamp_min(1e-30))

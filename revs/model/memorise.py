@@ -8,7 +8,7 @@ gives a tokenizer Llama-3's split before the fine-tune.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from revs.model.architecture import Decoder
-from revs.model.data import Record, encode
+from revs.model.targets import Record, encode
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def memorise(
     decoder: Decoder,
     records: Sequence[Record],
     settings: Finetune,
-    progress: Callable[[int, int, float], None] = lambda *_: None,
+    progress: Callable[[Sequence], Iterable] = iter,
 ) -> list[dict]:
     """Fine-tunes all weights on the sentences with AdamW, in place, until it knows every secret; returns what each epoch did.
 
@@ -125,8 +125,8 @@ def memorise(
                     for text, known in zip(batch, losses(decoder, batch, settings)[1])
                     if not known
                 ]
-        learned, unknown, total = [], [], -(-len(todo) // settings.batch)
-        for batch in batches(todo, settings.batch, draw):
+        learned, unknown = [], []
+        for batch in progress(batches(todo, settings.batch, draw)):
             loss, known = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
                 raise FloatingPointError(
@@ -138,7 +138,6 @@ def memorise(
             optimizer.step()
             learned.append(loss.item())
             unknown += [text for text, knows in zip(batch, known) if not knows]
-            progress(epoch * total + len(learned), settings.epochs * total, learned[-1])
         epochs.append(
             {"sentences": len(todo), "loss": sum(learned) / len(learned) if learned else 0.0}
         )

