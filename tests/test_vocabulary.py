@@ -314,39 +314,6 @@ def test_a_head_without_full_column_rank_is_refused(decoder, dtype, one_sentence
     assert one_sentence(error)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_the_factor_of_a_head_is_kept_until_it_changes(decoder, dtype, monkeypatch, tmp_path):
-    """By content, bit for bit, and where nothing can be written it is computed each time; a small one always is."""
-    decoder.model.to(dtype)
-    made, original = [], Vocabulary._gram_factor
-    monkeypatch.setattr(Vocabulary, "_gram_factor", lambda self: made.append(1) or original(self))
-    monkeypatch.setattr(module, "BUILD", tmp_path)
-    small = Vocabulary(decoder).factor
-    assert len(made) == 1 and not list(tmp_path.iterdir())
-    monkeypatch.setattr(module, "WORTH_KEEPING", 0)
-    first, again = Vocabulary(decoder), Vocabulary(decoder)
-    assert (
-        len(made) == 2
-        and torch.equal(first.factor, small)
-        and torch.equal(again.factor, small)
-        and torch.equal(first.direction(9)[0], again.direction(9)[0])
-    )
-    assert (
-        len(list((tmp_path / "cache").iterdir())) == 1
-        and torch.equal(Vocabulary(decoder, raw=True).factor, small)
-        and len(made) == 2
-    )
-    with torch.no_grad():
-        decoder.head.weight[7, 3] += 1
-    assert (
-        not torch.equal(Vocabulary(decoder).factor, small)
-        and len(made) == 3
-        and len(list((tmp_path / "cache").iterdir())) == 2
-    )
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(module, "BUILD", tmp_path / "file")
-    assert Vocabulary(decoder).factor.shape == small.shape and len(made) == 4
-
 
 @either
 def test_low_precision_weights_are_ranked_in_single_precision(decoder, raw, twin, monkeypatch):
