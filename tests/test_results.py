@@ -11,13 +11,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from companion.pages import ablations, errata, extraction, paper, results, tradeoffs, tuning
+from companion.pages import extraction, results
 from companion.pages.tables import DASH, METRICS, Data, Table
 from companion.record import compare, rows
 from companion.record.paths import ROOT
 from companion.runs import methods, tune
 from companion.runs.datasets import builtin
-from companion.workflow import choose, profile
+from companion.workflow import choose
 from revs.measures import attacks
 
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
@@ -140,30 +140,7 @@ def test_a_data_set_of_one_sentence_a_secret_has_no_generalization(shelf):
     assert line["Generalization"] == DASH and line["Efficacy"] == "50.0"
 
 
-def test_what_is_missing_is_a_dash_in_every_table(shelf):
-    """Generalization where each secret has one sentence, and the order of methods where the paper prints none."""
-    for tag, given in (
-        ("base", {}),
-        ("neurons-rank", {}),
-        ("curve-k60", {"k": 60}),
-        *(
-            (f"variants-{name}", option)
-            for name, option in (
-                ("schedule", {"schedule": "paper"}),
-                ("gate", {"gate": "mlp", "stop": "mlp"}),
-                ("projection", {"projection": "raw"}),
-            )
-        ),
-    ):
-        shelf(tag=tag, data="emails", hyperparameters=given, unseen=False)
-    table = ablations.ablation("neurons", "smollm2-135m")
-    for lines in (
-        table[table["measured"].str.startswith("ours")],
-        ablations.curves_table(ablations.curves("smollm2-135m", "emails")),
-        ablations.variants("smollm2-135m", "emails")[0],
-        tradeoffs.table({"revs": ablations.scores("smollm2-135m", "emails")}, "knob"),
-    ):
-        assert set(lines["Generalization"]) == {DASH} and set(lines["Efficacy"]) == {"50.0"}
+def test_the_order_of_methods_is_a_dash_where_the_paper_prints_none():
     said = results.orders(
         {"smollm2-135m": {"urls": {}}, "gptj-small": {}}, {"urls": {"GPT-J-6B": {}}}
     )
@@ -339,156 +316,6 @@ def test_trials_are_told_from_other_rows():
     )
 
 
-# --- ablations -------------------------------------------------------------------------------------------------------
-
-
-def test_an_ablation_stands_beside_the_papers_rows(shelf):
-    shelf(tag="base", efficacy=0.8)
-    shelf(tag="neurons-random", efficacy=0.1)
-    shelf(tag="base", data="emails")  # alone: nothing to compare it with
-    table = ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"])
-    assert [index for index in table.index if index[1] != "paper, Emails"] == [
-        ("random", "ours, SSN"),
-        ("hybrid", "ours, SSN"),
-    ] and len(table) == 7
-    assert (
-        table.loc[("hybrid", "ours, SSN"), "Efficacy"] == "80.0"
-        and table.loc[("hybrid", "paper, Emails"), "Unlearning Score"] == "75.2"
-    )
-    assert (
-        table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2"
-        and table.loc[("hybrid", "paper, Emails"), "Generalization"]
-        == table.loc[("hybrid", "ours, SSN"), "Resistance"]
-        == DASH
-    )
-    assert (
-        ablations.winners("neurons", "smollm2-135m")
-        == "The best here is on SSN **hybrid** with an Unlearning Score of 66.7; in the paper it is hybrid with 75.2."
-    )
-    shelf(tag="neurons-rank", data="emails", efficacy=0.9, specificity=0.9)
-    assert "on Emails **rank** with an Unlearning Score of 90.0" in ablations.winners(
-        "neurons", "smollm2-135m"
-    ) and ("rank", "ours, Emails") in set(
-        ablations.ablation("neurons", "smollm2-135m").set_index(["", "measured"]).index
-    )
-
-
-@pytest.mark.parametrize("which", ablations.ALL)
-def test_every_row_of_an_ablation_is_in_the_papers_table(which):
-    label, entries = ablations.ALL[which]
-    assert {theirs for _, _, theirs in entries} == set(results.paper.table(label)["row"])
-
-
-@pytest.mark.parametrize("which", ablations.ALL)
-def test_every_row_of_an_ablation_is_asked_for_by_the_profile(which):
-    from companion.workflow.profile import read
-
-    tags = {job.settings.get("tag") for job in read("ablations").jobs.values()}
-    assert {tag for tag, _, _ in ablations.ALL[which][1]} <= tags
-
-
-def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
-    shelf(tag="neurons-random")
-    assert set(ablations.ablation("neurons", "smollm2-135m")["measured"]) == {"paper, Emails"}
-    assert ablations.winners("neurons", "smollm2-135m").startswith(
-        "Ours is not measured yet (`make ablations adopt`); in the paper it is hybrid"
-    )
-    with pytest.raises(ValueError, match="no row 'base'.*make ablations"):
-        ablations.scores("smollm2-135m", "ssn")
-
-
-def test_a_curve_holds_everything_else_fixed(shelf):
-    shelf(tag="base", efficacy=0.3)
-    shelf(tag="curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
-    shelf(tag="curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
-    shelf(
-        tag="curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9}
-    )  # something else moved too
-    shelf(tag="curve-k200", hyperparameters={"k": 200})
-    curves = ablations.curves("smollm2-135m", "ssn")
-    found = curves["n_max"]
-    assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
-    assert list(curves["k"]["k"]) == [100, 200]
-    best, usual = ablations.best_on_curves(curves)
-    assert (best["tag"], usual["tag"], ablations.what_differs(best, usual)) == (
-        "curve-n_max90",
-        "base",
-        "`n_max` = 90",
-    )
-
-
-def test_variants_compare_with_the_base(shelf):
-    shelf(tag="base", efficacy=0.8, seconds=10)
-    shelf(tag="variants-schedule-paper", hyperparameters={"schedule": "paper"}, seconds=30)
-    shelf(tag="variants-gate-mlp", hyperparameters={"gate": "mlp", "stop": "mlp"}, efficacy=0.01)
-    shelf(tag="variants-projection-raw", hyperparameters={"projection": "raw"}, efficacy=0.4)
-    table, found = ablations.variants("smollm2-135m", "ssn")
-    assert (
-        found["seconds"] == 3
-        and found["columns"] == 1
-        and found["text"] == pytest.approx(1)
-        and found["raw"] == pytest.approx(40)
-    )
-    assert list(table["option"])[0] == "as in the core results" and len(table) == 4
-
-
-def test_curves_without_runs_are_named(shelf):
-    shelf(tag="base")
-    shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.9)
-    said = ablations.knobs(ablations.curves("smollm2-135m", "ssn"))
-    assert (
-        "**`k`** move it most, over the values tried" in said
-        and "Not measured here yet: `n_max`, `r_h`, `r_n`." in said
-    )
-
-
-def test_what_a_choice_on_the_same_split_changes_needs_other_runs(shelf):
-    shelf(tag="base", efficacy=0.3)
-    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith(
-        "is not measured here yet."
-    )
-    shelf(tag="curve-k60", hyperparameters={"k": 60}, efficacy=0.2)
-    assert ablations.chosen_here(ablations.curves("smollm2-135m", "ssn")).endswith(
-        "is the same setting."
-    )
-    shelf(tag="curve-k400", hyperparameters={"k": 400}, efficacy=0.5)
-    assert "`k` = 400 with 50.0: a gain of" in ablations.chosen_here(
-        ablations.curves("smollm2-135m", "ssn")
-    )
-
-
-def test_hybrid_and_activations_are_told_apart_if_they_can_be(shelf):
-    """Data set by data set, each named."""
-    assert ablations.same_neurons("smollm2-135m") == ""
-    for data, n_max in (("ssn", 100), ("emails", 30)):
-        for tag in ("base", "neurons-activations"):
-            shelf(tag=tag, data=data, hyperparameters={"n_max": n_max})
-    of_numbers, of_addresses = ablations.same_neurons("smollm2-135m").strip().split(" On ")
-    assert (
-        of_numbers.startswith("On SSN")
-        and "= k = 100$: hybrid and activations look at the same" in of_numbers
-    )
-    assert (
-        of_addresses.startswith("Emails")
-        and "= 30$ and $k = 100$: hybrid and activations may choose other" in of_addresses
-    )
-
-
-def test_ways_to_read_numbers_that_are_missing_are_named():
-    found = {
-        "noise": {"memorised": 99.0, "specificity": 60.0, "before": 98.0},
-        "mean": {"memorised": 10.0},
-    }
-    said = ablations.digits_sentence(found)
-    assert (
-        "**60.0**" in said
-        and "10.0 per cent of all sentences with grouped digits and means" in said
-    )
-    assert said.endswith(
-        "Not measured here yet, or not memorised well enough to be measured: single digits, grouped digits and means."
-    )
-
-
 # --- extraction ------------------------------------------------------------------------------------------------------
 
 
@@ -573,26 +400,6 @@ def test_a_caption_of_attacks_has_the_seeds_that_were_attacked(shelf):
     assert ", seed 1, weights x;" in extraction.caption(
         "smollm2-135m", {"ssn": frame}, "ssn"
     ) and ", seeds 1, 2, weights x;" in results.core_caption("smollm2-135m", {"ssn": frame}, "ssn")
-
-
-def test_an_ablation_says_what_it_was_made_on(shelf):
-    assert (
-        ablations.made_on("neurons", "smollm2-135m")
-        == "not measured yet, `make ablations adopt` does it"
-    )
-    for tag in ("base", "neurons-random", "curve-k60", "perturbations"):
-        shelf(tag=tag, hyperparameters={"k": 60} if tag == "curve-k60" else None)
-    assert ablations.made_on(
-        "neurons", "smollm2-135m"
-    ) == f"{results.title('smollm2-135m')}. SSN: seed 0, weights x" and set(
-        ablations.compared("neurons", "smollm2-135m")["ssn"]["tag"]
-    ) == {"base", "neurons-random"}
-    frame = ablations.on_curves(ablations.curves("smollm2-135m", "ssn"))
-    assert sorted(frame["tag"]) == ["base", "curve-k60"]  # the base stands on all four
-    frame.loc["curve-k60", "row"]["provenance"]["model"]["revision"] = "y"
-    frame.loc["curve-k60", "row"]["provenance"]["hardware"] = {"gpu": None, "cpu": "Z80"}
-    assert results.fine_tunes(frame) == "weights x; weights y (Z80): REVS (curve-k60)"
-    assert list(extraction.perturbations("smollm2-135m", "ssn")["tag"]) == ["perturbations"]
 
 
 def test_the_numbers_of_a_picture_are_a_link():
@@ -759,139 +566,6 @@ def test_the_papers_extraction_tables_stand_beside_ours(shelf):
     ]
 
 
-# --- tuning ----------------------------------------------------------------------------------------------------------
-
-
-def test_trials_of_every_method(shelf):
-    for number, efficacy in enumerate((0.0, 0.5, 1.0)):
-        shelf(tag=f"trial{number:02d}", data="ssn-tune", method="ft_l", efficacy=efficacy)
-    shelf(tag="trial03", data="ssn-tune", method="ft_l", failed="FT-L diverged.")
-    shelf(tag="other", data="ssn-tune", method="ft_l")
-    frame = tuning.trials("smollm2-135m", "ssn-tune")
-    assert list(frame["number"]) == [0, 1, 2, 3]
-    line = tuning.sensitivity(frame).iloc[0]
-    assert (line["trials"], line["failed"], line["best"]) == ("4", "1", "75.0")
-    assert (
-        line["the paper's settings"] == "0.0 / 50.0"
-        and line["within a fifth of the best"] == "25"
-        and line["efficacy and specificity 50 or more"] == "2"
-    )
-
-
-def test_a_choice_is_shown_on_the_secrets_it_was_made_on_and_on_others(shelf):
-    """The best trial's line, then the mean of the runs that no trial belongs to; a method without such runs has no lines."""
-    for number, efficacy in enumerate((0.2, 0.8, 0.4)):
-        shelf(tag=f"trial{number:02d}", data="ssn-tune", method="ft_l", efficacy=efficacy)
-    shelf(tag="trial00", data="ssn-tune", method="memit", efficacy=0.9)
-    for seed, efficacy in ((1, 0.1), (2, 0.3)):
-        shelf(seed=seed, method="ft_l", efficacy=efficacy)
-    table = tuning.transfer(tuning.trials("smollm2-135m", "ssn-tune"), "smollm2-135m", "ssn")
-    assert list(table["method"]) == ["FT-L", "FT-L"] and list(table["measured on"]) == [
-        "the secrets it was chosen on",
-        "other secrets",
-    ]
-    assert list(table["Efficacy"]) == ["80.0", "20.0 ± 14.1"]
-
-
-def test_no_trials_is_said(shelf):
-    shelf()
-    with pytest.raises(ValueError, match="make tune"):
-        tuning.trials("smollm2-135m", "ssn-tune")
-    shelf(tag="trial00", data="emails-tune", method="ft_l")
-    assert list(tuning.searches("smollm2-135m", "ssn", "emails")) == ["emails"]
-
-
-def test_a_search_and_its_choice_stand_beside_the_papers_sweep():
-    table = tuning.settings_table("smollm2-135m").set_index(["method", "setting"])
-    assert list(table.loc[("FT-L", "`steps`")])[:2] == ["5 to 25", "the same"]
-    assert list(table.loc[("REVS", "`k`")])[:2] == ["10 to 2000", "10 to 400"]
-    assert list(table.loc[("REVS", "`r_n`")])[:2] == [DASH, "0.5 to 0.98 (uniform)"]
-    tuned = yaml.safe_load(choose.FILE.read_text(encoding="utf-8"))
-    for method, entry in tuned.items():
-        for name, value in entry["smollm2-135m"]["ssn"].items():
-            assert table.loc[
-                (methods.registry()[method]["title"], f"`{name}`"), "chosen, SSN"
-            ] == tuning.short(value)
-    assert "Random edit" not in table.index.get_level_values("method")
-
-
-def test_two_ways_to_choose_are_compared_on_other_seeds(shelf, monkeypatch):
-    frame = tuning.same_secrets("smollm2-135m", "ssn")
-    assert frame.empty
-    for seed in (1, 2):
-        shelf(seed=seed, efficacy=0.4)
-        shelf(seed=seed, tag="tuned-here", efficacy=0.6)
-    shelf(seed=3, efficacy=0.9)
-    searched = {
-        data: {
-            "provenance": {
-                "settings": {"data": data, "method": "revs"},
-                "model": {"name": "smollm2-135m"},
-            },
-            "result": {"unlearning_score": score},
-        }
-        for data, score in (("ssn", 0.9), ("ssn-tune", 0.7))
-    }
-    find = rows.find
-    monkeypatch.setattr(
-        rows,
-        "find",
-        lambda *folders, kind=None, **only: (
-            searched if kind == "tune" else find(*folders, kind=kind, **only)
-        ),
-    )
-    frame = tuning.same_secrets("smollm2-135m", "ssn")
-    assert (
-        list(frame["score there"]) == ["70.0", "90.0"]
-        and list(frame["Efficacy"]) == ["40.0 ± 0.0", "60.0 ± 0.0"]
-        and list(frame["seeds"]) == ["1, 2", "1, 2"]
-    )
-
-
-def test_the_papers_settings_in_one_table():
-    """Every setting has its four cells; † stands where errata finds a value outside the sweep, and nowhere else."""
-    table = tuning.printed_table().set_index(["method", "setting"])
-    assert (
-        len(table) == table.notna().all(axis=1).sum() == len(paper.tables()["hyperparameters"]) / 4
-    )
-    assert list(table.loc[("REVS", "`r_n`")]) == ["105000 (0.82)"] * 2 + ["37500 (0.74)"] * 2
-    assert (
-        list(table.loc[("MEMIT", "`loss_break`")]) == ["1e-05 †", "as SSN", "0.1", "as SSN"]
-        and table.loc[("FT-L", "`layers`"), "GPT-J-6B, SSN"] == "0–27"
-    )
-    marked = {
-        (method, setting, column)
-        for (method, setting), line in table.iterrows()
-        for column, cell in line.items()
-        if "†" in cell
-    }
-    assert (
-        marked
-        == {
-            (line["method"], line["setting"], f"{line['model']}, {line['data']}")
-            for line in errata.outside_their_sweep().to_dict("records")
-        }
-        != set()
-    )
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (None, DASH),
-        ([3], "3"),
-        ([3, 4, 5, 6], "3–6"),
-        ([3, 4], "3, 4"),
-        ("all", "all"),
-        (15000.0, "15000"),
-        (1.2345678e-5, "1.235e-05"),
-        (20, "20"),
-    ],
-)
-def test_a_setting_in_a_cell(value, shown):
-    assert tuning.short(value) == shown
-
-
 def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
     recorded, here = rows.RECORDED, rows.RECORDED.with_name("build")
     shelf(seed=1, efficacy=0.4), shelf(seed=2, efficacy=0.4), shelf(seed=4, failed="diverged")
@@ -1002,19 +676,6 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
         result["best"] == max(scores, key=scores.get)
         and result["unlearning_score"] == scores[result["best"]]
     )
-
-
-def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
-    """params/ablations.yml names them, since a profile cannot read a row."""
-    found = rows.read(rows.RECORDED / "tune" / "ssn" / "smollm2-135m" / "revs-seed0.json")[
-        "result"
-    ]["hyperparameters"]
-    jobs = [
-        job
-        for job in profile.read("ablations").jobs.values()
-        if job.settings.get("tag") == "tuned-here"
-    ]
-    assert len(jobs) == 3 and all(job.settings["hyperparameters"] == found for job in jobs)
 
 
 def test_every_method_had_the_same_budget():
