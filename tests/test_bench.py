@@ -84,7 +84,7 @@ def stage(**more) -> bench.Stage:
 def test_a_measurement_is_a_row_and_is_not_made_twice(what, tmp_path, monkeypatch):
     """As many times as rounds, their medians, every single time in the items; a current row is left alone, another setting is another row."""
     row = made(what, tmp_path)
-    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    result, items = row["result"], rows.items(rows.read(tmp_path / f"{row['name']}.json"))
     assert (
         row["name"] == f"bench/random/tiny/{what}"
         and rows.read(tmp_path / f"{row['name']}.json") == row
@@ -122,7 +122,7 @@ def test_a_measurement_leaves_the_model_as_it_was(what):
 def test_a_token_is_measured_from_the_unedited_model(tmp_path):
     """Ranks, layers and counts are those of each token alone, in every round."""
     row = made("token", tmp_path)
-    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    result, items = row["result"], rows.items(rows.read(tmp_path / f"{row['name']}.json"))
     place = stage()
     for number, (ids, t) in enumerate(place.pairs):
         edit = Edit(place.decoder)
@@ -161,7 +161,7 @@ def test_as_low_is_the_smallest_margin_that_is(tmp_path, monkeypatch):
         ),
     )
     row = made("token", tmp_path, repeats=1)
-    ranks, items = row["result"]["ranks"], rows.read_items(tmp_path / f"{row['name']}.json")
+    ranks, items = row["result"]["ranks"], rows.items(rows.read(tmp_path / f"{row['name']}.json"))
     found, place = items[items["way"] == bench.LOWER]["margin"].tolist(), stage()
     assert min(found) == row["result"]["margin"] < max(found)
     for number, ((ids, t), margin) in enumerate(zip(place.pairs, found)):
@@ -187,7 +187,7 @@ def test_the_floor_has_as_many_products_as_layers_are_edited(tmp_path, monkeypat
         lambda self, y: sizes.append(len(y) if y.ndim > 1 else 1) or unembed(self, y),
     )
     row = made("floor", tmp_path, repeats=1)
-    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    result, items = row["result"], rows.items(rows.read(tmp_path / f"{row['name']}.json"))
     layers = items.loc[items["way"] == "ours", "layers"].sum()
     assert result["work"]["layers"] == layers > 0 and (sizes.count(30), sizes.count(32)) == (
         layers,
@@ -225,7 +225,7 @@ def test_targets_are_one_sentence_of_each_secret_first(world, tmp_path, monkeypa
         ),
     )
     row = bench.run(what="targets", rows=str(tmp_path), repeats=1, seed=5, **world)
-    items, medians = rows.read_items(tmp_path / f"{row['name']}.json"), row["result"]["medians"]
+    items, medians = rows.items(rows.read(tmp_path / f"{row['name']}.json")), row["result"]["medians"]
     groups = [
         next(group for prompt, group in of.items() if list(prompt) == ids[: len(prompt)])
         for ids in unlearned[::2]
@@ -667,7 +667,7 @@ def test_methods_are_timed_in_turn_on_one_split(world, tmp_path, monkeypatch):  
         methods, "hyperparameters", lambda name, *rest: quick.get(name) or given(name, *rest)
     )
     row = bench.run(what="gradient", rows=str(tmp_path), repeats=2, targets=2, **world)
-    result, items = row["result"], rows.read_items(tmp_path / f"{row['name']}.json")
+    result, items = row["result"], rows.items(rows.read(tmp_path / f"{row['name']}.json"))
     assert set(result["timings"]) == set(result["effects"]) == set(bench.compared()) and {
         "revs.baselines.rmu",
         "revs.method.algorithm",

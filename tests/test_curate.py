@@ -427,7 +427,7 @@ def test_a_row_holds_no_secret_and_no_path(own, knowing, tmp_path, capsys):
         for record in datasets.read(str(tmp_path / "build/curated/own.jsonl"))
     )
     assert not any(secret in capsys.readouterr().out for secret in ("lovelace", "bxn7", "cleo_k"))
-    items = rows.read_items(tmp_path / "rows/curate/own/tiny.json")
+    items = rows.items(rows.read(tmp_path / "rows/curate/own/tiny.json"))
     assert (
         list(items.columns) == ["kind", "source", "offset", "package", "exact"] and len(items) == 3
     )
@@ -670,7 +670,7 @@ def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
     assert (
         len(datasets.read(str(tmp_path / "build/curated/own.jsonl")))
         == whole["both"] - 1
-        == len(rows.read_items(tmp_path / "rows/curate/own/tiny.json"))
+        == len(rows.items(rows.read(tmp_path / "rows/curate/own/tiny.json")))
     )
 
 

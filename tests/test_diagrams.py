@@ -64,8 +64,8 @@ def test_the_case_is_the_middle_sentence_and_was_written_before():
     row = recorded("revs-seed1")
     case = diagrams.case(row, "ssn")
     items, before = (
-        rows.read_items(row["path"]),
-        rows.read_items(recorded("unedited-seed1")["path"]),
+        rows.items(row),
+        rows.items(recorded("unedited-seed1")),
     )
     forgotten = items[items["part"] == "forget"]
     deepest = [max(ranks[i] for i in T) for ranks, T in zip(forgotten["ranks"], forgotten["T"])]

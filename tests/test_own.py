@@ -292,7 +292,7 @@ def test_what_is_kept_is_looked_at(own, knowing, tmp_path):  # noqa: F811
         and row["result"]["kept"] == 2
     )
     assert "other secrets still written exactly" in (tmp_path / "out/report.html").read_text()
-    items = rows.read_items(tmp_path / "rows/own/out/tiny.json")
+    items = rows.items(rows.read(tmp_path / "rows/own/out/tiny.json"))
     assert sorted(set(zip(items["number"], items["part"]))) == [
         (1, "unlearned"),
         (2, "kept"),
@@ -457,7 +457,7 @@ def test_secrets_in_every_script_and_of_one_token_are_unlearned(polyglot, tmp_pa
         row["result"]["memorised"] == row["result"]["before"]["written"] == 4
         and row["result"]["absent"] == []
     )
-    items = rows.read_items(tmp_path / "rows/own/out/tiny.json")
+    items = rows.items(rows.read(tmp_path / "rows/own/out/tiny.json"))
     assert (
         sorted(items["tokens"]) == [1, 2, 2, 2]
         and (items["lowest_before"] == 0).all()
@@ -736,7 +736,7 @@ def test_the_report_shows_how_settings_were_chosen(own, knowing, tmp_path):  # n
     report.write(
         tmp_path / "again.html",
         row,
-        rows.read_items(tmp_path / "rows/own/out/tiny.json").to_dict("records"),
+        rows.items(rows.read(tmp_path / "rows/own/out/tiny.json")).to_dict("records"),
     )
     page = (tmp_path / "again.html").read_text()
     assert (
@@ -872,7 +872,7 @@ def test_the_edited_model_and_its_undo_can_be_kept(own, knowing, tmp_path):  # n
     undo.restore(edited, tmp_path / "out/undo.safetensors")
     assert same_bits(edited, weights(plain))
     assert (
-        f"Tokens of {len(rows.read_items(tmp_path / 'rows/own/out/tiny.json'))} places where it wrote secrets were demoted"
+        f"Tokens of {len(rows.items(rows.read(tmp_path / 'rows/own/out/tiny.json')))} places where it wrote secrets were demoted"
         in (tmp_path / "edited/README.md").read_text()
     )
     with pytest.raises(ValueError, match="^The folder that export names is there already"):

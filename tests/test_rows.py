@@ -33,7 +33,7 @@ def test_a_row_comes_back_as_it_was_written(tmp_path, name):
     row = a_row(tmp_path, name)
     path = tmp_path / f"{name}.json"
     assert rows.read(path) == row
-    assert rows.read_items(path).to_dict("records") == [{"id": "a", "ranks": [0, 2]}]
+    assert rows.items(rows.read(path)).to_dict("records") == [{"id": "a", "ranks": [0, 2]}]
     assert not rows.stale(row)
 
 

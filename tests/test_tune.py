@@ -137,7 +137,7 @@ def test_only_sentences_that_are_no_longer_exact_are_written_out(world, tmp_path
         ),
     )
     row = a_run(world, tmp_path)
-    items = rows.read_items(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json")
+    items = rows.items(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json"))
     retained = items[items["part"] == "retain"]
     assert asked == [retained[~retained["exact"]]["id"].tolist()] and 0 < len(asked[0]) < 4
     assert (
@@ -224,7 +224,7 @@ def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(world, tmp_pat
 def test_attacks_are_measured_where_they_are_asked_for(world, tmp_path):
     """Their resistance in the row, the depths of each unlearned secret beside its ranks; without them, the same result."""
     row = a_run(world, tmp_path, measures=["attacks"], tag="attacked")
-    items = rows.read_items(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-attacked.json")
+    items = rows.items(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-attacked.json"))
     forgotten, others = items[items["part"] == "forget"], items[items["part"] != "forget"]
     assert (
         all(len(layers) == 3 for layers in forgotten["logit_lens"])

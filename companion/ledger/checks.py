@@ -75,7 +75,7 @@ def arrived(model: str, runs: dict[str, pd.DataFrame]) -> str:
             )
             wanted = round(r_h * V) if isinstance(r_h, float) and r_h < 1 else r_h
             ranks = unlearned_ranks(
-                pd.concat([rows.read_items(row["path"], "part", "ranks", "T") for row in done])
+                pd.concat([rows.items(row, "part", "ranks", "T") for row in done])
             )
             said.append(
                 f"on {methods.PAPER_DATA[data]} for {wanted:,}, which {percent((ranks >= wanted).mean())} per cent of the tokens have in the end"

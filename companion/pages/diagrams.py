@@ -63,7 +63,7 @@ def case(row: dict, data: str) -> Case:
 
     The data set must be of numbers, in which two or three digits are a token.
     """
-    items = rows.read_items(row["path"])
+    items = rows.items(row)
     forgotten = items[items["part"] == "forget"].copy()
     forgotten["deepest"] = [
         max(ranks[i] for i in T) for ranks, T in zip(forgotten["ranks"], forgotten["T"])

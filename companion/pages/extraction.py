@@ -194,7 +194,7 @@ def rises(frame: pd.DataFrame, k: int = 100) -> tuple[float, float] | None:
     depths = [
         layers
         for row in attacked(frame[frame["method"] == "unedited"])["row"]
-        for layers in rows.read_items(row["path"])["delta"].dropna()
+        for layers in rows.items(row)["delta"].dropna()
     ]
     tokens = [token for layers in depths for token in zip(*layers)]
     if not tokens:
@@ -278,7 +278,7 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> dict[str, list[f
         if depths := [
             layers
             for row in part["row"]
-            for layers in rows.read_items(row["path"])[attack].dropna()
+            for layers in rows.items(row)[attack].dropna()
         ]:
             found[name] = [
                 metrics.mean([max(metrics.score(r, k) for r in layers[l]) for layers in depths])

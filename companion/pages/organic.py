@@ -50,7 +50,7 @@ def read(found: list[dict]) -> str:
 
 def packages(found: list[dict], first: int, kinds: Sequence[str] = tuple(SETS)) -> pd.DataFrame:
     """Where memorised secrets stood: the packages with the most of them, by kind; empty without any."""
-    read = [rows.read_items(row["path"]) for row in found if row["result"]["items_sha256"]]
+    read = [rows.items(row) for row in found if row["result"]["items_sha256"]]
     items = (
         pd.concat(read, ignore_index=True)
         if read
@@ -144,7 +144,7 @@ def bound(model: str, data: str) -> str:
     of_tag = {tag: next(iter(frame.loc[frame["tag"] == tag, "row"]), None) for tag in CUES}
     if of_tag["cue"] is None:
         return ""
-    items = rows.read_items(of_tag["cue"]["path"])
+    items = rows.items(of_tag["cue"])
     own, other = (items[f"{whose}_name"].fillna(False).astype(bool) for whose in ("own", "other"))
     still, addresses = (
         int((own & other).sum()),

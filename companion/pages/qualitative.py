@@ -67,7 +67,7 @@ def examples(
                 name: " ".join(["…", *record.prompt.split()[-WORDS:], f"`{record.secret}`"])
                 for name, record in sentences.items()
             }
-            items = rows.read_items(of_data["revs"]["path"]).dropna(subset=["became"]).fillna("")
+            items = rows.items(of_data["revs"]).dropna(subset=["became"]).fillna("")
             for outcome in instead.BECAME:
                 lines += [{"data": methods.PAPER_DATA[one], "it was": said.get(item["id"], f"`{item['was']}`"), "the model now writes": f"`{item['instead']}`" if item["instead"] else DASH, "that is": outcome}
                           for item in items[items["became"] == outcome].head(each).to_dict("records")]  # fmt: skip

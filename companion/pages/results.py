@@ -436,7 +436,7 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
         if part.empty:
             continue
         items = pd.concat(
-            [rows.read_items(row["path"], "part", "ranks", "T", "exact") for row in part]
+            [rows.items(row, "part", "ranks", "T", "exact") for row in part]
         )
         ranks = unlearned_ranks(items)
         lines.append({

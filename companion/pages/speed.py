@@ -208,7 +208,7 @@ def token(model: str, data: str) -> Reading | None:
 
 def same_margins(found: dict) -> bool:
     """Was no larger margin needed to bring every token as low as the released procedure did?"""
-    items = rows.read_items(found["path"])
+    items = rows.items(found)
     return bool(
         (items.loc[items["way"] == bench.LOWER, "margin"] == found["result"]["margin"]).all()
     )
@@ -224,7 +224,7 @@ def released_counts(model: str, data: str) -> str:
         result["once"],
         result["ranks"],
     )
-    items = rows.read_items(found["path"])
+    items = rows.items(found)
     columns = {
         way: items.loc[items["way"] == way, "columns"].median() for way in ("released", "ours")
     }
@@ -394,7 +394,7 @@ def bounds(model: str, data: str) -> str:
                 f"Memory on {title}: at most {max(used['once_mb']):.0f} MiB while the Gram factor is made, {max(used['peak_mb']) - used['undo_mb']:.0f} MiB after it."
             )
     if found := row("targets", model, "synthetic"):
-        items = rows.read_items(found["path"])
+        items = rows.items(found)
         some = max(1, found["result"]["secrets"] // 5)
         parts = [
             items[items["target"] <= some],
@@ -1067,7 +1067,7 @@ def curated() -> str:
     ):
         return "Curation is not measured in both yet: `make organic adopt`."
     took = {dtype: row["provenance"]["seconds"]["try"] for dtype, row in found.items()}
-    items = {dtype: rows.read_items(row["path"]) for dtype, row in found.items()}
+    items = {dtype: rows.items(row) for dtype, row in found.items()}
     memorised = {dtype: set(zip(each["source"], each["offset"])) for dtype, each in items.items()}
     tried = sum(line["tried"] for line in found["float32"]["result"]["funnel"].values())
     return (

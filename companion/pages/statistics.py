@@ -28,7 +28,7 @@ SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 def named(row: dict, *columns: str) -> pd.DataFrame:
     """These columns of a row's items with the name of the secret that each belongs to; a set that was found in documents is not at hand, and has one sentence a secret."""
     items, name = (
-        rows.read_items(row["path"], "id", "part", *columns),
+        rows.items(row, "id", "part", *columns),
         row["provenance"]["settings"]["data"],
     )
     known = Path(name).stem in datasets.builtin()

@@ -44,7 +44,7 @@ def by_candidates(frame: pd.DataFrame) -> pd.DataFrame:
 
 def forgotten(row: dict) -> list[list[int]]:
     """The ranks of each unlearned secret's target tokens."""
-    items = rows.read_items(row["path"])
+    items = rows.items(row)
     items = items[items["part"] == "forget"]
     return [[ranks[i] for i in T] for ranks, T in zip(items["ranks"], items["T"])]
 

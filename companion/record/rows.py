@@ -1,23 +1,24 @@
-"""Result rows: one JSON file for one run, with what was found (``result``) and how (``provenance``).
+"""Result rows: one line of JSON for one run: what was found (``result``), how (``provenance``).
 
-Two rows are equal if their ``result`` is equal. A row is stale if its stamp, a hash of settings, inputs and of the code
-that its result depends on, is no longer what the present sources give. Per-item values lie in one compressed CSV beside it.
+A run writes a file of its own, ``build/rows/NAME.json``. Recorded rows lie together, one JSON Lines
+file for each kind, data set and model: ``rows/KIND/DATA/MODEL.jsonl``, to be read with
+``pandas.read_json(path, lines=True)``. Per-item values lie beside either in a compressed JSON Lines
+file. Two rows are equal if their ``result`` is equal; one is stale if its stamp is no longer what
+the present sources give.
 """
 
 from __future__ import annotations
 
-import ast
-import csv
 import functools
 import gzip
 import importlib.metadata
-import io
 import json
 import os
 import platform
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import jsonschema
@@ -25,87 +26,21 @@ import pandas as pd
 import psutil
 
 from companion.record import stamps
-from companion.record.paths import BUILD, PACKAGES, ROOT, writing
+from companion.record.paths import BUILD, ROOT, writing
 
-SCHEMA = 1
-digest = stamps.digest
-# Modules that cannot change a result: files and progress, and what settings and input hashes pin already.
-BOOKKEEPING = {
-    "revs",
-    "companion.runs",
-    "revs.model.fit",
-    "revs.model.load",
-    "companion.runs.memory",
-    "companion.runs.methods",
-    "companion.runs.models",
-    "companion.runs.nearest",
-    "companion.pages.paper",
-    "companion.record.paths",
-    "companion.runs.progress",
-    "companion.record.rows",
-}
+SCHEMA = 2
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
+ITEMS = ".items.jsonl.gz"
 ITEMS_LIMIT = 500_000  # bytes
+digest = stamps.digest
 
 
-# --- stamps ----------------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def code_hash(module: str) -> str:
-    """Hash of a module's syntax tree without docstrings: comments and layout do not make a result stale."""
-    tree = ast.parse(source(module).read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            node.body = body[1:]
-    return digest(ast.dump(tree))
-
-
-def source(module: str) -> Path:
-    """The file of one of the project's modules."""
-    path = PACKAGES.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-
-
-@functools.cache
-def imports(code: str) -> frozenset[str]:
-    """The project's modules that some Python code names."""
-    found = set()
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{name.name}" for name in node.names}
-    return frozenset(
-        name
-        for name in found
-        if name.split(".")[0] in ("revs", "companion") and source(name).is_file()
-    )
-
-
-def closure(*modules: str) -> dict[str, str]:
-    """Every module that these ones import, directly or not, with its hash; bookkeeping left out."""
-    todo, found = list(modules), set()
-    while todo:
-        module = todo.pop()
-        if module not in found:
-            found.add(module)
-            todo += imports(source(module).read_text(encoding="utf-8"))
-    return {module: code_hash(module) for module in sorted(found - BOOKKEEPING)}
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------
 
 
 def write_text(path: Path, text: str | bytes, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it at any moment."""
+    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it ever."""
     with writing(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, scratch = tempfile.mkstemp(dir=path.parent)
@@ -122,59 +57,109 @@ def write_text(path: Path, text: str | bytes, mode: int = 0o644) -> None:
 def writable(folder: Path) -> Path:
     """The folder, if rows can be written to it: asked before the work, not after it."""
     with writing(folder):
-        tempfile.TemporaryFile(
-            dir=next(place for place in (folder, *folder.parents) if place.exists())
-        ).close()
+        place = next(place for place in (folder, *folder.parents) if place.exists())
+        tempfile.TemporaryFile(dir=place).close()
     return folder
 
 
-def items_bytes(items: list[dict]) -> bytes:
-    """Per-item values as a gzipped CSV, the same bytes for the same values."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(items[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {
-            key: json.dumps(value) if isinstance(value, (list, dict)) else value
-            for key, value in item.items()
-        }
-        for item in items
-    )
-    return gzip.compress(text.getvalue().encode(), mtime=0)
-
-
 def write(
-    folder: Path, name: str, kind: str, result: dict, items: list[dict], provenance: dict
+    folder: Path,
+    name: str,
+    kind: str,
+    result: dict,
+    items: list[dict],
+    made: dict,
+    tag: str = "",
+    varied: dict | None = None,
 ) -> dict:
-    """Writes ``folder/name.json`` and ``folder/name.items.csv.gz``; returns the row.
+    """Writes ``folder/name.json`` and its items beside it; returns the row.
 
+    ``made`` is its provenance; ``tag`` and what a profile ``varied`` stand at its top.
     Raises ValueError if the row does not fit rows/schema.json, or the items are too large.
     """
-    packed = items_bytes(items) if items else b""
+    packed = pack({name: items}) if items else b""
     if len(packed) > ITEMS_LIMIT:
         raise ValueError(
-            f"The items of {name} take {len(packed)} bytes, but at most {ITEMS_LIMIT} are kept: store fewer of them."
+            f"The items of {name} take {len(packed)} bytes, but at most {ITEMS_LIMIT} are kept: "
+            "store fewer of them."
         )
-    result = result | {"items_sha256": digest(packed) if items else None}
-    row = {"schema": SCHEMA, "kind": kind, "name": name, "result": result, "provenance": provenance}
+    settings = made.get("settings", {})
+    row = {
+        "schema": SCHEMA,
+        "kind": kind,
+        "name": name,
+        "data": name.split("/")[1],
+        "model": made.get("model", {}).get("name"),
+        "method": settings.get("method"),
+        "seed": settings.get("seed"),
+        "tag": tag,
+        "varied": varied or {},
+        "result": result | {"items_sha256": digest(items) if items else None},
+        "provenance": made,
+    }
     validate(row)
     path = folder / f"{name}.json"
     if items:
-        write_text(path.with_suffix(".items.csv.gz"), packed)
-    save(path, row)
+        write_text(beside(path), packed)
+    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return row
 
 
-def save(path: Path, row: dict) -> None:
-    """Writes one row, which its caller has validated."""
-    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+def record(folder: Path, new: Iterable[tuple[dict, list[dict]]]) -> None:
+    """Adds rows with their items to the JSON Lines files of a folder; a row takes the place of its
+    older self. Every file is written whole or not at all."""
+    by_file: dict[Path, list[tuple[dict, list[dict]]]] = {}
+    for row, items in new:
+        path = folder / row["kind"] / row["data"] / f"{row['model']}.jsonl"
+        by_file.setdefault(path, []).append((row, items))
+    for path, some in by_file.items():
+        lines = {row["name"]: row for row in (parsed(path) if path.is_file() else [])}
+        kept = dict(unpacked(beside(path))) if beside(path).is_file() else {}
+        for row, items in some:
+            lines[row["name"]] = {key: row[key] for key in row if key not in ("path", "origin")}
+            kept[row["name"]] = items
+        text = [
+            json.dumps(lines[name], ensure_ascii=False, allow_nan=False) for name in sorted(lines)
+        ]
+        if packed := {name: kept[name] for name in sorted(kept) if kept[name]}:
+            write_text(beside(path), pack(packed))
+        write_text(path, "\n".join(text) + "\n")
+
+
+def pack(items: dict[str, list[dict]]) -> bytes:
+    """The items of runs by their names as compressed JSON Lines, the same bytes for the same."""
+    lines = (
+        json.dumps({"run": name} | item, ensure_ascii=False)
+        for name, some in items.items()
+        for item in some
+    )
+    return gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+
+
+def beside(path: Path) -> Path:
+    """Where the items of a file of rows lie."""
+    return path.with_name(path.name.removesuffix(".json").removesuffix(".jsonl") + ITEMS)
+
+
+# --- provenance ----------------------------------------------------------------------------------
+
+
+def provenance(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
+    """How a row came about: stamp, settings, inputs, time, memory, versions, hardware."""
+    return {
+        "stamp": stamps.stamp(kind, settings, inputs),
+        "settings": settings,
+        "inputs": inputs,
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "peak_memory_mb": peak_memory_mb(),
+        "when": time.strftime("%Y-%m-%d", time.gmtime()),
+    } | machine()
 
 
 def machine() -> dict:
     """Versions and hardware of this run."""
     import torch  # here, not above: who only reads rows need not wait for it
 
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in LIBRARIES},
@@ -183,7 +168,7 @@ def machine() -> dict:
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "memory_gb": round(psutil.virtual_memory().total / 2**30),
-            "gpu": gpu,
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "system": platform.system(),
         },
     }
@@ -192,15 +177,8 @@ def machine() -> dict:
 def cpu() -> str:
     """The processor's name, as the system gives it."""
     info = Path("/proc/cpuinfo")
-    names = (
-        [
-            line.split(":", 1)[1].strip()
-            for line in info.read_text().splitlines()
-            if line.startswith("model name")
-        ]
-        if info.is_file()
-        else []
-    )
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
 
 
@@ -216,19 +194,7 @@ def peak_memory_mb() -> int:
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
-def provenance(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
-    """How a row came about."""
-    return {
-        "stamp": stamps.stamp(kind, settings, inputs),
-        "settings": settings,
-        "inputs": inputs,
-        "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "peak_memory_mb": peak_memory_mb(),
-        "when": time.strftime("%Y-%m-%d", time.gmtime()),
-    } | machine()
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -244,44 +210,57 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def validate(row: dict) -> None:
+    """Raises ValueError if a row is of another schema, or does not fit this one."""
     if row.get("schema") != SCHEMA:
         raise ValueError(
-            f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: run it again, or check out the version that wrote it."
+            f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: "
+            "run it again, or check out the version that wrote it."
         )
     if error := jsonschema.exceptions.best_match(validator().iter_errors(row)):
-        raise ValueError(
-            f"Row {row.get('name')} does not fit the schema ({error.json_path}: {error.message}): run it again."
-        )
+        where = f"{error.json_path}: {error.message}"
+        raise ValueError(f"Row {row.get('name')} does not fit the schema ({where}): run it again.")
 
 
-@functools.cache
-def valid(text: str) -> bool:
-    """Is this the text of a row? The schema is asked once for each text: a page reads every row many times."""
-    validate(json.loads(text))
-    return True
+def parsed(path: Path) -> list[dict]:
+    """The rows of a file; ValueError if one is no whole row. What a run wrote is validated; what is
+    recorded was, when it was taken over, and is again by a test."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        found = [
+            json.loads(line)
+            for line in ([text] if path.suffix == ".json" else text.strip().split("\n"))
+        ]
+    except ValueError:
+        raise ValueError(f"{path} is no whole row: delete it, and run it again.") from None
+    for row in found if path.suffix == ".json" else ():
+        validate(row)
+    return found
 
 
 def read(path: Path) -> dict:
-    """One row, validated."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        row = json.loads(text)
-    except ValueError:
-        raise ValueError(f"{path} is no whole row: delete it, and run it again.") from None
-    valid(text)
-    return row
+    """The row that a run wrote, validated."""
+    return parsed(Path(path))[0] | {"path": Path(path)}
 
 
-def read_items(path: Path, *columns: str) -> pd.DataFrame:
-    """The per-item values beside a row, lists parsed; only these columns, of those that there are, if some are named."""
-    frame = pd.read_csv(
-        Path(path).with_suffix(".items.csv.gz") if str(path).endswith(".json") else path,
-        usecols=(lambda column: column in columns) if columns else None,
-    )
-    for column in frame:
-        if frame[column].astype(str).str.startswith("[").any():
-            frame[column] = frame[column].map(json.loads, na_action="ignore")
-    return frame
+def unpacked(path: Path) -> dict[str, list[dict]]:
+    """The items of a file, by the names of their runs."""
+    found: dict[str, list[dict]] = {}
+    for line in gzip.decompress(path.read_bytes()).decode().strip().split("\n"):
+        item = json.loads(line)
+        found.setdefault(item.pop("run"), []).append(item)
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _unpacked(path: Path, _changed: int) -> dict[str, list[dict]]:
+    return unpacked(path)
+
+
+def items(row: dict, *columns: str) -> pd.DataFrame:
+    """The per-item values of a row; of the columns that there are only these, if some are named."""
+    path = beside(row["path"])
+    frame = pd.DataFrame(_unpacked(path, path.stat().st_mtime_ns)[row["name"]])
+    return frame[[column for column in frame if column in columns]] if columns else frame
 
 
 def stale(row: dict) -> bool:
@@ -293,23 +272,31 @@ def stale(row: dict) -> bool:
         return True
 
 
+@functools.lru_cache(maxsize=4096)
+def _parsed(path: Path, _changed: int) -> list[dict]:
+    """A file is read once in a process: a page asks for its rows many times."""
+    return parsed(path)
+
+
 def find(*folders: Path, kind: str | None = None, data: str | None = None) -> dict[str, dict]:
-    """Rows by name, of the recorded folder and then of this build: a run of both is the recorded one, unless that is stale.
+    """Rows by name, of the recorded folder and then of this build: a run of both is the recorded
+    one, unless that is stale.
 
-    The recorded runs of a model stand on one fine-tune, and another processor makes another: one of them replaced by a run of
-    this build would be compared with runs on other weights. ``companion.record.compare`` puts the two side by side.
-
-    Each row gets ``origin``: "measured in this build" or "recorded". Its name is kind/data/model/…, so that those of other kinds and data need not be read.
+    The recorded runs of a model stand on one fine-tune, and another processor makes another: one of
+    them replaced by a run of this build would be compared with runs on other weights.
+    Each row gets ``path`` and ``origin``, "measured in this build" or "recorded". They are shared:
+    whoever changes one copies it first.
     """
-    found = {}
+    found: dict[str, dict] = {}
     for folder in folders or (RECORDED, MEASURED):
-        for path in sorted(
-            folder.glob(f"{kind or '*'}/{data or '**'}/**/*.json")
-        ):  # the schema and other records lie higher up
-            row = read(path) | {
-                "path": path,
-                "origin": "recorded" if folder == RECORDED else "measured in this build",
-            }
-            if row["name"] not in found or stale(found[row["name"]]):
-                found[row["name"]] = row
+        origin = "recorded" if folder == RECORDED else "measured in this build"
+        files = (
+            path
+            for ending in ("json", "jsonl")
+            for path in folder.glob(f"{kind or '*'}/{data or '**'}/**/*.{ending}")
+        )
+        for path in sorted(files):
+            for row in _parsed(path, path.stat().st_mtime_ns):
+                if row["name"] not in found or stale(found[row["name"]]):
+                    found[row["name"]] = row | {"path": path, "origin": origin}
     return found

@@ -8,7 +8,7 @@ import json
 import pytest
 import torch
 
-from companion.record.rows import read_items
+from companion.record.rows import items, read
 from companion.runs import models, own
 from companion.runs.memorise import prepared
 from revs.model import load
@@ -52,7 +52,7 @@ def test_shards_in_bfloat16_with_a_tied_head(memorised, tmp_path):
         and result["edit"]["columns"] > 0
     )
     assert (tmp_path / "out" / "edit.safetensors").is_file() and len(
-        read_items(tmp_path / "rows" / f"{row['name']}.json")
+        items(read(tmp_path / "rows" / f"{row['name']}.json"))
     ) == result["memorised"]
 
 
