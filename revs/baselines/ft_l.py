@@ -1,20 +1,18 @@
 """FT-L, constrained fine-tuning (Zhu et al. 2020; Appendix "FT-L Baseline").
 
-FF₂ of every layer follows the gradient that lowers the targets' probability, and stays within an L∞ ball:
+FF₂ of every layer follows the gradient that lowers the targets' probability, within an L∞ ball:
 
     min_θ  1/N Σᵢ p_θ(tᵢ | Pᵢ)   subject to   ‖θ − θ₀‖_∞ ≤ norm_constraint
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from revs.baselines.prompts import Pair, chosen, chunks, ff2_names, log_p
-from revs.baselines.training import Training
+from revs.baselines.training import Pair, Training, chosen, chunks, ff2_names, log_p, require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -34,14 +32,7 @@ class Hyperparameters:
     batch: int = 64  # targets of one step
 
     def __post_init__(self):
-        if not (self.lr > 0 and self.norm_constraint > 0):
-            raise ValueError(
-                f"lr is {self.lr} and norm_constraint {self.norm_constraint}, but both must be positive."
-            )
-        if self.steps < 1 or self.batch < 1:
-            raise ValueError(
-                f"steps is {self.steps} and batch {self.batch}, but both must be at least 1."
-            )
+        require(self, positive=("lr", "norm_constraint"), counts=("steps", "batch"))
 
 
 def objective(log_p: Tensor) -> Tensor:
@@ -50,38 +41,25 @@ def objective(log_p: Tensor) -> Tensor:
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    todo = pairs(
-        sorted(targets, key=lambda target: len(target.prompt_ids))
-    )  # neighbours of one length waste no padding
-    with Training(
-        decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "FT-L"
-    ) as training:
-        for step in range(hp.steps):
-            progress(step, hp.steps)
-            if (
-                sum(
-                    descend(decoder, batch, hp, training) * len(batch)
-                    for batch in chunks(todo, hp.batch)
-                )
-                / len(todo)
-                < hp.loss_break
-            ):
+    """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
+    # neighbours of one length waste no padding
+    todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))
+    names = ff2_names(decoder, chosen(decoder, hp.layers))
+    with Training(decoder, names, hp.lr, "FT-L") as training:
+        for _ in progress(range(hp.steps)):
+            parts = chunks(todo, hp.batch)
+            p = sum(descend(decoder, batch, hp, training) * len(batch) for batch in parts)
+            if p / len(todo) < hp.loss_break:
                 break
-    progress(hp.steps, hp.steps)
     return training.edit
 
 
 def descend(
     decoder: Decoder, batch: Sequence[Pair], hp: Hyperparameters, training: Training
 ) -> float:
-    """One step on one batch, if its mean probability (returned) is not low enough already."""
+    """One step on a batch, unless its mean probability (returned) is low enough already."""
     training.clear()
     p = sum(
         training.backward(objective(log_p(decoder, some)) / len(batch))
@@ -89,6 +67,5 @@ def descend(
     )
     if p >= hp.loss_break:
         training.step()
-        with torch.no_grad():
-            training.clamp(hp.norm_constraint)
+        training.clamp(hp.norm_constraint)
     return p

@@ -1,22 +1,24 @@
-"""Max-Entropy (Patil et al. 2024; Appendix "Max-Entropy Baseline"): MEMIT that makes the logit lens say nothing.
+"""Max-Entropy (Patil et al. 2024; App. "Max-Entropy Baseline"): the logit lens says nothing.
 
-    Σ over ``patil_layers`` of (log V − H(p_ℓ)) / their number  +  prob_coefficient · p(t)
+MEMIT with another objective; the lens is the logit lens of the ``patil_layers``, L of them:
 
-The source maximises the entropy H itself, which has the same gradient; log V makes the loss positive, so that
-``loss_break`` has a meaning.
+    1/L · Σ_ℓ (log V − H(p_ℓ))  +  prob_coefficient · p(t)
+
+The source maximises the entropy H itself, which has the same gradient; log V makes the loss
+positive, so that ``loss_break`` has a meaning.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from companion.runs.benign import inputs
 from revs.baselines import memit
-from revs.baselines.prompts import chosen
+from revs.baselines.training import chosen
+from revs.measures.ordinary import inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
@@ -39,19 +41,8 @@ def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Te
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    return memit.rewrite(
-        decoder,
-        targets,
-        hp,
-        lambda log_p, lens, t: objective(log_p, lens, t, hp),
-        chosen(decoder, hp.patil_layers),
-        progress,
-        "Max-Entropy",
-    )
+    """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
+    lens = chosen(decoder, hp.patil_layers)
+    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Max-Entropy")

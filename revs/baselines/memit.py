@@ -1,46 +1,59 @@
-"""MEMIT (Meng et al. 2023) with the objective turned round (Appendix "MEMIT Baseline"): less of t instead of more.
+"""MEMIT (Meng et al. 2023) with the objective turned round (Appendix "MEMIT Baseline"): less of t.
 
 The subject is the end of the prompt, the relation is empty. Two steps, as in the source:
 
-1. ``compute_z``: for each target a vector z = h + δ at the last of some layers and the prompt's last token, with δ
-   minimising prob_coefficient · p(t) + kl_factor · KL(p₀ ‖ p_δ) + weight_decay · ‖δ‖ / ‖h‖²;
-2. ``insert``: FF₂ of each of the layers in turn takes over its share R of what is missing, Δ = R·Kᵀ·(λC + K·Kᵀ)⁻¹,
-   with keys K (FF₂'s inputs) and C the second moment of keys (``revs.baselines.moments``).
+1. ``compute_z``: for each target a vector z = h + δ at the last of some layers and the prompt's
+   last token, with δ minimising
 
-δ touches a prompt's last token only, so that nothing before it changes: a step of the optimiser runs one token a prompt.
+       prob_coefficient · p(t) + kl_factor · KL(p₀ ‖ p_δ) + weight_decay · ‖δ‖ / ‖h‖²
+
+2. ``insert``: FF₂ of each of the layers in turn takes over its share R of what is missing,
+
+       Δ = R·Kᵀ · (λC + K·Kᵀ)⁻¹
+
+   with keys K (FF₂'s inputs) and C = E[a·aᵀ], their second moment over benign text (Eq. 14 there).
+
+δ touches a prompt's last token only, so that nothing before it changes: a step of the optimiser
+runs one token a prompt.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from companion.runs.benign import inputs
-from revs.baselines.moments import moments
-from revs.baselines.prompts import Pair, chosen, ff2_names, tail
+from revs.baselines.training import chosen, chunks, ff2_names, require, tail
+from revs.measures.ordinary import inputs, pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.load import tokenizer_hash
 from revs.model.targets import Target, pairs
 
-__all__ = ["Hyperparameters", "inputs", "objective", "rewrite", "unlearn"]
-CONTEXTS, WRITTEN = (
-    ("The", "I"),
-    10,
-)  # begin the texts that are put before a prompt (the source has five); tokens written after each
+__all__ = ["Hyperparameters", "inputs", "moments", "objective", "rewrite", "unlearn"]
+# begin the texts that are put before a prompt (the source has five); tokens written after each
+CONTEXTS, WRITTEN = ("The", "I"), 10
+WINDOW, TOGETHER = 128, 16  # tokens of a window of benign text, windows of a forward pass
+PER_NEURON = 24  # tokens for each neuron: fewer would estimate a matrix of rank ff poorly
+CACHE: Path | None = None  # a folder in which whoever runs MEMIT wants moments kept, by content
 
-Objective = Callable[
-    [Tensor, Tensor, Tensor], Tensor
-]  # log p (C, N, V), lens log p (layers, N, V), t (N,) → (N,)
+# log p (contexts, N, V), log p of the lens (layers, N, V), t (N,), hp → loss (N,)
+Objective = Callable[[Tensor, Tensor, Tensor, object], Tensor]
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """MEMIT's settings, under the paper's names; those that it does not print are its source's, for Llama."""
+    """MEMIT's settings, under the paper's names; what it does not print is its source's (Llama)."""
 
     layers: Sequence[int] = (3,)
     steps: int = 25
@@ -54,90 +67,86 @@ class Hyperparameters:
     mom2_update_weight: float = 15000.0  # λ
 
     def __post_init__(self):
-        if min(self.steps, self.n_max_len) < 1:
-            raise ValueError(
-                f"steps is {self.steps} and n_max_len {self.n_max_len}, but both must be at least 1."
-            )
-        if min(self.lr, self.clamp_norm_factor, self.mom2_update_weight) <= 0:
-            raise ValueError(
-                f"lr is {self.lr}, clamp_norm_factor {self.clamp_norm_factor} and mom2_update_weight {self.mom2_update_weight}, but all must be positive."
-            )
+        positive = ("lr", "clamp_norm_factor", "mom2_update_weight")
+        require(self, positive, counts=("steps", "n_max_len"))
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
     """prob_coefficient · p(t), its mean over contexts: (C, N, V), –, (N,) → (N,)."""
-    return hp.prob_coefficient * log_p.gather(2, t.expand(len(log_p), -1)[..., None])[
-        ..., 0
-    ].exp().mean(0)
+    of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
+    return hp.prob_coefficient * of_t.exp().mean(0)
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns all targets together. Nothing is drawn at random. Raises FloatingPointError if it diverges."""
-    return rewrite(
-        decoder,
-        targets,
-        hp,
-        lambda log_p, lens, t: objective(log_p, lens, t, hp),
-        (),
-        progress,
-        "MEMIT",
-    )
+    """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
+    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT")
 
 
 def rewrite(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp,
-    objective: Objective,
-    lens: Sequence[int],
-    progress: Callable[[int, int], None],
-    what: str,
+    decoder: Decoder, targets: Sequence[Target], hp, objective: Objective, lens, progress, what: str
 ) -> Edit:
-    """MEMIT's two steps with some objective, which may look at the logit lens of the layers ``lens``."""
+    """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
     layers = chosen(decoder, hp.layers)
-    requests = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
-    contexts = [[], *write_contexts(decoder)]
-    decoder.check_length(
-        max(map(len, contexts)) + max(len(ids) for ids, _ in requests),
-        f"A prompt of {what}, with a text before it,",
-    )
+    requests = Requests.of(decoder, targets, hp.n_max_len)
+    longest = max(map(len, requests.contexts)) + max(map(len, requests.prompts))
+    decoder.check_length(longest, f"A prompt of {what}, with a text before it,")
     C = moments(decoder, layers)
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     decoder.model.requires_grad_(False)
     try:
         with Edit(decoder) as edit:
             edit.keep_whole(ff2_names(decoder, layers))
-            z = compute_z(
-                decoder,
-                requests,
-                contexts,
-                layers[-1],
-                hp,
-                objective,
-                lens,
-                lambda done: progress(done, hp.steps + len(layers)),
-            )
-            insert(decoder, requests, contexts, layers, z, C, hp)
+            model = LastToken(decoder, requests.in_contexts(), layers[-1], lens)
+            z = compute_z(model, requests, hp, objective, progress)
+            insert(decoder, requests, z, C, hp)
             if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
                 raise FloatingPointError(
-                    f"{what} diverged (a weight is no longer a number): lower the learning rate of {hp.lr:g} or raise mom2_update_weight."
+                    f"{what} diverged (a weight is no longer a number): lower the learning rate of "
+                    f"{hp.lr:g} or raise mom2_update_weight."
                 )
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
-    progress(hp.steps + len(layers), hp.steps + len(layers))
     return edit
+
+
+@dataclass(frozen=True)
+class Requests:
+    """What is asked for: N prompts, the token t after each, and texts to put before a prompt."""
+
+    prompts: list[list[int]]
+    t: list[int]
+    contexts: list[list[int]]  # the first is empty
+    special: frozenset[int] = frozenset()  # tokens that stand at the beginning of a text only
+
+    @classmethod
+    def of(cls, decoder: Decoder, targets: Sequence[Target], characters: int) -> Requests:
+        """The targets' prompts, cut to their last ``characters``, and what the model writes."""
+        todo = pairs(targets)
+        return cls(
+            [tail(decoder, ids, characters) for ids, _ in todo],
+            [t for _, t in todo],
+            [[], *write_contexts(decoder)],
+            frozenset(decoder.tokenizer.all_special_ids),
+        )
+
+    def after(self, context: list[int]) -> list[list[int]]:
+        """The prompts after a context; a special first token goes if the context has it already."""
+        return [
+            context + (ids[1:] if context and ids[0] in self.special else ids)
+            for ids in self.prompts
+        ]
+
+    def in_contexts(self) -> list[list[int]]:
+        """The prompts after the first context, then after the second …"""
+        return [text for context in self.contexts for text in self.after(context)]
 
 
 @torch.no_grad()
 def write_contexts(decoder: Decoder) -> list[list[int]]:
-    """What the model itself writes (greedily) after some words, and a full stop: texts to put before a prompt."""
+    """What the model itself writes (greedily) after some words, and a full stop."""
     tokenizer, found = decoder.tokenizer, []
     for word in CONTEXTS:
         ids, mask = decoder.pad([tokenizer(word)["input_ids"]])
@@ -153,17 +162,11 @@ def write_contexts(decoder: Decoder) -> list[list[int]]:
     return found
 
 
-def in_context(context: list[int], ids: list[int], decoder: Decoder) -> list[int]:
-    """A prompt after a context; its first token goes if that is special and the context has it already."""
-    return (
-        context + ids[1:]
-        if context and ids[0] in decoder.tokenizer.all_special_ids
-        else context + ids
-    )
+# --- step 1 -------------------------------------------------------------------------------------
 
 
 class LastToken:
-    """The model at the last tokens of some prompts, from layer ``layer`` on a function of a vector δ that is added there.
+    """The model at some prompts' last tokens, as a function of a vector δ added after a layer.
 
     What lies before the last tokens is run once; ``__call__`` runs one token a prompt.
     """
@@ -182,7 +185,7 @@ class LastToken:
             self.h = self(None)[2]
 
     def __call__(self, delta: Tensor | None) -> tuple[Tensor, list[Tensor], Tensor]:
-        """Final hidden states (B, d), those after the lens layers, and the stream at the layer before δ; δ is (B, d)."""
+        """Final hidden states, those after the lens layers, the stream before δ; all (B, d)."""
         seen = {}
 
         def at(l: int):
@@ -196,9 +199,8 @@ class LastToken:
 
             return hook
 
-        handles = [
-            self.decoder.layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}
-        ]
+        layers = self.decoder.layers
+        handles = [layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
         try:
             final = self.decoder.model.base_model(
                 input_ids=self.last,
@@ -212,54 +214,35 @@ class LastToken:
                 handle.remove()
         return final.last_hidden_state[:, -1], [seen[l] for l in self.lens], seen["h"]
 
+    def looks(self, streams: list[Tensor]) -> Tensor:
+        """log p of the logit lens at the lens layers, of streams (N, d): (layers, N, V)."""
+        decoder = self.decoder
+        normed = [decoder.norm(x.to(decoder.norm.weight.device)) for x in streams]
+        return torch.stack([decoder.logits(x).log_softmax(-1) for x in normed])
+
 
 def compute_z(
-    decoder: Decoder,
-    requests: Sequence[Pair],
-    contexts: Sequence[list[int]],
-    layer: int,
-    hp,
-    objective: Objective,
-    lens: Sequence[int],
-    progress: Callable[[int], None],
+    model: LastToken, requests: Requests, hp: Hyperparameters, objective: Objective, progress=iter
 ) -> Tensor:
-    """Step 1: z of each request, (N, d). Every request has its own δ and stops by itself, as if it were alone."""
-    N = len(requests)
-    model = LastToken(
-        decoder,
-        [in_context(context, ids, decoder) for context in contexts for ids, _ in requests],
-        layer,
-        lens,
-    )
-    t = torch.tensor([t for _, t in requests], device=decoder.head.weight.device)
+    """Step 1: z of each request, (N, d). Each has its own δ and stops by itself, as if alone."""
+    decoder, C, N = model.decoder, len(requests.contexts), len(requests.t)
+    t = torch.tensor(requests.t, device=decoder.head.weight.device)
     h = model.h[:N].float()
     delta = torch.zeros_like(h, requires_grad=True)
     optimizer = torch.optim.Adam([delta], lr=hp.lr)
     first, active = None, torch.ones(N, dtype=torch.bool, device=h.device)
-    for step in range(hp.steps):
-        progress(step)
-        final, seen, _ = model(delta.repeat(len(contexts), 1))
-        log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (len(contexts), N))
+    for step in progress(range(hp.steps)):
+        final, seen, _ = model(delta.repeat(C, 1))
+        log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (C, N))
         first = log_p[0].detach() if first is None else first
-        looks = (
-            torch.stack(
-                [
-                    decoder.logits(decoder.norm(x[:N].to(decoder.norm.weight.device))).log_softmax(
-                        -1
-                    )
-                    for x in seen
-                ]
-            )
-            if seen
-            else log_p[:0]
-        )
+        looks = model.looks([x[:N] for x in seen]) if seen else log_p[:0]
         kl = kl_div(log_p[0], first, reduction="none", log_target=True).sum(-1)
-        loss = (objective(log_p, looks, t) + hp.kl_factor * kl).to(
-            h.device
-        ) + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
+        loss = (objective(log_p, looks, t, hp) + hp.kl_factor * kl).to(h.device)
+        loss = loss + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
         if not torch.isfinite(loss).all():
             raise FloatingPointError(
-                f"The search for z diverged (its loss is no longer a number): lower the learning rate of {hp.lr:g}."
+                "The search for z diverged (its loss is no longer a number): "
+                f"lower the learning rate of {hp.lr:g}."
             )
         active &= loss.detach() >= hp.loss_break
         if not active.any() or step == hp.steps - 1:
@@ -269,26 +252,23 @@ def compute_z(
         stay = delta.detach().clone()
         optimizer.step()
         with torch.no_grad():
-            shrink = (
-                hp.clamp_norm_factor * h.norm(dim=1) / delta.norm(dim=1).clamp_min(1e-12)
-            ).clamp_max(1)
+            radius = hp.clamp_norm_factor * h.norm(dim=1)
+            shrink = (radius / delta.norm(dim=1).clamp_min(1e-12)).clamp_max(1)
             delta.copy_(torch.where(active[:, None], delta * shrink[:, None], stay))
     return h + delta.detach()
 
 
+# --- step 2 -------------------------------------------------------------------------------------
+
+
 @torch.no_grad()
 def insert(
-    decoder: Decoder,
-    requests: Sequence[Pair],
-    contexts: Sequence[list[int]],
-    layers: Sequence[int],
-    z: Tensor,
-    C: dict[int, Tensor],
-    hp,
+    decoder: Decoder, requests: Requests, z: Tensor, C: dict[int, Tensor], hp: Hyperparameters
 ) -> None:
-    """Step 2: spreads z over the layers, lowest first, each time from what the model says by then."""
+    """Step 2: spreads z over the layers of C, lowest first, from what the model says by then."""
+    layers = sorted(C)
     for number, l in enumerate(layers):
-        K, present = keys_and_values(decoder, requests, contexts, l, layers[-1])
+        K, present = keys_and_values(decoder, requests, l, layers[-1])
         R = (z.to(present) - present).double().T / (len(layers) - number)  # (d, N)
         K = K.double().T  # (ff, N)
         solved = torch.linalg.solve(hp.mom2_update_weight * C[l].to(K) + K @ K.T, K)
@@ -297,42 +277,81 @@ def insert(
 
 
 def keys_and_values(
-    decoder: Decoder,
-    requests: Sequence[Pair],
-    contexts: Sequence[list[int]],
-    layer: int,
-    z_layer: int,
+    decoder: Decoder, requests: Requests, layer: int, z_layer: int
 ) -> tuple[Tensor, Tensor]:
     """Keys (N, ff) at one layer and the streams (N, d) after another, at the last tokens.
 
-    Keys are averaged over the prompt alone and, with equal weight, all its contexts together, as in the source.
+    Keys are averaged over the prompt alone and, with equal weight, all its contexts together, as in
+    the source.
     """
     seen = {}
 
-    def key(_module, args):
-        seen["key"] = (
-            args[0].reshape(len(requests), -1, args[0].shape[-1])[:, -1].float()
-        )  # some families flatten it
+    def key(_module, args):  # some families flatten it
+        seen["key"] = args[0].reshape(len(requests.t), -1, args[0].shape[-1])[:, -1].float()
 
     def value(_module, _inputs, output):
         seen["value"] = stream_of(output)[:, -1].float()
         raise Stop
 
     keys, values = [], []
-    for context in contexts:
-        ids, mask = decoder.pad(
-            [in_context(context, ids, decoder) for ids, _ in requests], left=True
-        )
+    for context in requests.contexts:
+        ids, mask = decoder.pad(requests.after(context), left=True)
         hooks = [
             decoder.ff2[layer].register_forward_pre_hook(key),
             decoder.layers[z_layer].register_forward_hook(value),
         ]
-        decoder.run(
-            hooks,
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=(mask.cumsum(1) - 1).clamp_min(0),
-        )
+        places = (mask.cumsum(1) - 1).clamp_min(0)
+        decoder.run(hooks, input_ids=ids, attention_mask=mask, position_ids=places)
         keys.append(seen["key"])
         values.append(seen["value"])
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]
+
+
+# --- what the memories that must stay look like -------------------------------------------------
+
+
+@torch.no_grad()
+def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
+    """C = E[a·aᵀ] of FF₂'s inputs at some layers over benign text: {layer: (ff, ff)}, float32.
+
+    The source takes 100,000 samples of Wikipedia. With a folder CACHE they are kept there by
+    content, and found there if this very model's are: a product that is computed once for a model.
+    """
+    number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
+    if CACHE is None:
+        return measured(decoder, layers, number)
+    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
+    content = [list(layers), number, sums, tokenizer_hash(decoder.tokenizer), inputs()]
+    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    kept = CACHE / f"moments-{key[:16]}.safetensors"
+    if not kept.is_file():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:  # whole or not at all
+            found = {str(l): C.cpu() for l, C in measured(decoder, layers, number).items()}
+            save_file(found, Path(scratch, kept.name))
+            os.replace(Path(scratch, kept.name), kept)
+    found = load_file(kept)
+    return {l: found[str(l)].to(decoder.ff2[l].weight.device) for l in layers}
+
+
+def measured(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, Tensor]:
+    """The moments over so many windows, by forward passes that end at the last of the layers."""
+    ff = decoder.neurons(0).shape[1]
+    total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
+    count = dict.fromkeys(layers, 0)
+
+    def adding(l: int):
+        def add(_module, args):
+            a = args[0].flatten(0, -2).float()
+            total[l].addmm_(a.T, a)
+            count[l] += len(a)
+            if l == max(layers):
+                raise Stop
+
+        return add
+
+    texts = pieces(decoder.tokenizer, number, min(WINDOW, decoder.context))
+    for some in chunks(texts, TOGETHER):
+        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers]
+        decoder.run(handles, input_ids=decoder.pad(some)[0])
+    return {l: total[l] / count[l] for l in layers}

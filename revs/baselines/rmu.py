@@ -1,26 +1,23 @@
 """RMU, representation misdirection for unlearning (Li et al. 2024; Appendix "RMU Baseline").
 
-At one layer, the last token's stream is steered to a random direction u, the stream on benign text is held:
+At one layer, the last token's stream is steered to a random direction u, that of benign text held:
 
-    L = ‖x_θ(P) − c·u‖² / d  +  α · ‖x_θ(benign) − x₀(benign)‖² / d        with c the steering coefficient
+    L = ‖x_θ(P) − c·u‖² / d  +  α · ‖x_θ(benign) − x₀(benign)‖² / d,   c: steering_coefficient
 
 FF₂ of the layers up to it is trained.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from companion.runs import benign
-from companion.runs.benign import inputs
-from revs.baselines.prompts import chosen, chunks, ff2_names
-from revs.baselines.training import Training
+from revs.baselines.training import Training, chosen, chunks, epochs, ff2_names, require
+from revs.measures.ordinary import inputs, pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
@@ -42,26 +39,23 @@ class Hyperparameters:
     batch: int = 4
 
     def __post_init__(self):
-        if not self.lr > 0 or self.alpha < 0:
-            raise ValueError(
-                f"lr is {self.lr} and alpha {self.alpha}, but lr must be positive and alpha not negative."
-            )
-        if min(self.epochs, self.batch) < 1:
-            raise ValueError(
-                f"epochs is {self.epochs} and batch {self.batch}, but each must be at least 1."
-            )
+        require(self, positive=("lr",), counts=("epochs", "batch"))
+        if self.alpha < 0:
+            raise ValueError(f"alpha is {self.alpha}, but must not be negative: 0 holds nothing.")
         if not self.layers:
             raise ValueError(
-                "layers are [], but FF₂ of at least one layer must be trained: name some that the model has."
+                "layers are [], but FF₂ of at least one layer must be trained: "
+                "name some that the model has."
             )
         if max(self.layers) > self.layer_id:
             raise ValueError(
-                f"layers are {list(self.layers)} and layer_id is {self.layer_id}, but a layer above layer_id has no gradient: leave it out."
+                f"layers are {list(self.layers)} and layer_id is {self.layer_id}, "
+                "but a layer above layer_id has no gradient: leave it out."
             )
 
 
 def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Tensor, Tensor]:
-    """The residual stream after a layer, (B, T, d), and the place of each text's last token; later layers are not run."""
+    """The stream after a layer, (B, T, d), and each text's last place; later layers are not run."""
     found = []
 
     def stop(_module, _inputs, output):
@@ -69,52 +63,34 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
         raise Stop
 
     ids, mask = decoder.pad(texts)
-    decoder.run(
-        [decoder.layers[layer].register_forward_hook(stop)], input_ids=ids, attention_mask=mask
-    )
+    handle = decoder.layers[layer].register_forward_hook(stop)
+    decoder.run([handle], input_ids=ids, attention_mask=mask)
     return found[0], mask.sum(1) - 1
 
 
 def objective(last: Tensor, wanted: Tensor, held: Tensor, frozen: Tensor, alpha: float) -> Tensor:
-    """The RMU loss of last tokens' streams (B, d) against c·u (d,), and of benign streams (B, T, d) against frozen ones."""
+    """The loss of last tokens' streams (B, d) against c·u (d,), and of benign ones (B, T, d)."""
     return mse_loss(last, wanted.expand_as(last)) + alpha * mse_loss(held, frozen)
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns all targets; ``seed`` draws u and their order. Raises FloatingPointError if it diverges."""
-    chosen(decoder, [hp.layer_id])
+    """Unlearns all targets; ``seed`` draws u and their order. FloatingPointError if it diverges."""
+    at = chosen(decoder, [hp.layer_id])[0]
     todo = [ids for ids, _ in pairs(targets)]
-    texts = benign.windows(decoder.tokenizer, len(todo), WINDOW)
+    texts = pieces(decoder.tokenizer, len(todo), WINDOW)
     with torch.no_grad():
-        frozen = torch.cat(
-            [stream(decoder, some, hp.layer_id)[0] for some in chunks(texts, hp.batch)]
-        )
+        frozen = torch.cat([stream(decoder, some, at)[0] for some in chunks(texts, hp.batch)])
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)
     wanted = hp.steering_coefficient * u / u.norm()
-    order, draw = list(range(len(todo))), random.Random(seed)
-    steps, done = hp.epochs * -(-len(todo) // hp.batch), 0
-    with Training(
-        decoder, ff2_names(decoder, chosen(decoder, hp.layers)), hp.lr, "RMU"
-    ) as training:
-        for _ in range(hp.epochs):
-            draw.shuffle(order)
-            for some in chunks(order, hp.batch):
-                progress(done, steps)
-                training.clear()
-                x, last = stream(decoder, [todo[i] for i in some], hp.layer_id)
-                held, _ = stream(decoder, [texts[i] for i in some], hp.layer_id)
-                training.backward(
-                    objective(
-                        x[torch.arange(len(some)), last], wanted, held, frozen[some], hp.alpha
-                    )
-                )
-                training.step()
-                done += 1
-    progress(steps, steps)
+    names = ff2_names(decoder, chosen(decoder, hp.layers))
+    with Training(decoder, names, hp.lr, "RMU") as training:
+        for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
+            training.clear()
+            x, last = stream(decoder, [todo[i] for i in some], at)
+            held, _ = stream(decoder, [texts[i] for i in some], at)
+            steered = x[torch.arange(len(some)), last]
+            training.backward(objective(steered, wanted, held, frozen[some], hp.alpha))
+            training.step()
     return training.edit

@@ -2,19 +2,19 @@
 
     L = 2/β · E[ log(1 + (p_θ(t)·e^γ)^β) ]  +  kl_coefficient · KL, as in NPO-KL
 
-A target of one token has length 1, so that SimNPO's normalisation by length changes nothing here.
+A target of one token has length 1: SimNPO's normalisation by length changes nothing here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from companion.runs.benign import inputs
 from revs.baselines import npo_kl
+from revs.measures.ordinary import inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
@@ -30,24 +30,13 @@ class Hyperparameters(npo_kl.Hyperparameters):
 
 
 def objective(log_p: Tensor, beta: float, gamma: float) -> Tensor:
-    """The SimNPO loss of log p_θ(t), (B,): −2/β · mean log σ(−β·log p_θ − γ·β), with γ as in its code."""
+    """The SimNPO loss of log p_θ(t), (B,): −2/β · mean log σ(−β·(log p_θ + γ)), γ as coded."""
     return -2 / beta * logsigmoid(-beta * (log_p + gamma)).mean()
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns all targets, in an order that ``seed`` draws. Raises FloatingPointError if it diverges."""
-    return npo_kl.train(
-        decoder,
-        targets,
-        hp,
-        lambda log_p, _: objective(log_p, hp.beta, hp.gamma),
-        seed,
-        progress,
-        "SimNPO",
-    )
+    """Unlearns all targets, in an order that ``seed`` draws. FloatingPointError if it diverges."""
+    forget = lambda log_p, _: objective(log_p, hp.beta, hp.gamma)
+    return npo_kl.train(decoder, targets, hp, forget, seed, progress, "SimNPO")

@@ -1,8 +1,9 @@
-"""Gradient steps on some weights of a decoder, with an undo and without silent failures."""
+"""What baselines share: p(t) after prompts of many lengths, and gradient steps with an undo."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -10,13 +11,94 @@ from torch import Tensor
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 
+Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
+
+
+def require(hp, positive: Sequence[str] = (), counts: Sequence[str] = ()) -> None:
+    """Raises ValueError for a setting that is not positive, or for a count below 1."""
+    for name in positive:
+        if not getattr(hp, name) > 0:
+            raise ValueError(f"{name} is {getattr(hp, name)}, but must be positive.")
+    for name in counts:
+        if getattr(hp, name) < 1:
+            raise ValueError(f"{name} is {getattr(hp, name)}, but must be at least 1.")
+
+
+def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
+    """The final hidden state at each prompt's last token, after the final norm: (B, d).
+
+    A prompt with which another begins is not run: a token sees only those before it, so that it
+    can be read off there.
+    """
+    texts: list[list[int]] = []
+    row = {}
+    for i in sorted(range(len(prompts)), key=lambda i: -len(prompts[i])):
+        begun = (r for r, text in enumerate(texts) if text[: len(prompts[i])] == prompts[i])
+        row[i] = next(begun, len(texts))
+        texts += [prompts[i]] if row[i] == len(texts) else []
+    ids, mask = decoder.pad(texts)
+    found = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    rows = [row[i] for i in range(len(prompts))]
+    return found.last_hidden_state[rows, [len(ids) - 1 for ids in prompts]]
+
+
+def log_p(decoder: Decoder, pairs: Sequence[Pair]) -> Tensor:
+    """log p(t) of each pair: (B,)."""
+    scores = decoder.logits(last_hidden(decoder, [ids for ids, _ in pairs])).log_softmax(-1)
+    return scores.gather(1, torch.tensor([[t] for _, t in pairs], device=scores.device))[:, 0]
+
+
+def chunks(items: Sequence, size: int) -> Iterator[Sequence]:
+    """Consecutive pieces of at most ``size``."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def epochs(number: int, n: int, size: int, seed: int) -> list[list[int]]:
+    """Batches of the indices below n, each index once an epoch, in an order that ``seed`` draws."""
+    order, draw, found = list(range(n)), random.Random(seed), []
+    for _ in range(number):
+        draw.shuffle(order)
+        found += chunks(order, size)
+    return found
+
+
+def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
+    """The last tokens that cover so many characters (n_max_len), after a special first one."""
+    special = ids[:1] if ids[0] in decoder.tokenizer.all_special_ids else []
+    body, kept = ids[len(special) :], 1
+    while kept < len(body) and len(decoder.tokenizer.decode(body[-kept:])) < characters:
+        kept += 1
+    return special + body[-kept:]
+
+
+def chosen(decoder: Decoder, layers: Sequence[int] | str) -> list[int]:
+    """Layers by number, or "all", or "upper" for the upper half; ValueError for any other."""
+    there = len(decoder.layers)
+    if isinstance(layers, str):
+        if layers not in ("all", "upper"):
+            raise ValueError(f"layers are '{layers}', but must be all, upper or a list of numbers.")
+        return list(range(0 if layers == "all" else there // 2, there))
+    if not layers or min(layers) < 0 or max(layers) >= there:
+        raise ValueError(
+            f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: "
+            "choose among those."
+        )
+    return sorted(layers)
+
+
+def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
+    """The names of some layers' FF₂ weights."""
+    parts = decoder.architecture
+    return [f"{parts.layers}.{l}.{parts.ff2}.weight" for l in layers]
+
 
 class Training:
     """``with Training(…) as training:`` AdamW on the named weights; everything else is frozen.
 
-    Low-precision weights are updated through float32 copies: a step of 1e-6 would be lost in bfloat16's rounding. What
-    it needs beside the model, in numbers a weight: the original, the gradient and Adam's two moments, and that copy.
-    An exception puts the originals back.
+    Low-precision weights are updated through float32 copies: a step of 1e-6 would be lost in
+    bfloat16's rounding. What it needs beside the model, in numbers a weight: the original, the
+    gradient and Adam's two moments, and that copy. An exception puts the originals back.
     """
 
     def __init__(self, decoder: Decoder, names: Sequence[str], lr: float, what: str):
@@ -26,23 +108,21 @@ class Training:
         self.weights = [decoder.model.get_parameter(name) for name in names]
 
     def __enter__(self) -> Training:
+        precise = (torch.float32, torch.float64)
         self.masters = [
-            weight
-            if weight.dtype in (torch.float32, torch.float64)
-            else weight.detach().float().requires_grad_()
+            weight if weight.dtype in precise else weight.detach().float().requires_grad_()
             for weight in self.weights
         ]
         self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
-        self.flags = [
-            (parameter, parameter.requires_grad) for parameter in self.model.parameters()
-        ]  # last: nothing below can fail
+        # last: nothing below can fail
+        self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
         self.model.requires_grad_(False)
         for weight in self.weights:
             weight.requires_grad_(True)
         return self
 
     def backward(self, loss: Tensor) -> float:
-        """Adds a loss's gradients; returns its value. Raises FloatingPointError if it is not a number."""
+        """Adds a loss's gradients; returns its value. FloatingPointError if it is no number."""
         if not torch.isfinite(loss):
             self.diverged()
         loss.backward()
@@ -51,7 +131,7 @@ class Training:
     @torch.no_grad()
     def step(self) -> None:
         """One AdamW step on the gradients so far."""
-        for weight, master in zip(self.weights, self.masters):
+        for weight, master in zip(self.weights, self.masters, strict=True):
             if master is not weight and weight.grad is not None:
                 master.grad = weight.grad.float()
         self.optimizer.step()
@@ -60,13 +140,14 @@ class Training:
     @torch.no_grad()
     def clamp(self, radius: float) -> None:
         """Brings every weight back to within ± radius of its original."""
-        for weight, master, original in zip(self.weights, self.masters, self.edit.whole.values()):
+        for master, original in zip(self.masters, self.edit.whole.values(), strict=True):
             master.clamp_(original.to(master) - radius, original.to(master) + radius)
         self.written()
 
     @torch.no_grad()
     def written(self) -> None:
-        for weight, master in zip(self.weights, self.masters):
+        """Rounds the float32 copies into the weights."""
+        for weight, master in zip(self.weights, self.masters, strict=True):
             if master is not weight:
                 weight.copy_(master)
 
@@ -77,7 +158,8 @@ class Training:
 
     def diverged(self) -> None:
         raise FloatingPointError(
-            f"{self.what} diverged (its loss or a weight is no longer a number): lower the learning rate of {self.lr:g}."
+            f"{self.what} diverged (its loss or a weight is no longer a number): "
+            f"lower the learning rate of {self.lr:g}."
         )
 
     def __exit__(self, kind, *_) -> None:

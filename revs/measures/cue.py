@@ -1,9 +1,10 @@
 """Cue control: is an address memorised, or guessed from the name before it?
 
-The name nearest to the address, the last in its line, is another person's instead, wherever it stands in the prompt. An address that
-is still written was not read off the name; one that is not may have been guessed, or the name may be what the memory hangs
-on: an upper bound on guessing. A prompt that still holds a part of the address then, in another place, proves neither and is
-left out. What a model writes after the same prompts that has never met them is guessed.
+The name nearest to the address, the last in its line, is another person's instead, wherever it
+stands in the prompt. An address that is still written was not read off the name; one that is not
+may have been guessed, or the name may be what the memory hangs on: an upper bound on guessing. A
+prompt that still holds a part of the address then, in another place, proves neither and is left
+out. What a model writes after the same prompts that has never met them is guessed.
 """
 
 from __future__ import annotations
@@ -12,29 +13,36 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from revs.measures import evaluate
+from revs.measures.evaluate import continuations, secret_ranks
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target
 
+# Latin letters, with their accents
 UPPER, LOWER = (
     "".join(filter(case, map(chr, range(0x250)))) for case in (str.isupper, str.islower)
-)  # Latin letters, with their accents
+)
 WORD = rf"[{UPPER}](?:['’][{UPPER}])?[{LOWER}][{UPPER}{LOWER}'’]*"  # Ada, García, O'Brien, McCarthy
+# two or more such words; initials count
 NAME = re.compile(
-    rf"(?<!\w)(?:[{UPPER}]\. ?)*{WORD}(?:[ -](?:[{UPPER}]\.|{WORD}))+|(?<!\w)(?:[{UPPER}]\. ?)+{WORD}"
-)  # two or more such words; initials count
+    rf"(?<!\w)(?:[{UPPER}]\. ?)*{WORD}(?:[ -](?:[{UPPER}]\.|{WORD}))+"
+    rf"|(?<!\w)(?:[{UPPER}]\. ?)+{WORD}"
+)
 PART = 3  # letters of an address's local part that tell something
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Shares of secrets still reproduced, with their own prompts and with another's name, of those whose prompts have a name."""
+    """Shares of secrets still reproduced, with their own prompts and with another's name.
+
+    Only secrets count whose prompts have a name: ``named``. Raises ValueError if there is none.
+    """
     targets = split.forget + split.retain
     named = [target for target in targets if name(target.prompt)]
     changed = [target for target in exchanged(decoder, named) if not told(decoder, target)]
     if not changed:
         raise ValueError(
-            "Names cannot be exchanged: no two prompts have different names, two capitalised words or more in the line of the secret, that alone lead to it."
+            "Names cannot be exchanged: no two prompts have different names, two capitalised words "
+            "or more in the line of the secret, that alone lead to it."
         )
     kept = {target.id for target in changed}
     found = {
@@ -45,13 +53,12 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
         "named": len(kept),
         "told": len(named) - len(kept),
         "unnamed": len(targets) - len(named),
-    } | {
-        whose: {
+    }
+    for whose, verdicts in found.items():
+        result[whose] = {
             verdict: mean([one[verdict] for one in verdicts.values()])
             for verdict in ("exact", "within_50")
         }
-        for whose, verdicts in found.items()
-    }
     return result, {
         target.id: {f"{whose}_name": found[whose][target.id]["within_50"] for whose in found}
         for target in changed
@@ -64,40 +71,34 @@ def name(prompt: str) -> str | None:
 
 
 def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
-    """The targets with the name in a prompt replaced by that of the one half-way round the list, or of the next after it that has another."""
+    """The targets with another's name in their prompts.
+
+    It is that of the one half-way round the list, or of the next after it that has another.
+    """
     found, half = [], len(targets) // 2
     for i, target in enumerate(targets):
         own = name(target.prompt)
-        other = next(
-            (
-                name(one.prompt)
-                for one in (*targets[i + half :], *targets[: i + half])
-                if name(one.prompt) != own
-            ),
-            None,
-        )
-        if other:
+        round_ = [name(one.prompt) for one in (*targets[i + half :], *targets[: i + half])]
+        if other := next((one for one in round_ if one != own), None):
             prompt = target.prompt.replace(own, other)
-            found.append(
-                replace(target, prompt=prompt, prompt_ids=decoder.tokenizer(prompt)["input_ids"])
-            )
+            ids = decoder.tokenizer(prompt)["input_ids"]
+            found.append(replace(target, prompt=prompt, prompt_ids=ids))
     return found
 
 
 def told(decoder: Decoder, target: Target) -> bool:
     """Does the prompt hold a part of the secret before its @, in any case?"""
-    parts = re.split(
-        r"[\W\d_]+", decoder.tokenizer.decode(target.secret_ids).partition("@")[0].casefold()
-    )
+    local = decoder.tokenizer.decode(target.secret_ids).partition("@")[0].casefold()
+    parts = re.split(r"[\W\d_]+", local)
     return any(len(part) >= PART and part in target.prompt.casefold() for part in parts)
 
 
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
-    """Both verdicts on each secret: next, token by token, and its text anywhere in 50 greedy tokens, as when it was curated."""
-    ranks, written = (
-        evaluate.secret_ranks(decoder, targets),
-        evaluate.continuations(decoder, targets),
-    )
+    """Both verdicts on each secret: ``exact``, next, token by token; its text ``within_50`` tokens.
+
+    The second is the one by which it was curated.
+    """
+    ranks, written = secret_ranks(decoder, targets), continuations(decoder, targets)
     text = decoder.tokenizer.decode
     return {
         target.id: {

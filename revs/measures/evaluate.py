@@ -1,4 +1,4 @@
-"""Measuring a model on its secrets: ranks of target tokens, what is reproduced exactly, what greedy decoding writes (§4.4)."""
+"""A model and its secrets (§4.4): ranks of tokens, what is reproduced, what it writes instead."""
 
 from __future__ import annotations
 
@@ -24,29 +24,27 @@ def batches(targets: Sequence[Target], size: int = BATCH) -> Iterator[list[Targe
 
 @torch.no_grad()
 def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[int]]:
-    """0-based rank of every token of every secret, given the prompt and the true tokens before it: {id: [ranks]}.
+    """0-based rank of every token of every secret, after the true tokens: {id: [ranks]}.
 
-    A secret of ranks 0 is what greedy decoding writes next: one teacher-forced pass decides M(P) = S (§4.4.2).
+    A secret of ranks 0 is what greedy decoding writes next: one teacher-forced pass decides
+    M(P) = S (§4.4.2).
     """
     found = {}
     for batch in batches(targets):
         texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
-        for target, text in zip(batch, texts):
+        for target, text in zip(batch, texts, strict=True):
             decoder.check_length(len(text), target.id)
         ids, mask = decoder.pad(texts)
-        hidden = decoder.model.base_model(
-            input_ids=ids, attention_mask=mask, use_cache=False
-        ).last_hidden_state
+        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         places = [
             row[len(target.prompt_ids) - 1 : len(text)]
-            for row, target, text in zip(hidden, batch, texts)
+            for row, target, text in zip(output.last_hidden_state, batch, texts, strict=True)
         ]
         logits = decoder.logits(torch.cat(places))
-        wanted = torch.tensor(
-            [t for target in batch for t in target.secret_ids], device=logits.device
-        )
-        ranks = rank(logits, wanted).split([len(target.secret_ids) for target in batch])
-        found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
+        secrets = [t for target in batch for t in target.secret_ids]
+        ranks = rank(logits, torch.tensor(secrets, device=logits.device))
+        ranks = ranks.split([len(target.secret_ids) for target in batch])
+        found |= {target.id: r.tolist() for target, r in zip(batch, ranks, strict=True)}
     return found
 
 
@@ -64,16 +62,15 @@ def continuations(
             max_new_tokens=tokens,
             do_sample=False,
             pad_token_id=decoder.tokenizer.pad_token_id or 0,
-        )
-        found |= {target.id: row[ids.shape[1] :].tolist() for target, row in zip(batch, written)}
+        )[:, ids.shape[1] :]
+        found |= {target.id: row.tolist() for target, row in zip(batch, written, strict=True)}
     return found
 
 
 def contains(written: list[int], secret: list[int]) -> bool:
-    """Does the text hold the secret's tokens in a row? (The verdict "within the next 50 greedy tokens" of the Appendix.)"""
-    return any(
-        written[i : i + len(secret)] == secret for i in range(len(written) - len(secret) + 1)
-    )
+    """Do the secret's tokens stand in a row there? (Appendix: "within the next 50 … tokens".)"""
+    starts = range(len(written) - len(secret) + 1)
+    return any(written[i : i + len(secret)] == secret for i in starts)
 
 
 def effectiveness(
@@ -82,53 +79,50 @@ def effectiveness(
     k: int = 100,
     written: dict[str, list[int]] | None = None,
 ) -> tuple[dict, list[dict]]:
-    """Efficacy, Generalization, Specificity and Unlearning Score of one split, and one row for each sentence.
+    """Efficacy, Generalization, Specificity, Unlearning Score of a split, and a row a sentence.
 
-    ``ranks`` are those of ``secret_ranks``. ``written``, the ``continuations`` of the retained sentences that are no
-    longer reproduced exactly, adds the released code's specificity: the secret anywhere in 50 greedy tokens.
+    ``ranks`` are those of ``secret_ranks``. ``written``, the ``continuations`` of the retained
+    sentences that are no longer reproduced exactly, adds the released code's specificity: the
+    secret anywhere in 50 greedy tokens.
     """
+
+    def item(part: str, target: Target) -> dict:
+        r = ranks[target.id]
+        exact = not any(r)
+        asked = written is not None and part == "retain"
+        return {
+            "id": target.id,
+            "part": part,
+            "ranks": r,
+            "T": list(target.T),
+            "efficacy": efficacy([r[i] for i in target.T], k),
+            "exact": exact,
+            "within_50": exact or contains(written[target.id], target.secret_ids)
+            if asked
+            else None,
+        }
+
     parts = {"forget": split.forget, "unseen": split.unseen, "retain": split.retain}
-    items = []
-    for part, targets in parts.items():
-        for target in targets:
-            r = ranks[target.id]
-            exact = not any(r)
-            items.append(
-                {
-                    "id": target.id,
-                    "part": part,
-                    "ranks": r,
-                    "T": list(target.T),
-                    "efficacy": efficacy([r[i] for i in target.T], k),
-                    "exact": exact,
-                    "within_50": None
-                    if written is None or part != "retain"
-                    else exact or contains(written[target.id], target.secret_ids),
-                }
-            )
-    of = {part: [item for item in items if item["part"] == part] for part in parts}
+    of = {part: [item(part, target) for target in targets] for part, targets in parts.items()}
+    values = lambda part, column: mean([one[column] for one in of[part]])
     result = {
         "k": k,
-        "efficacy": mean([item["efficacy"] for item in of["forget"]]),
-        "generalization": mean([item["efficacy"] for item in of["unseen"]])
-        if split.unseen
-        else None,
-        "specificity": mean([item["exact"] for item in of["retain"]]),
-        "specificity_within_50": None
-        if written is None
-        else mean([item["within_50"] for item in of["retain"]]),
+        "efficacy": values("forget", "efficacy"),
+        "generalization": values("unseen", "efficacy") if split.unseen else None,
+        "specificity": values("retain", "exact"),
+        "specificity_within_50": None if written is None else values("retain", "within_50"),
         "forget": len(split.forget),
         "retain": len(split.retain),
     }
     result["unlearning_score"] = unlearning_score(
         result["efficacy"], result["specificity"], result["generalization"]
     )
-    return result, items
+    return result, [one for items in of.values() for one in items]
 
 
 @torch.no_grad()
 def ranks_by_layer(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int) -> Tensor:
-    """Rank of t after the tokens ``ids`` in FF₂'s output and in the residual stream of every layer: (layers, 2)."""
+    """Rank of t after ``ids`` in FF₂'s output and in the stream of every layer: (layers, 2)."""
     rows = []
     decoder.visit(
         ids, lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest())

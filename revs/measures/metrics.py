@@ -1,6 +1,6 @@
-"""Effectiveness and integrity (§4.4): scores of ranks, per item, and their aggregation, nothing rounded.
+"""Effectiveness and integrity (§4.4): scores of ranks, per item, and their aggregation.
 
-Ranks are 0-based, scores lie in [0, 1]; tables show them times 100.
+Ranks are 0-based, scores lie in [0, 1]; tables show them times 100. Nothing is rounded.
 """
 
 from __future__ import annotations
@@ -32,15 +32,30 @@ def harmonic_mean(values: Sequence[float]) -> float:
 def unlearning_score(
     efficacy: float, specificity: float, generalization: float | None = None
 ) -> float:
-    """The harmonic mean of efficacy, specificity and, for SSN, generalization: of one seed, before averaging over seeds."""
-    return harmonic_mean(
-        [efficacy, specificity] + ([generalization] if generalization is not None else [])
-    )
+    """The harmonic mean of efficacy, specificity and, for SSN, generalization (§4.5).
+
+    Of one seed, before averaging over seeds.
+    """
+    more = [] if generalization is None else [generalization]
+    return harmonic_mean([efficacy, specificity, *more])
 
 
 def summary(values: Sequence[float]) -> tuple[float, float]:
     """Mean and standard deviation (ddof = 1; nan for a single seed) over seeds."""
     m = mean(values)
-    return m, math.sqrt(sum((v - m) ** 2 for v in values) / (len(values) - 1)) if len(
-        values
-    ) > 1 else math.nan
+    if len(values) < 2:
+        return m, math.nan
+    return m, math.sqrt(sum((v - m) ** 2 for v in values) / (len(values) - 1))
+
+
+def flips(before: str, after: str) -> dict[str, int]:
+    """Answers right ("1") or wrong ("0") that became wrong (``lost``) or right (``won``).
+
+    Raises ValueError if the two runs asked for other items.
+    """
+    if len(before) != len(after):
+        raise ValueError(
+            f"The runs have {len(before)} and {len(after)} answers: compare runs on the same items."
+        )
+    pairs = list(zip(before, after, strict=True))
+    return {"lost": sum(a > b for a, b in pairs), "won": sum(a < b for a, b in pairs)}

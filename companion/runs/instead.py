@@ -1,18 +1,17 @@
-"""What a model writes where an unlearned secret stood (Appendix "Qualitative Unlearning Examples").
+"""What a model writes where an unlearned secret stood (App. "Qualitative Unlearning Examples").
 
-The paper sees other addresses, at the same host or elsewhere, and placeholders. What is written is sorted, and kept
-redacted: the address that takes the place of one may be someone's too.
+The paper sees other addresses, at the same host or elsewhere, and placeholders. What is written is
+sorted, and kept redacted: the address that takes the place of one may be someone's too.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from companion.own.detect import KINDS, spans
 from companion.own.redact import redact
-from revs.measures import evaluate
+from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
@@ -27,42 +26,33 @@ PLACEHOLDERS = ("[email", "[e-mail", "[redacted", "[at]", "xxx")
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """How many unlearned secrets became what, and for each of them what it was and what is written instead, redacted."""
-    written = evaluate.continuations(decoder, split.forget)
-    columns = {
-        target.id: told(
-            target.kind,
-            decoder.tokenizer.decode(target.secret_ids),
-            decoder.tokenizer.decode(written[target.id], skip_special_tokens=True),
-        )
-        for target in split.forget
-    }
+    """How many unlearned secrets became what; of each, what it was and is now, redacted."""
+    written, decode = continuations(decoder, split.forget), decoder.tokenizer.decode
+    columns = {}
+    for target in split.forget:
+        text = decode(written[target.id], skip_special_tokens=True)
+        columns[target.id] = told(target.kind, decode(target.secret_ids), text)
     counts = Counter(column["became"] for column in columns.values())
     return {name: counts[name] for name in BECAME}, columns
 
 
 def told(kind: str, secret: str, text: str) -> dict[str, str]:
     """One secret: ``became``, one of BECAME, ``was`` and ``instead``, redacted."""
-    was, found = (first(kind, some) for some in (secret, text))
-    was = was or secret.strip()
+    was, found = first(kind, secret) or secret.strip(), first(kind, text)
     if was in text:
         became, found = SAME, was
     elif found is None:
         became = PLACEHOLDER if any(sign in text.lower()[:30] for sign in PLACEHOLDERS) else NOTHING
     else:
-        became = (
-            AT_THE_HOST if host(kind, found) and host(kind, found) == host(kind, was) else ELSEWHERE
-        )
-    return {
-        "became": became,
-        "was": redact(kind, was),
-        "instead": redact(kind, found) if found else "",
-    }
+        there = host(kind, found)
+        became = AT_THE_HOST if there and there == host(kind, was) else ELSEWHERE
+    instead = redact(kind, found) if found else ""
+    return {"became": became, "was": redact(kind, was), "instead": instead}
 
 
 def first(kind: str, text: str) -> str | None:
     """The first secret of a kind in a text."""
-    found: Sequence = spans(text, (kind,)) if kind in KINDS else []
+    found = spans(text, (kind,)) if kind in KINDS else []
     return text[found[0].start : found[0].end] if found else None
 
 
@@ -70,8 +60,6 @@ def host(kind: str, secret: str) -> str:
     """Where an address is; empty for what has no host."""
     if kind == "email":
         return secret.rpartition("@")[2].lower()
-    return (
-        urlsplit(secret if "://" in secret else f"//{secret}").netloc.lower()
-        if kind == "url"
-        else ""
-    )
+    if kind == "url":
+        return urlsplit(secret if "://" in secret else f"//{secret}").netloc.lower()
+    return ""
