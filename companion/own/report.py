@@ -18,7 +18,7 @@ from companion.pages import figures, results
 from companion.pages.extraction import TITLES
 from companion.pages.tables import DASH, percent
 from companion.record import rows
-from companion.runs.integrity import flips
+from revs.measures.metrics import flips
 
 STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}
 table{border-collapse:collapse;margin:1rem 0;font-size:.9rem;display:block;overflow-x:auto}th,td{border-bottom:1px solid #ccc;padding:.3rem .7rem;text-align:right}

@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from companion.pages import errata, paper, results
 from companion.pages.tables import DASH, percent
 from companion.runs import integrity, methods
+from revs.measures import metrics
 
 TAG, BEFORE = (
     "integrity",
@@ -127,7 +128,7 @@ def measured(row: dict, unedited: dict) -> dict[str, str]:
         {"Unlearning Score": percent(row["result"]["after"]["unlearning_score"])},
     )
     for ours, column in BENCHMARKS.items():
-        flips = integrity.flips(before[ours]["right"], after[ours]["right"])
+        flips = metrics.flips(before[ours]["right"], after[ours]["right"])
         line |= {
             column: percent(
                 after[ours]["accuracy"], error(after[ours]["accuracy"], after[ours]["items"])
@@ -210,7 +211,7 @@ def lost(found: dict[str, dict]) -> str:
     before, said = found["unedited"]["result"]["integrity"], []
     for ours, column in BENCHMARKS.items():
         changed = {
-            name: integrity.flips(before[ours]["right"], row["result"]["integrity"][ours]["right"])
+            name: metrics.flips(before[ours]["right"], row["result"]["integrity"][ours]["right"])
             for name, row in found.items()
             if name != "unedited"
         }

@@ -13,7 +13,7 @@ from companion.pages.results import measured
 from companion.pages.tables import DASH
 from companion.record import rows
 from companion.runs import datasets, methods, public
-from revs.measures import instead
+from companion.runs import instead
 
 TAG = "qualitative"
 PRINTED = "tab:unlearn_email_example"

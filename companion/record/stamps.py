@@ -29,9 +29,13 @@ PINNED |= {
 }
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
-    name: f"revs.measures.{name}:measure" for name in ("attacks", "cue", "instead", "perturbations")
+    "attacks": "revs.measures.attacks:measure",
+    "cue": "revs.measures.cue:measure",
+    "instead": "companion.runs.instead:measure",
+    "integrity": "companion.runs.integrity:measure",
+    "perturbations": "revs.measures.attacks:perturbations",
+    "public": "companion.runs.public:measure",
 }
-MEASURES |= {name: f"companion.runs.{name}:measure" for name in ("integrity", "public")}
 
 
 def entries(kind: str, settings: dict) -> list[str]:

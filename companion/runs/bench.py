@@ -35,7 +35,7 @@ from companion.runs.nearest import hint
 from companion.runs.progress import Progress
 from companion.runs.stopwatch import Stopwatch, clock
 from companion.runs.unlearn import FAILURES, base
-from revs.baselines import moments
+from revs.baselines import memit
 from revs.measures import attacks, evaluate
 from revs.method import algorithm as method
 from revs.method import layer_major, select
@@ -723,7 +723,7 @@ def gradient(stage: Stage) -> tuple[dict, list[dict]]:
             )
         )
         if hasattr(hp, "mom2_update_weight"):
-            moments.moments(decoder, hp.layers)  # once for a model, kept by content: not timed
+            memit.moments(decoder, hp.layers)  # once for a model, kept by content: not timed
         ways[name] = (module, hp)
     for turn in stage.rounds():
         for name, (module, hp) in ways.items():

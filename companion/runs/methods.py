@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -17,13 +18,19 @@ import yaml
 
 from companion.pages import paper
 from companion.record.paths import ROOT
-from companion.runs import models
+from companion.runs import instead, integrity, models, public
 from companion.runs.nearest import hint
+from revs.measures import attacks, cue
 
+# what can be measured besides: (decoder, split, k) -> (result, columns by item)
 MEASURES = {
-    name: f"revs.measures.{name}" for name in ("attacks", "cue", "instead", "perturbations")
+    "attacks": attacks.measure,
+    "cue": cue.measure,
+    "instead": instead.measure,
+    "integrity": integrity.measure,
+    "perturbations": attacks.perturbations,
+    "public": public.measure,
 }
-MEASURES |= {name: f"companion.runs.{name}" for name in ("integrity", "public")}
 REVS_OWN = (
     "n_max",
     "k",
@@ -49,11 +56,11 @@ def method(name: str) -> ModuleType:
     return importlib.import_module(known[name]["module"])
 
 
-def measure(name: str) -> ModuleType:
-    """The module that measures something else on an edited model: ``measure(decoder, split, k) -> (result, columns by item)``."""
+def measure(name: str) -> Callable:
+    """What measures something else on an edited model, by name."""
     if name not in MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, MEASURES))
-    return importlib.import_module(MEASURES[name])
+    return MEASURES[name]
 
 
 def tuned() -> dict[str, dict]:

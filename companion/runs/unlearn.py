@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -19,12 +20,14 @@ from companion.runs import command, datasets, methods, models
 from companion.runs.memorise import prepared
 from companion.runs.memory import Peak
 from companion.runs.progress import Progress
+from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method.edit import Edit
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode, split
 
+memit.CACHE = BUILD / "cache"  # moments are computed once for a model
 FAILURES = (
     FloatingPointError,
     ValueError,
@@ -85,7 +88,7 @@ class Plan:
     method: ModuleType
     records: list[Record]
     inputs: dict
-    measures: dict[str, ModuleType]
+    measures: dict[str, Callable]
     hp: object = None  # the method's Hyperparameters
     folder: str = ""  # the model to unlearn from
 
@@ -157,8 +160,8 @@ class Plan:
         effect, items = evaluate.effectiveness(split, ranks, k, written)
         result = {"before": stage.before, "after": effect, "edit": edit.summary()}
         seconds["evaluate_after"] = time.monotonic() - start
-        for name, module in self.measures.items():
-            result[name], columns = module.measure(decoder, split, k)
+        for name, measure in self.measures.items():
+            result[name], columns = measure(decoder, split, k)
             items = [
                 item | columns.get(item["id"], dict.fromkeys(next(iter(columns.values()), {})))
                 for item in items
