@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from companion.pages import paper
+from companion.record import paper
 from paper import extract
 
 ROOT = Path(__file__).resolve().parent.parent

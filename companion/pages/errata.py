@@ -12,8 +12,8 @@ from statistics import median
 
 import pandas as pd
 
-from companion.pages import paper
-from companion.pages.paper import CORE, EXTRACTION
+from companion.record import paper
+from companion.record.paper import CORE, EXTRACTION
 from revs.measures.metrics import harmonic_mean
 
 ABLATIONS = ("tab:ablation_neuron_selection", "tab:method_results", "tab:ablation_token_method")

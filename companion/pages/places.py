@@ -7,7 +7,7 @@ import textwrap
 import pandas as pd
 import yaml
 
-from companion.pages import paper
+from companion.record import paper
 from companion.record.paths import ROOT
 
 

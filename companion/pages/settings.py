@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pandas as pd
 
 from companion.own import curate
-from companion.pages import organic, paper, results
+from companion.pages import organic, results
 from companion.pages.tables import DASH
 from companion.runs import datasets, methods
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from companion.pages import paper
 from companion.pages.results import PAPER_COLUMNS, tag_of
 from companion.pages.tables import DASH, METRICS
-from companion.record import rows
+from companion.record import paper, rows
 from companion.record.paths import BUILD, resolve
 from companion.runs import methods
 from revs.measures import metrics

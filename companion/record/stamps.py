@@ -21,9 +21,9 @@ from companion.record.paths import PACKAGES, ROOT
 PROJECT = ("revs", "companion")  # packages whose definitions are followed
 # Modules that cannot change a result: files and progress, and what settings and hashes of inputs pin already.
 RANKS = "revs.measures.evaluate:secret_ranks"  # what is kept of a model by content
-PINNED = {"companion.runs", "revs.model.fit", "revs.model.load", "companion.pages.paper"}
+PINNED = {"companion.runs", "revs.model.fit", "revs.model.load"}
 PINNED |= {"companion.own.report"}
-PINNED |= {f"companion.record.{name}" for name in ("paths", "rows", "stamps")}
+PINNED |= {f"companion.record.{name}" for name in ("paper", "paths", "rows", "stamps")}
 PINNED |= {
     f"companion.runs.{name}" for name in ("memory", "methods", "models", "nearest", "progress")
 }

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import yaml
 
-from companion.pages import paper
+from companion.record import paper
 from companion.record.paths import ROOT
 from companion.runs import instead, integrity, models, public
 from companion.runs.nearest import hint

@@ -14,8 +14,7 @@ from dataclasses import fields
 
 import yaml
 
-from companion.pages import paper
-from companion.record import rows
+from companion.record import paper, rows
 from companion.record.paths import ROOT, resolve
 from companion.runs import command, methods, unlearn
 from companion.runs.unlearn import FAILURES, Plan, Stage, base, planned
