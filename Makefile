@@ -73,10 +73,10 @@ pile: $(INSTALLED)  ## what the paper's models memorised of The Pile, found and 
 	@$(PY) -m companion.workflow.build pile
 
 adopt: $(INSTALLED)  ## copy finished rows to rows/, where they are committed; tuned settings to params/hyperparameters.yml
-	@$(PY) -m companion.record.adopt
+	@$(PY) -m companion.workflow.adopt
 
 verify: $(INSTALLED)  ## after a change of code that should change no result: small runs by the code of BASE and by this one; equal, and the recorded rows hold
-	@$(PY) -m companion.record.verify "$(BASE)" $(EACH)
+	@$(PY) -m companion.workflow.verify "$(BASE)" $(EACH)
 
 conformance: $(INSTALLED)  ## every family of decoders against the promises of tests/test_families.py, as rows/conformance.json
 	@$(PY) -m companion.workflow.conformance
@@ -91,7 +91,7 @@ again: $(INSTALLED)  ## put all that was built aside, build it again, and compar
 	@$(PY) -m companion.workflow.again
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
-	@$(PY) -m companion.record.compared "$(A)" "$(B)"
+	@$(PY) -m companion.pages.compare "$(A)" "$(B)"
 
 clean:  ## remove build/
 	@rm -rf build .snakemake

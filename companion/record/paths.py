@@ -1,7 +1,8 @@
 """Where the project's files lie: in a checkout, or beside the installed package.
 
-Sources (params, data, paper, rows) are read from the checkout that holds this package, or from the copies that
-``pip install`` puts next to it. Products go to ``build`` in the checkout, or in the working directory without one.
+Sources (params, data, paper, rows) are read from the checkout that holds this package, or from the
+copies that ``pip install`` puts next to it. Products go to ``build`` in the checkout, or in the
+working directory without one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
 
 
 def resolve(path: str | os.PathLike) -> Path:
-    """A path as given if it exists from here, else the same path from the project's root (notebooks run elsewhere)."""
+    """A path as given if it exists from here, else the same path from the project's root, since
+    notebooks run elsewhere."""
     path = Path(path).expanduser()
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
 
@@ -49,7 +51,8 @@ def writing(folder: Path):
 
 @contextlib.contextmanager
 def held(file: Path, busy: Exception):
-    """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if another process does, OSError if it cannot be written."""
+    """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if
+    another process does, OSError if it cannot be written."""
     with writing(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         stream = file.open("w")
@@ -63,6 +66,7 @@ def held(file: Path, busy: Exception):
 
 @contextlib.contextmanager
 def alone(folder: Path, mend: str, lock: str = ".lock"):
-    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if another run does, or it cannot be written to."""
+    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if
+    another run does, or it cannot be written to."""
     with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {mend}.")):
         yield

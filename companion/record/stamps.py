@@ -1,8 +1,9 @@
 """Stale or current: a hash of the definitions that a result depends on, wherever they stand.
 
-From entry functions, references are followed to every definition of the project's own code that they reach: functions,
-classes, constants. What is hashed is their syntax without module paths, import style, docstrings and empty fields, so that
-a stamp survives a move, another layout and another Python; the change of one definition changes it.
+From entry functions, references are followed to every definition of the project's own code that
+they reach: functions, classes, constants. What is hashed is their syntax without module paths,
+import style, docstrings and empty fields, so that a stamp survives a move, another layout and
+another Python; the change of one definition changes it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import yaml
 from companion.record.paths import PACKAGES, ROOT
 
 PROJECT = ("revs", "companion")  # packages whose definitions are followed
-# Modules that cannot change a result: files and progress, and what settings and hashes of inputs pin already.
+# Modules that cannot change a result: files, progress, and what settings and hashes pin already
 RANKS = "revs.measures.evaluate:secret_ranks"  # what is kept of a model by content
 PINNED = {"companion.runs", "revs.model.fit", "revs.model.load"}
 PINNED |= {"companion.own.report"}
@@ -39,7 +40,8 @@ MEASURES = {
 
 
 def entries(kind: str, settings: dict) -> list[str]:
-    """Where a run's code begins, as module:name: its experiment, and what that dispatches to by the names in its settings."""
+    """Where a run's code begins, as module:name: its experiment, and what that dispatches to by
+    the names in its settings."""
     found = [RUN.format(kind=kind)]
     table = methods()
     modules = [table[settings["method"]]["module"]] if "method" in settings else []
@@ -74,7 +76,10 @@ def digest(value) -> str:
 
 @functools.cache
 def reached(*entries: str) -> list[list[str]]:
-    """Name and hash of every definition that the entries reach, in the order of names; raises FileNotFoundError or KeyError where an entry is gone."""
+    """Name and hash of every definition that the entries reach, in the order of names.
+
+    Raises FileNotFoundError or KeyError where an entry is gone.
+    """
     todo, seen = (
         [found for entry in entries for found in [place(entry.replace(":", "."))[0]] if found],
         set(),
@@ -102,7 +107,8 @@ def source(module: str) -> Path:
 
 @functools.cache
 def names(module: str) -> tuple[dict[str, list[ast.stmt]], dict[str, str]]:
-    """What a module's names mean: the statements that make each definition, and the dotted path of each import."""
+    """What a module's names mean: the statements that make each definition, and the dotted path of
+    each import."""
     defined: dict[str, list[ast.stmt]] = {}
     imported: dict[str, str] = {}
     for node in ast.parse(source(module).read_text(encoding="utf-8")).body:
@@ -187,7 +193,7 @@ def local(scope: ast.AST) -> tuple[set[str], dict[str, str]]:
 
 
 class Form:
-    """The canonical form of a module's definitions, and which of the project's definitions they name."""
+    """The canonical form of a module's definitions, and which definitions they name."""
 
     def __init__(self, module: str):
         self.module, self.followed = module, set()
@@ -217,7 +223,8 @@ class Form:
         return [type(node).__name__, *fields]
 
     def path(self, node: ast.AST) -> str | None:
-        """The dotted path that a name or a chain of attributes stands for; None if it begins with something local."""
+        """The dotted path that a name or a chain of attributes stands for; None if it begins with
+        something local."""
         if isinstance(node, ast.Attribute):
             start = self.path(node.value)
             return start and f"{start}.{node.attr}"
@@ -232,7 +239,8 @@ class Form:
         return imported.get(node.id) or (f"{self.module}.{node.id}" if node.id in defined else None)
 
     def resolved(self, path: str) -> str:
-        """A path without the module in front, if it is of the project; its definition is followed, unless it is pinned."""
+        """A path without the module in front, if it is of the project; its definition is followed,
+        unless it is pinned."""
         if path.split(".")[0] not in PROJECT:
             return path
         found, rest = place(path)
@@ -242,7 +250,8 @@ class Form:
 
 
 def place(path: str) -> tuple[tuple[str, str] | None, str]:
-    """The module and name that a dotted path of the project leads to, through what modules import from each other, and the path without the module."""
+    """The module and name that a dotted path of the project leads to, through what modules import
+    from each other, and the path without the module."""
     parts = path.split(".")
     cut = next(
         cut
@@ -275,7 +284,8 @@ def undocumented(body: list) -> list:
 
 
 def joined(parts: Iterable[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string with neighbouring texts as one, and no empty ones: Pythons cut them differently."""
+    """The parts of an f-string with neighbouring texts as one, and no empty ones: Pythons cut them
+    differently."""
     found: list[ast.expr] = []
     for part in parts:
         if isinstance(part, ast.Constant) and found and isinstance(found[-1], ast.Constant):

@@ -1,0 +1,148 @@
+"""`make adopt`: finished runs become recorded rows, tuned settings those that runs read.
+
+This alone writes into rows/, and into params/hyperparameters.yml, which nobody edits by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from companion.record import rows
+from companion.record.paths import BUILD, ROOT
+from companion.runs import finetune, methods
+
+FINISHED = BUILD / "record" / "rows"
+SETTINGS = ROOT / "params" / "hyperparameters.yml"
+DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
+HEADER = """\
+# Each method's settings, by model and data set: the best of its trials, written by `make adopt`.
+# A model or data set that is not here gets "default". Margins and ranks below 1 are fractions of
+# the vocabulary; what is not named keeps the method's own default. The paper's settings for its
+# models are in paper/tables.json.
+"""
+
+
+def adopt(source: Path, target: Path) -> dict[str, list[str]]:
+    """Takes the current rows of ``source`` into the files of ``target``; says by name what was new,
+    changed, the same, left or refused.
+
+    A row is refused if it does not fit the schema, is stale, or its items are missing or others. A
+    fine-tune that is not the recorded one is left while recorded rows that were not made again
+    stand on that.
+    """
+    said: dict[str, list[str]] = {
+        kind: [] for kind in ("new", "changed", "same", "left", "refused")
+    }
+    recorded, taken = rows.find(target), []
+    paths = sorted(source.rglob("*.json"))
+    for path in sorted(paths, key=lambda path: path.relative_to(source).parts[0] == "memorise"):
+        name = str(path.relative_to(source).with_suffix(""))
+        row = accepted(path)
+        if isinstance(row, str):
+            said["refused"].append(f"{name}: {row}")
+            continue
+        old = recorded.get(name)
+        same = old is not None and old["result"] == row["result"]
+        made_again = {*said["new"], *said["changed"], *said["same"]}
+        if old and not same and (standing := stand_on(row, recorded) - made_again):
+            said["left"].append(
+                f"{name}: it is another fine-tune than the recorded one, on which {len(standing)} "
+                f"recorded rows stand, such as {min(standing)}; make those again to take it."
+            )
+            continue
+        said["same" if same else "changed" if old else "new"].append(name)
+        items = rows.unpacked(rows.beside(path)) if row["result"]["items_sha256"] else {}
+        taken.append((row, items.get(row["name"], [])))
+    rows.record(target, taken)
+    return said
+
+
+def accepted(path: Path) -> dict | str:
+    """A row that can be recorded, or why it cannot."""
+    try:
+        row = rows.read(path)
+    except ValueError as error:
+        return str(error)
+    if rows.stale(row):
+        return "it is stale: the sources have changed since it was made; run it again."
+    if wanted := row["result"]["items_sha256"]:
+        items = rows.unpacked(rows.beside(path)) if rows.beside(path).is_file() else {}
+        if rows.digest(items.get(row["name"])) != wanted:
+            return "its items are missing or others."
+    return row
+
+
+def stand_on(row: dict, recorded: dict[str, dict]) -> set[str]:
+    """The recorded results that begin with a fine-tune of these settings; a benchmark's times do
+    not depend on which."""
+    if row["kind"] != "memorise":
+        return set()
+    asked = row["provenance"]["settings"]
+    others = {
+        name: one for name, one in recorded.items() if one["kind"] not in ("memorise", "bench")
+    }
+    return {
+        name for name, one in others.items() if finetune(one["provenance"]["settings"]) == asked
+    }
+
+
+def chosen(found: dict[str, dict]) -> dict[str, dict]:
+    """Tuned settings, method → model → data set → settings, in the order of params/methods.yml.
+
+    Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself
+    only where there is no such set. Of several searches there, the one with the highest score
+    chooses.
+    """
+    tuned: dict[str, dict] = {}
+    worth = {
+        name: (row["data"].endswith("-tune"), row["result"]["unlearning_score"])
+        for name, row in found.items()
+    }
+    for row in map(found.get, sorted(found, key=worth.get)):  # the last of a place stays
+        data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
+        of_method = tuned.setdefault(row["method"], {})
+        of_method.setdefault(row["model"], {})[data] = best
+        if (row["model"], data) == DEFAULT:
+            of_method["default"] = dict(best)  # a copy: YAML would write a reference
+    return {
+        name: dict(sorted(tuned[name].items(), key=lambda of: of[0] == "default"))
+        for name in methods.registry()
+        if name in tuned
+    }
+
+
+def text(settings: dict[str, dict]) -> str:
+    """params/hyperparameters.yml as it is written."""
+    return HEADER + yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=150)
+
+
+def choose() -> list[str]:
+    """Writes the tuned settings of the recorded rows; the methods whose settings changed."""
+    settings = chosen(rows.find(rows.RECORDED, kind="tune"))
+    before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
+    rows.write_text(SETTINGS, text(settings))
+    return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]
+
+
+def main() -> None:
+    """The command."""
+    said = adopt(FINISHED, rows.RECORDED)
+    for kind, names in said.items():
+        print(*(f"{kind:8} {name}" for name in names), sep="\n", end="\n" if names else "")
+    if not any(said.values()):
+        print("There are no finished runs in build/record/rows: `make record` makes them.")
+    print("rows/: " + ", ".join(f"{len(names)} {kind}" for kind, names in said.items()) + ".")
+    if changed := choose():
+        print(
+            f"params/hyperparameters.yml has other settings for {', '.join(changed)}: rows that "
+            "used the old ones are to be made again."
+        )
+    if said["refused"]:
+        sys.exit(f"{len(said['refused'])} rows were refused.")
+
+
+if __name__ == "__main__":
+    main()
