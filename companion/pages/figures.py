@@ -1,9 +1,9 @@
-"""One look for all figures: a colour and a marker for each method, the paper hollow, ours solid, legible in light and dark."""
+"""One look for all figures: a colour and a marker for each method, the paper hollow, ours solid."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from companion.pages.tables import METRICS
-from companion.runs.methods import PAPER_DATA, registry
+from companion.runs.methods import registry
 
 INK = "#7f7f7f"  # axes and text: readable on white and on the theme's dark grey
 METRIC_COLOURS = {
@@ -63,32 +63,32 @@ def look(method: str, paper: bool = False) -> dict:
 
 
 def title(method: str) -> str:
+    """How a method is named."""
     return registry()[method]["title"]
 
 
-def by_method(axes: Sequence[Axes], ours: dict, paper: dict) -> None:
-    """One panel a metric, one row a method: mean and standard deviation, given as shares and drawn in per cent, the paper's hollow below ours."""
-    names = [name for name in registry() if name in ours]
-    for ax, (metric, label) in zip(axes, METRICS.items()):
-        for y, name in enumerate(names):
-            for values, shift, hollow in ((ours, -0.15, False), (paper, 0.2, True)):
-                mean, spread = values.get(name, {}).get(metric, (math.nan, math.nan))
-                if not math.isnan(mean):
-                    ax.errorbar(
-                        100 * mean,
-                        y + shift,
-                        xerr=0 if math.isnan(spread) else 100 * spread,
-                        linestyle="none",
-                        **look(name, hollow) | {"markersize": 6},
-                    )
-        ax.set(title=label, xlim=(-5, 105), visible=bool(ax.lines))
-        ax.set_yticks(range(len(names)), [title(name) for name in names])
-    axes[0].invert_yaxis()
+def dots(ax: Axes, frame: pd.DataFrame) -> None:
+    """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
+    known = {entry["title"]: name for name, entry in registry().items()}
+    names = [
+        name for name in known if name in set(frame.loc[frame["measured"] == "ours", "method"])
+    ]
+    for part in frame[frame["method"].isin(names)].dropna(subset="mean").to_dict("records"):
+        hollow = part["measured"] != "ours"
+        ax.errorbar(
+            part["mean"],
+            names.index(part["method"]) + (0.2 if hollow else -0.15),
+            xerr=0 if math.isnan(part["std"]) else part["std"],
+            linestyle="none",
+            **look(known[part["method"]], hollow) | {"markersize": 6},
+        )
+    ax.set(xlim=(-5, 105), ylim=(len(names) - 0.5, -0.5), visible=bool(ax.lines))
+    ax.set_yticks(range(len(names)), names)
 
 
 def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
     """Every metric of a frame, in per cent, over one of its columns."""
-    for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":")):
+    for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
         ax.plot(
             frame[x],
             frame[metric],
@@ -154,58 +154,34 @@ def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
     ax.invert_yaxis()
 
 
-def radars(axes: Sequence[Axes], panels: dict[str, dict], spokes: dict[str, str]) -> None:
-    """One polar panel for ours, the last, and for each of the paper's models: a closed line a method over some metrics, given as shares and drawn in per cent from the centre; the paper's are dashed."""
+def radar(ax: Axes, frame: pd.DataFrame) -> None:
+    """A closed line a method over the metrics of a frame of scores, each a spoke, 0 to 100 from the
+    centre; the paper's are dashed and hollow."""
+    spokes = list(dict.fromkeys(frame["metric"]))
     angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes) + 1)]
-    for number, (ax, (whose, values)) in enumerate(zip(axes, panels.items()), 1):
-        paper = number < len(panels)
-        for name in (name for name in registry() if name in values):
-            radii = [100 * values[name][metric][0] for metric in (*spokes, next(iter(spokes)))]
-            ax.plot(
-                angles,
-                radii,
-                "--" if paper else "-",
-                linewidth=2 if name == "revs" else 1.2,
-                clip_on=False,
-                **look(name, paper) | {"markersize": 5},
-            )
-        ax.set(theta_offset=math.pi / 2, ylim=(0, 100))
-        ax.set_title(whose, pad=12)
-        ax.set_xticks(angles[:-1], list(spokes.values()), fontsize=9)
-        ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
-        ax.set_rlabel_position(60)
-        ax.spines["polar"].set_visible(False)
-        ax.set_visible(bool(values))
-
-
-def layers(fig: Figure, axes: Sequence[Axes], found: dict[str, dict[str, list[float]]]) -> None:
-    """One panel a data set: a score of each layer, a share drawn in per cent, one line a method; from where one of them leaves the top."""
-    start = max(
-        0,
-        min(
-            next((layer for layer, value in enumerate(values) if value < 0.99), len(values))
-            for curves in found.values()
-            for values in curves.values()
+    known = {entry["title"]: name for name, entry in registry().items()}
+    for (method, measured), part in frame.groupby(["method", "measured"]):
+        values = part.set_index("metric")["mean"]
+        ax.plot(
+            angles,
+            [values[spoke] for spoke in (*spokes, spokes[0])],
+            "-" if measured == "ours" else "--",
+            linewidth=2 if method == "REVS" else 1.2,
+            clip_on=False,
+            **look(known[method], measured != "ours") | {"markersize": 5},
         )
-        - 2,
-    )
-    for ax, (data, curves) in zip(axes, found.items()):
-        for name, values in curves.items():
-            ax.plot(
-                range(start, len(values)),
-                [100 * value for value in values[start:]],
-                **look(name) | {"markersize": 3},
-            )
-        ax.set(xlabel="layer", ylim=(-3, 103), title=PAPER_DATA[data])
-    axes[0].set_ylabel("Efficacy@100, per cent")
-    legend(fig, {name for curves in found.values() for name in curves})
+    ax.set(theta_offset=math.pi / 2, ylim=(0, 100), visible=len(frame) > 0)
+    ax.set_xticks(angles[:-1], spokes, fontsize=9)
+    ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
+    ax.set_rlabel_position(60)
+    ax.spines["polar"].set_visible(False)
 
 
 def legend(fig: Figure, names: Collection[str]) -> None:
-    """One legend of some methods below all panels of a figure."""
+    """One legend of some methods, by key or title, below all panels of a figure."""
     handles = [
-        Line2D([], [], linewidth=1.2, label=title(name), **look(name) | {"markersize": 5})
-        for name in registry()
-        if name in names
+        Line2D([], [], linewidth=1.2, label=entry["title"], **look(name) | {"markersize": 5})
+        for name, entry in registry().items()
+        if {name, entry["title"]} & set(names)
     ]
     fig.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
