@@ -50,28 +50,22 @@ def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFra
     """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
     settings, what its edit and its machine were, and the whole ``row``."""
     lines = [
-        line(name, stem, row)
+        line(row)
         for stem in sorted(data)
-        for name, row in rows.find(*folders, kind="unlearn", data=stem).items()
-        if row["provenance"]["model"]["name"] == model
+        for row in rows.find(*folders, kind="unlearn", data=stem).values()
+        if row["model"] == model
     ]
     nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS]
     return pd.DataFrame(lines, columns=None if lines else nothing)
 
 
-def line(name: str, data: str, row: dict) -> dict:
+def line(row: dict) -> dict:
     """A run as one line of a frame."""
     made, result = row["provenance"], row["result"]
     edit = result.get("edit", {})
     return (
-        {
-            "name": name,
-            "data": data,
-            "model": made["model"]["name"],
-            "method": made["settings"]["method"],
-            "seed": made["settings"]["seed"],
-            "tag": tag_of(name),
-            "origin": row["origin"],
+        {key: row[key] for key in ("name", "data", "model", "method", "seed", "tag", "origin")}
+        | {
             "failed": result.get("failed"),
             "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
             "finetune": made["model"]["revision"][:8],
@@ -88,11 +82,6 @@ def line(name: str, data: str, row: dict) -> dict:
 def numbers(found: dict) -> dict[str, float]:
     """A run's metrics; nan for generalization where each secret has one sentence."""
     return {name: math.nan if found.get(name) is None else found[name] for name in METRICS}
-
-
-def tag_of(name: str) -> str:
-    """The tag in a row's name, method-seedN-tag; empty for the usual settings."""
-    return re.fullmatch(r".+?-seed\d+(?:-(.+))?", name.rsplit("/", 1)[1])[1] or ""
 
 
 def is_trial(name: str) -> bool:
@@ -130,8 +119,7 @@ def finetunes(model: str, data: str) -> list[dict]:
     return [
         row
         for row in rows.find(kind="memorise").values()
-        if row["provenance"]["model"]["name"] == model
-        and row["provenance"]["settings"]["data"] == together(data)
+        if row["model"] == model and row["provenance"]["settings"]["data"] == together(data)
     ]
 
 
