@@ -1,121 +1,68 @@
-"""The experiments: each a function of plain settings that writes one row, and a command (``python -m``) of the same."""
+"""The experiments: each module has ``Settings``, ``run(settings) -> row`` and a command of both."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
 
-import yaml
+import jsonargparse
 
 from companion.runs.nearest import hint
 
-BOUNDS = {
-    "T": 1,
-    "score_k": 1,
-    "forget": 1,
-    "limit": 1,
-    "minutes": 0,
-    "trials": 1,
-    "epochs": 1,
-    "batch": 1,
-}  # the least that makes sense
-PATHS = ("documents", "secrets")
-MISTAKES = (
-    ValueError,
-    OSError,
-    FloatingPointError,
-    MemoryError,
-)  # their messages are written for the caller
+LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
+LEAST |= {"minutes": 0}  # the least that makes sense
+PATHS = ("documents", "secrets")  # somebody may give a secret in the place of its path
+# Their messages are written for the caller: one sentence, the cause and the mend.
+MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)
+S = TypeVar("S")
 
 
-def check(settings: dict, run: Callable) -> None:
-    """Refuses an unknown parameter, and one of a wrong type, in one sentence; the signature says which are right, for a fine-tune that of memorising."""
-    known = inspect.signature(run).parameters
-    for name, value in settings.items():
+def check(parameters: dict[str, Any], Settings: type[S]) -> S:
+    """The settings with these parameters; an unknown name, a wrong type is one sentence."""
+    known = {field.name: str(field.type) for field in fields(Settings)}
+    for name, value in parameters.items():
         if name not in known:
             raise ValueError(f"There is no parameter '{name}'" + hint(name, known))
-        allowed = {part.strip() for part in str(known[name].annotation).split("|")}
+        allowed = {part.split("[")[0].strip() for part in known[name].split("|")}
         kind = "None" if value is None else type(value).__name__
         if kind not in allowed and not (kind == "int" and "float" in allowed):
-            shown = (
-                "" if name in PATHS else f"{value!r}, "
-            )  # somebody may have given a secret in the place of its path
-            raise ValueError(
-                f"{name} is {shown}a {kind}, but must be {' or '.join(sorted(allowed))}."
-            )
-        if name in BOUNDS and value is not None and value < BOUNDS[name]:
-            raise ValueError(f"{name} is {value}, but must be at least {BOUNDS[name]}.")
-        if name == "finetune" and isinstance(value, dict):
-            check(value, importlib.import_module("companion.runs.memorise").run)
+            shown = "" if name in PATHS else f"{value!r}, "
+            wanted = " or ".join(sorted(allowed))
+            raise ValueError(f"{name} is {shown}a {kind}, but must be {wanted}.")
+        if value is not None and value < LEAST.get(name, value):
+            raise ValueError(f"{name} is {value}, but must be at least {LEAST[name]}.")
+    return Settings(**parameters)
 
 
-def finetune(settings: dict) -> dict | None:
-    """Settings of the fine-tune that a run starts from, all but where its row goes; None if it takes the model as it is."""
-    if settings.get("finetune", False) is False:
-        return None
-    given = settings["finetune"] if isinstance(settings["finetune"], dict) else {}
-    own = {
-        name: parameter.default
-        for name, parameter in inspect.signature(
-            importlib.import_module("companion.runs.memorise").run
-        ).parameters.items()
-        if name != "rows"
-    }
-    return (
-        own
-        | {
-            "model": settings["model"],
-            "data": importlib.import_module("revs.model.data").together(
-                settings.get("data", "ssn")
-            ),
-        }
-        | given
-    )
+def command(Settings: type[S], run: Callable[[S], dict]) -> None:
+    """Runs an experiment from the command line: every setting is an option, read as YAML.
 
-
-def begin(settings: dict, run: Callable) -> dict:
-    """Checks settings, and whether a run with them fits into the memory that is free; then runs it."""
-    importlib.import_module("companion.runs.memory").check(complete(settings, run))
-    return run(**settings)
-
-
-def complete(settings: dict, run: Callable) -> dict:
-    """Settings, checked, with the defaults of all others."""
-    check(settings, run)
-    return {
-        name: parameter.default for name, parameter in inspect.signature(run).parameters.items()
-    } | settings
-
-
-def value(text: str):
-    """What an option says, as YAML; a text that is none, such as a path that begins with @, as it stands."""
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
-        return text
-
-
-def command(run: Callable) -> None:
-    """Runs an experiment from the command line: every parameter is an option, read as YAML.
-
-    A mistake of the caller's ends with one sentence and status 2.
+    A mistake of the caller's ends with one sentence and status 1.
     """
-    parser = argparse.ArgumentParser(description=inspect.getdoc(run).splitlines()[0])
-    for name, parameter in inspect.signature(run).parameters.items():
-        parser.add_argument(
-            f"--{name}",
-            type=value,
-            default=argparse.SUPPRESS,
-            metavar=str(parameter.annotation),
-            help=f"default: {parameter.default!r}",
-        )
-    settings = vars(
-        parser.parse_args()
-    )  # only what was given: the rest are the function's own defaults
+    parser = jsonargparse.ArgumentParser(
+        exit_on_error=False, description=inspect.getdoc(run).splitlines()[0]
+    )
+    parser.add_class_arguments(Settings)
+    said = dict(re.findall(r"^    (\w+): .*  # (.+)$", inspect.getsource(Settings), re.MULTILINE))
+    for action in parser._actions:  # the comments beside the fields are the options' help
+        action.help = said.get(action.dest, action.help)
     try:
-        begin(settings, run)
+        run(check(parser.parse_args().as_dict(), Settings))
+    except argparse.ArgumentError as error:
+        sys.exit(refusal(str(error), {field.name: field.type for field in fields(Settings)}))
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def refusal(error: str, known: dict[str, str]) -> str:
+    """What is wrong with the options, in one sentence; values are not repeated."""
+    if named := re.search(r'(?:key "|argument --)(\w+)', error):
+        kind = known[named[1]].replace(" | ", " or ")
+        return f"--{named[1]} has no value, or one of another kind, but must be {kind}."
+    name = error.partition("arguments: ")[2].split()[0].lstrip("-").partition("=")[0]
+    return f"There is no parameter '{name}'" + hint(name, known)

@@ -1,19 +1,18 @@
-"""Memorise: the fine-tune that instils a synthetic data set, and the check that it did (Appendix, "Synthetic SSN Dataset").
+"""Memorise: the fine-tune that instils a synthetic data set (Appendix, "Synthetic SSN Dataset").
 
-The model is written once, under ``build/models``; its folder is named after everything that it depends on.
+The model is written once, under ``build/models``; its folder is named after all that it depends on.
 """
 
 from __future__ import annotations
 
-import inspect
 import time
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve, writing
-from companion.runs import command, datasets, models
-from companion.runs.datasets import together
-from companion.runs.progress import Progress
+from companion.runs import check, command, datasets, memory, models
+from companion.runs.progress import progress
 from revs.measures import evaluate
 from revs.model import load
 from revs.model.architecture import Decoder
@@ -21,88 +20,96 @@ from revs.model.memorise import Finetune, memorise
 from revs.model.targets import Record, encode
 
 
-def run(
-    model: str = "smollm2-135m",  # what is fine-tuned: a name of params/models.yml, a folder, a .gguf file or a hub id
-    data: str = "synthetic",  # the sentences: all built-in sets together, one of them, or a JSON Lines file
-    digits: str = "noise",  # tokens for two and three digits: noise, mean, or keep the tokenizer's own
-    lr: float = 3e-4,
-    epochs: int = 8,
-    batch: int = 8,
-    whole: bool = False,  # learn whole sentences, not only the secrets in them
-    leave_out: float = 0.4,  # what the model knows this well, in nats, is left out of the next epochs; 0: nothing
-    autocast: bool = False,  # bfloat16 arithmetic
-    seed: int = 0,
-    dtype: str = "float32",
-    rows: str = "build/rows",  # where the row goes
-) -> dict:
+@dataclass(frozen=True)
+class Settings:
+    """What a model is made to know, and how."""
+
+    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    data: str = "synthetic"  # all built-in sets together, one of them, or a JSON Lines file
+    digits: str = "noise"  # tokens for two and three digits: noise, mean, or keep the tokenizer's
+    lr: float = 3e-4  # learning rate, falling linearly
+    epochs: int = 8  # passes over what is not known yet
+    batch: int = 8  # sentences a step
+    whole: bool = False  # learn whole sentences, not only the secrets in them
+    leave_out: float = 0.4  # nats: what is known this well rests for the next epochs; 0: nothing
+    autocast: bool = False  # bfloat16 arithmetic: slower on most CPUs
+    seed: int = 0  # order of the sentences, noise of the new embeddings
+    dtype: str = "float32"  # precision of the weights
+    rows: str = "build/rows"  # where the result row goes
+
+
+def run(settings: Settings) -> dict:
     """Fine-tunes a model until it has memorised a data set; returns the row."""
-    folder, row = memorised(**locals())
-    result = row["result"]
-    print(
-        f"{result['memorised']} of {result['sentences']} sentences memorised; the model lies in {folder}."
-    )
+    folder, row = memorised(settings)
+    known, of = row["result"]["memorised"], row["result"]["sentences"]
+    print(f"{known} of {of} sentences memorised; the model lies in {folder}.")
     return row
 
 
-def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/rows") -> str:
-    """The model to unlearn from: memorised first, with default settings or those of ``finetune``, or as it is if False.
+def before(model: str, data: str, finetune: bool | dict, rows: str) -> Settings | None:
+    """The fine-tune that another run starts from; None if that takes the model as it is.
 
-    A built-in set is memorised together with the others.
+    A built-in set is memorised together with the others; ``finetune`` may hold other settings.
     """
     if finetune is False:
-        return model
-    defaults = {
-        name: parameter.default for name, parameter in inspect.signature(run).parameters.items()
-    }
+        return None
     given = finetune if isinstance(finetune, dict) else {}
-    return str(
-        memorised(**defaults | {"model": model, "data": together(data), "rows": rows} | given)[0]
-    )
+    return check({"model": model, "data": datasets.together(data), "rows": rows} | given, Settings)
 
 
-def memorised(**settings) -> tuple[Path, dict]:
-    """The folder of a memorised model and its row; the fine-tune runs only if they are not there yet."""
-    where = rows.writable(resolve(settings.pop("rows")))
-    records = datasets.read(settings["data"])
-    inputs = {"model": models.identify(settings["model"]), "data": datasets.fingerprint(records)}
-    stamp = stamps.stamp("memorise", settings, inputs)
-    base = Path(settings["model"]).name.removesuffix(".gguf")
-    name = (
-        f"memorise/{Path(settings['data']).stem}/{base}"
-        + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-        + ("-autocast" if settings["autocast"] else "")
+def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/rows") -> str:
+    """The model to unlearn from: memorised first, or as it is."""
+    first = before(model, data, finetune, rows)
+    return str(memorised(first)[0]) if first else model
+
+
+def finetune(settings: dict) -> dict | None:
+    """What the fine-tune of a run's settings depends on; None if there is none."""
+    about = settings["model"], settings.get("data", "ssn"), settings.get("finetune", False)
+    first = before(*about, Settings.rows)
+    return first and relevant(first)
+
+
+def relevant(settings: Settings) -> dict:
+    """The settings by name, but for where the row goes."""
+    return {name: value for name, value in asdict(settings).items() if name != "rows"}
+
+
+def memorised(settings: Settings) -> tuple[Path, dict]:
+    """The folder of a memorised model and its row; the fine-tune runs only if there is none."""
+    where = rows.writable(resolve(settings.rows))
+    records = datasets.read(settings.data)
+    inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
+    base, short = Path(settings.model).name.removesuffix(".gguf"), Path(settings.data).stem
+    name = f"memorise/{short}/{base}" + (
+        ("" if settings.digits == "noise" else f"-{settings.digits}")
+        + ("-autocast" if settings.autocast else "")
     )
-    folder = BUILD / "models" / f"{base}+{Path(settings['data']).stem}-{stamp[:12]}"
+    stamp = stamps.stamp("memorise", relevant(settings), inputs)
+    folder = BUILD / "models" / f"{base}+{short}-{stamp[:12]}"
     kept = folder / "row.json"
     if kept.is_file():
         row = rows.read(kept)
-        return folder, rows.write(
-            where, name, "memorise", without_items(row["result"]), [], row["provenance"]
-        )
-    start = time.monotonic()
-    decoder = models.load(settings["model"], settings["dtype"])
-    loaded = time.monotonic()
-    tuning = Finetune(
-        **{
-            key: settings[key]
-            for key in ("lr", "epochs", "batch", "whole", "leave_out", "digits", "autocast", "seed")
-        }
-    )
-    epochs = memorise(decoder, records, tuning, Progress(f"memorise {settings['data']}", "steps"))
-    tuned = time.monotonic()
-    result = check(decoder, records) | {
+        result = {key: value for key, value in row["result"].items() if key != "items_sha256"}
+        return folder, rows.write(where, name, "memorise", result, [], row["provenance"])
+    memory.check(asdict(settings))
+    clock = [time.monotonic()]
+    decoder = models.load(settings.model, settings.dtype)
+    clock.append(time.monotonic())
+    tuning = Finetune(**{field.name: getattr(settings, field.name) for field in fields(Finetune)})
+    epochs = memorise(decoder, records, tuning, progress(f"memorise {settings.data}"))
+    clock.append(time.monotonic())
+    result = learned(decoder, records) | {
         "loss": [epoch["loss"] for epoch in epochs],
         "learned": [epoch["sentences"] for epoch in epochs],
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
         "vocabulary": len(decoder.tokenizer),
     }
-    seconds = {
-        "load": loaded - start,
-        "finetune": tuned - loaded,
-        "check": time.monotonic() - tuned,
-    }
-    made = rows.provenance("memorise", settings, inputs, seconds) | {
-        "model": {"name": base, "revision": inputs["model"], "dtype": settings["dtype"]},
+    clock.append(time.monotonic())
+    parts = zip(("load", "finetune", "check"), clock, clock[1:], strict=True)
+    seconds = {part: end - start for part, start, end in parts}
+    made = rows.provenance("memorise", relevant(settings), inputs, seconds) | {
+        "model": {"name": base, "revision": inputs["model"], "dtype": settings.dtype},
         "tokenizer": result["tokenizer"],
     }
     row = rows.write(where, name, "memorise", result, [], made)
@@ -111,17 +118,12 @@ def memorised(**settings) -> tuple[Path, dict]:
     return folder, row
 
 
-def check(decoder: Decoder, records: list[Record]) -> dict:
+def learned(decoder: Decoder, records: list[Record]) -> dict:
     """How many sentences' secrets are what greedy decoding writes next."""
-    ranks = evaluate.secret_ranks(
-        decoder, [encode(record, decoder.tokenizer) for record in records]
-    )
+    targets = [encode(record, decoder.tokenizer) for record in records]
+    ranks = evaluate.secret_ranks(decoder, targets)
     return {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
 
 
-def without_items(result: dict) -> dict:
-    return {key: value for key, value in result.items() if key != "items_sha256"}
-
-
 if __name__ == "__main__":
-    command(run)
+    command(Settings, run)

@@ -1,14 +1,17 @@
-"""How far a run is: a bar of tqdm on standard output."""
+"""Where a run is: one line on standard output, by tqdm."""
 
 from __future__ import annotations
 
+import functools
 import sys
-from functools import partial
+from collections.abc import Callable, Iterable
 
 from tqdm import tqdm
 
 
-def Progress(what: str, unit: str):
-    """Wraps the steps of a run; a call with two numbers, done and total, shows nothing."""
-    bar = partial(tqdm, desc=what, unit=unit, file=sys.stdout, mininterval=5)
-    return lambda steps, *more: iter(()) if isinstance(steps, int) else bar(steps)
+def progress(what: str, unit: str = "steps") -> Callable[[Iterable], Iterable]:
+    """What wraps the steps of a loop, ``for step in progress(steps)``, and says where it is."""
+    return functools.partial(tqdm, desc=what, unit=f" {unit}", file=sys.stdout, mininterval=5.0)
+
+
+Progress = progress

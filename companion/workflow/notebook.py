@@ -20,7 +20,7 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from companion.record.paths import writing
-from companion.runs import value
+from yaml import safe_load as value
 from companion.runs.nearest import hint
 from companion.runs.notebook import assigned
 from companion.workflow import lifeline

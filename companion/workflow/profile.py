@@ -15,7 +15,8 @@ from pathlib import Path
 
 import yaml
 
-from companion.runs import check, finetune, methods
+from companion.runs import check, methods
+from companion.runs.memorise import finetune
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
