@@ -1,8 +1,8 @@
 """Executes a notebook with parameters: papermill, with what it lets through stopped.
 
-``python -m companion.workflow.notebook notebooks/X.ipynb build/notebooks/Y.ipynb -p NAME VALUE … -y YAML``: an unknown parameter is
-refused before anything starts; progress is shown; the target is written whole or not at all; a failure, also that of a
-kernel killed for want of memory, ends with one sentence and a status other than 0.
+``python -m companion.workflow.notebook notebooks/X.ipynb build/notebooks/Y.ipynb -y YAML``: progress is
+shown; the target is written whole or not at all; a failure, also that of a kernel killed for want of
+memory, ends with one sentence and a status other than 0. Unknown parameters the notebook refuses itself.
 """
 
 from __future__ import annotations
@@ -16,35 +16,26 @@ from pathlib import Path
 
 import nbformat
 import papermill
+import yaml
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from companion.record.paths import writing
-from yaml import safe_load as value
-from companion.runs.nearest import hint
-from companion.runs.notebook import assigned
-from companion.workflow import lifeline
 from companion.workflow.paths import ROOT, shown
 
-OWN = (
-    "Refused",
-    "ValueError",
-    "OSError",
-    "FileNotFoundError",
-    "PermissionError",
-    "FloatingPointError",
-)  # whose messages are sentences
-
-
+# errors whose messages are sentences
+OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError", "PermissionError"}
+OWN |= {"FloatingPointError", "MemoryError"}
 KERNEL = {  # the environment that it runs in
-    "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's kernel, not one of the same name in the home folder
-    "TQDM_DISABLE": "1",  # bars are written to stderr, which must stay empty on a page;
-    "PYTHONWARNINGS": "ignore:IProgress not found",  # so is tqdm's wish for widgets
+    "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's kernel, not one of the home folder
+    "TQDM_DISABLE": "1",  # bars go to stderr, which must stay empty on a page
+    "PYTHONWARNINGS": "ignore:IProgress not found",  # tqdm's wish for widgets
+    "PYTHONPATH": str(ROOT),
 }
 
 
 class Lines:
-    """A stream for papermill: prints a notebook's output line by line, each behind the job's name."""
+    """A stream for papermill: prints what a notebook says line by line, behind the job's name."""
 
     def __init__(self, name: str):
         self.name, self.rest = name, ""
@@ -59,39 +50,24 @@ class Lines:
         """Whole lines are flushed as they are printed."""
 
 
-def known(notebook) -> list[str]:
-    """The parameters of a notebook: the names assigned in its cell tagged ``parameters``."""
-    return [
-        name
-        for cell in notebook.cells
-        if "parameters" in cell.metadata.get("tags", [])
-        for name in assigned(cell.source)
-    ]
+def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> None:
+    """Executes ``source`` into ``target`` with papermill, in the project's root.
 
-
-def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
-    """Executes ``source`` into ``target``, in the project's root.
-
-    Raises ValueError, with one sentence, for an unknown parameter and RuntimeError for a failure; the notebook as it
-    stopped is then kept beside the target.
+    ``more`` goes to papermill's engine, or (``stamp``) into the notebook's metadata. Raises ValueError
+    or RuntimeError, with one sentence; the notebook as it stopped is then kept beside the target.
     """
     if not source.is_file():
         raise ValueError(f"There is no notebook {shown(source)}.")
-    notebook = nbformat.read(source, as_version=4)
-    legal = known(notebook)
-    for parameter in parameters:
-        if parameter not in legal:
-            raise ValueError(
-                f"{shown(source)} has no parameter '{parameter}'" + hint(parameter, sorted(legal))
-            )
     with writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    scratch = target.with_name(f".{target.stem}.running.ipynb")
+    scratch, stamp = target.with_name(f".{target.stem}.running.ipynb"), more.pop("stamp", None)
+    os.environ |= KERNEL
+    logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
-        papermill.execute_notebook(
-            notebook,
+        done = papermill.execute_notebook(
+            source,
             scratch,
             parameters,
             kernel_name="python3",
@@ -99,15 +75,17 @@ def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
             stdout_file=Lines(name),
             stderr_file=sys.stderr,
             cwd=ROOT,
+            **more,
         )
-        done = clean(nbformat.read(scratch, as_version=4), source, target)
+        about = done.metadata.papermill
+        about.update(input_path=shown(source), output_path=shown(target), stamp=stamp)
+        about.pop("environment_variables", None)
         nbformat.write(done, scratch)
         os.replace(scratch, target)
     except (PapermillExecutionError, DeadKernelError) as error:
         os.replace(scratch, failed)
-        raise RuntimeError(
-            f"{sentence(error)} (the notebook as it stopped: {shown(failed)})"
-        ) from None
+        kept = f"(the notebook as it stopped: {shown(failed)})"
+        raise RuntimeError(f"{sentence(error)} {kept}") from None
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -115,62 +93,25 @@ def execute(source: Path, target: Path, parameters: dict, name: str) -> None:
 def sentence(error: Exception) -> str:
     """What went wrong, in one sentence."""
     if isinstance(error, DeadKernelError):
-        return "The notebook's process was killed, most often because the memory was full: close other programs, or choose a smaller model or batch."
-    lines = (error.evalue or error.ename).strip().splitlines()
-    return (
-        lines[0]
-        if error.ename in OWN
-        else f"Cell {error.exec_count} failed with {error.ename}: {lines[0]}"
-    )
-
-
-def clean(notebook, source: Path, target: Path):
-    """The executed notebook without what belongs to this machine."""
-    about = notebook.metadata.papermill
-    about.update(input_path=shown(source), output_path=shown(target))
-    about.pop("environment_variables", None)
-    return notebook
-
-
-def mapping(text: str) -> dict:
-    """What stands behind -y."""
-    found = value(text)
-    if not isinstance(found, dict):
-        raise argparse.ArgumentTypeError(f"{text!r} is no YAML mapping: write '{{name: value}}'.")
-    return found
+        return (
+            "The notebook's process was killed, most often because the memory was full: "
+            "close other programs, or choose a smaller model or batch."
+        )
+    line = ((error.evalue or error.ename).strip().splitlines() or [""])[0]
+    return line if error.ename in OWN else f"Cell {error.exec_count} failed: {error.ename}: {line}"
 
 
 def main() -> None:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m companion.workflow.notebook",
-        description="Executes a notebook with parameters.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m companion.workflow.notebook")
     parser.add_argument("source", type=Path, help="the notebook")
     parser.add_argument("target", type=Path, help="where the executed notebook goes")
-    parser.add_argument(
-        "-p",
-        nargs=2,
-        action="append",
-        default=[],
-        metavar=("NAME", "VALUE"),
-        help="a parameter; the value is read as YAML",
-    )
-    parser.add_argument(
-        "-y", type=mapping, default={}, metavar="YAML", help="parameters as a YAML mapping"
-    )
-    parser.add_argument(
-        "--name", help="how the job is called in what it prints; by default as the target"
-    )
-    arguments = parser.parse_args()
-    parameters = arguments.y | {name: value(text) for name, text in arguments.p}
-    name = arguments.name or arguments.target.stem
-    lifeline.hold()
-    logging.getLogger("papermill").setLevel(logging.ERROR)
-    os.environ |= KERNEL
-    start = time.monotonic()
+    parser.add_argument("-y", type=yaml.safe_load, default={}, help="parameters, a YAML mapping")
+    parser.add_argument("--name", help="what the job is called in what it prints")
+    given = parser.parse_args()
+    name, start = given.name or given.target.stem, time.monotonic()
     try:
-        execute(arguments.source.resolve(), arguments.target.resolve(), parameters, name)
+        execute(given.source.resolve(), given.target.resolve(), given.y, name)
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(f"{name}: {error}")
     print(f"{name}: finished in {time.monotonic() - start:.0f} s", flush=True)

@@ -1,36 +1,29 @@
 """Profiles: params/NAME.yml says which runs to make and which pages to execute after them.
 
-A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job, and every job writes
-one row. A job is called as its row is: experiment/data/model/method-seed-tag.
+A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job, and
+every job writes one row. A job is called as its row is: experiment/data/model/method-seed-tag.
+Defaults are those of the notebook's cell of parameters, which a test holds equal to its experiment's:
+nothing is imported here that takes long.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
-import importlib
-import inspect
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import nbformat
 import yaml
 
-from companion.runs import check, methods
-from companion.runs.memorise import finetune
+from companion.runs import methods
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
 EXPERIMENTS = ("bench", "calibrate", "curate", "memorise", "own", "tune", "unlearn")
-NAMED = (
-    "data",
-    "model",
-    "name",
-    "what",
-    "method",
-    "seed",
-    "digits",
-    "tag",
-)  # parameters that a job's name shows without a tag
+# parameters that a job's name shows without a tag
+NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
 
 
 @dataclass(frozen=True)
@@ -57,39 +50,33 @@ class Job:
         if self.notebook in ("curate", "own"):
             return place
         if self.notebook == "memorise":
-            return (
-                place
-                + ("" if settings["digits"] == "noise" else f"-{settings['digits']}")
-                + ("-autocast" if settings["autocast"] else "")
-            )
-        last = (
-            settings["what"]
-            if self.notebook == "bench"
-            else f"seed{settings['seed']}"
-            if self.notebook == "calibrate"
-            else f"{settings['method']}-seed{settings['seed']}"
-        )
+            digits = "" if settings["digits"] == "noise" else f"-{settings['digits']}"
+            return place + digits + ("-autocast" if settings["autocast"] else "")
+        last = f"seed{settings.get('seed')}"
+        if self.notebook == "bench":
+            last = settings["what"]
+        elif self.notebook != "calibrate":
+            last = f"{settings['method']}-{last}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property
     def row(self) -> Path:
         return ROOT / self.rows / f"{self.id}.json"
 
-    def needs(self, other: "Job") -> bool:
-        """Does this job start from the model that ``other`` memorises, or read the data set or the list that it curates?"""
+    def needs(self, other: Job) -> bool:
+        """Does it start from the model that ``other`` memorises, or read what that curates?"""
+        mine, theirs = self.settings, other.settings
         if other.notebook == "curate":
-            name = other.settings["name"]
-            return self.settings.get("secrets") == f"build/curated/{name}.txt" or self.settings.get(
-                "data"
-            ) in [
-                f"build/curated/{part}.jsonl"
-                for part in (name, *(f"{name}-{kind}" for kind in other.settings["kinds"]))
-            ]
-        if self.notebook == "memorise" or other.notebook != "memorise":
+            made = [f"build/curated/{theirs['name']}.txt"]
+            made += [f"build/curated/{theirs['name']}-{kind}.jsonl" for kind in theirs["kinds"]]
+            made += [f"build/curated/{theirs['name']}.jsonl"]
+            return mine.get("secrets") in made or mine.get("data") in made
+        tuned = mine.get("finetune")
+        if other.notebook != "memorise" or not tuned:
             return False
-        return finetune(self.settings) == {
-            name: value for name, value in other.settings.items() if name != "rows"
-        }
+        given = tuned if isinstance(tuned, dict) else {}
+        wanted = defaults("memorise") | {"model": mine["model"], "data": together(mine)} | given
+        return {**wanted, "rows": ""} == {**theirs, "rows": ""}
 
 
 @dataclass(frozen=True)
@@ -113,31 +100,32 @@ class Profile:
         return first
 
 
-def experiment(notebook: str):
-    """The function behind a heavy notebook."""
-    return importlib.import_module(f"companion.runs.{notebook}").run
+def together(settings: dict) -> str:
+    """What one fine-tune instils: a built-in set together with the others, a file alone."""
+    data = settings.get("data", "ssn")
+    built_in = "synthetic-tune" if data.endswith("-tune") else "synthetic"
+    return data if data.endswith(".jsonl") else built_in
 
 
 @functools.cache
 def defaults(notebook: str) -> dict:
-    """A heavy notebook's parameters with their defaults: those of its experiment."""
-    return {
-        name: parameter.default
-        for name, parameter in inspect.signature(experiment(notebook)).parameters.items()
-    }
+    """A notebook's parameters with their defaults: the literals in its cell of parameters."""
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    for cell in nbformat.read(path, as_version=4).cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            nodes = ast.parse(cell.source).body
+            return {node.targets[0].id: ast.literal_eval(node.value) for node in nodes}
+    return {}
 
 
 def known() -> list[str]:
     """The profiles that there are: the files of params/ that name runs."""
-    return sorted(
-        path.stem
-        for path in (ROOT / "params").glob("*.yml")
-        if "runs:" in path.read_text(encoding="utf-8")
-    )
+    files = (ROOT / "params").glob("*.yml")
+    return sorted(path.stem for path in files if "\nruns:" in path.read_text(encoding="utf-8"))
 
 
 def read(name: str) -> Profile:
-    """The profile of params/NAME.yml, expanded; a mistake in the file raises ValueError with one sentence."""
+    """The profile of params/NAME.yml, expanded; a mistake in it raises a ValueError of one sentence."""
     path = ROOT / "params" / f"{name}.yml"
     if not path.is_file():
         raise ValueError(f"There is no profile '{name}': there are {', '.join(known())}.")
@@ -145,9 +133,9 @@ def read(name: str) -> Profile:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise ValueError(
-            f"{shown(path)} is not YAML{f' at line {mark.line + 1}' if mark else ''} ({getattr(error, 'problem', 'unreadable')}): mend it there."
-        ) from None
+        where = f" at line {mark.line + 1}" if mark else ""
+        why = getattr(error, "problem", "unreadable")
+        raise ValueError(f"{shown(path)} is not YAML{where} ({why}): mend it there.") from None
     try:
         return build(name, content)
     except ValueError as error:
@@ -161,91 +149,75 @@ def build(name: str, content: dict) -> Profile:
     jobs: dict[str, Job] = {}
     for job in (job for run in content["runs"] for job in expand(run, rows)):
         if job.id in jobs:
-            raise ValueError(
-                f"two runs would write the same row {job.id}: give them different tags."
-            )
+            raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
     pages = content.get("pages", [])
     if pages and name != "quick":
         raise ValueError("only the profile quick has pages: the others make rows.")
+    there = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
     for page in pages:
-        if not isinstance(page, str) or page in EXPERIMENTS:
-            raise ValueError(
-                f"{page!r} cannot be a page: pages are light notebooks, given by name."
-            )
-        if not (ROOT / "notebooks" / f"{page}.ipynb").is_file():
-            raise ValueError(
-                f"there is no notebook '{page}'"
-                + hint(page, sorted([p.stem for p in (ROOT / "notebooks").glob("*.ipynb")]))
-            )
+        if page in EXPERIMENTS:
+            raise ValueError(f"{page!r} cannot be a page: pages are light notebooks.")
+        if page not in there:
+            raise ValueError(f"there is no notebook '{page}'" + hint(page, there))
     return Profile(name, content["title"], jobs, pages)
 
 
 def expand(run: dict, rows: str) -> list[Job]:
     """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
 
-    ``abreast`` says how many runs like these share the cores, 1 unless it is given. What is varied and not part of a job's name anyway is added to its tag: ``n_max50``; of a mapping, each of its settings.
+    ``abreast`` says how many runs like these share the cores. What is varied and not part of a job's
+    name anyway is added to its tag: ``T3``; of a mapping, each of its settings: ``n_max50``.
     """
     known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict, "abreast": int})
     notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
     if notebook not in EXPERIMENTS:
-        raise ValueError(
-            f"'{notebook}' is not a notebook that makes rows" + hint(notebook, sorted(EXPERIMENTS))
-        )
-    for name, values in over.items():
-        if not isinstance(values, list) or not values:
-            raise ValueError(f"over: {name} must be a list of values, but is {values!r}.")
-        if name in fixed:
-            raise ValueError(f"{name} stands in parameters and in over: give it once.")
+        end = hint(notebook, sorted(EXPERIMENTS))
+        raise ValueError(f"'{notebook}' is not a notebook that makes rows" + end)
     if run.get("abreast", 1) < 1:
-        raise ValueError(
-            f"abreast is {run['abreast']}, but at least one run shares the machine: give 1 or more."
-        )
+        raise ValueError(f"abreast is {run['abreast']}, but one run at least shares the machine.")
+    for name in {**fixed, **over}:
+        if name not in defaults(notebook):
+            raise ValueError(f"There is no parameter '{name}'" + hint(name, defaults(notebook)))
+        if name == "rows":
+            raise ValueError("rows is set by the workflow: leave it out.")
+        if name in over and (not isinstance(over[name], list) or not over[name]):
+            raise ValueError(f"over: {name} must be a list of values, but is {over[name]!r}.")
+        if name in fixed and name in over:
+            raise ValueError(f"{name} stands in parameters and in over: give it once.")
     jobs = []
     for values in itertools.product(*over.values()):
-        varied = dict(zip(over, values))
-        parameters = fixed | varied
-        settings = [
-            pair
-            for name, value in varied.items()
-            if name not in NAMED
-            for pair in (value.items() if isinstance(value, dict) else [(name, value)])
-        ]
-        extra = [f"{name}{value}" for name, value in settings]
+        varied = dict(zip(over, values, strict=True))
+        parameters, extra = fixed | varied, []
+        for name, value in varied.items():
+            if name not in NAMED:
+                pairs = value.items() if isinstance(value, dict) else [(name, value)]
+                extra += [f"{key}{each}" for key, each in pairs]
+            if isinstance(value, dict) and isinstance(fixed.get(name), dict):
+                parameters[name] = fixed[name] | value
         if extra and "tag" in defaults(notebook):
-            parameters["tag"] = "-".join(
-                ([parameters["tag"]] if parameters.get("tag") else []) + extra
-            )
-        if "rows" in parameters:
-            raise ValueError("rows is set by the workflow: leave it out.")
-        check(parameters, experiment(notebook))
-        if "method" in parameters:
-            methods.method(parameters["method"])
-        jobs.append(
-            Job(
-                notebook,
-                parameters | ({} if rows == defaults(notebook)["rows"] else {"rows": rows}),
-                rows,
-                run.get("abreast", 1),
-            )
-        )
+            parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *extra])
+        if "method" in parameters and parameters["method"] not in methods.registry():
+            name = parameters["method"]
+            raise ValueError(f"There is no method '{name}'" + hint(name, methods.registry()))
+        if rows != defaults(notebook)["rows"]:
+            parameters["rows"] = rows
+        jobs.append(Job(notebook, parameters, rows, run.get("abreast", 1)))
     return jobs
 
 
 def known_keys(what: str, content, required: dict[str, type], optional: dict[str, type]) -> None:
     """Refuses a missing, an unknown or a wrongly typed key."""
     if not isinstance(content, dict):
-        raise ValueError(
-            f"{what} must be a mapping with {', '.join(required)}, but is {content!r}."
-        )
+        keys = ", ".join(required)
+        raise ValueError(f"{what} must be a mapping with {keys}, but is {content!r}.")
     for key in required:
         if key not in content:
             raise ValueError(f"{what} has no '{key}'.")
     for key, value in content.items():
         kind = (required | optional).get(key)
         if kind is None:
-            raise ValueError(
-                f"{what} has an unknown key '{key}'" + hint(key, sorted([*required, *optional]))
-            )
+            end = hint(key, sorted([*required, *optional]))
+            raise ValueError(f"{what} has an unknown key '{key}'" + end)
         if not isinstance(value, kind):
             raise ValueError(f"{key} of {what} must be a {kind.__name__}, but is {value!r}.")

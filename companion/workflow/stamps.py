@@ -1,7 +1,7 @@
-"""Stale or not is decided by content: a stamp is a hash of everything that a product is made from, never a file time.
+"""Stale or not is decided by content: a stamp is a hash of all that a product is made from.
 
-Comments, docstrings and layout of the code, and the text of a notebook, change no stamp: the pages' text is taken
-from the sources when the site is staged.
+File times, comments and layout of the code, and the text of a notebook, change no stamp: the pages'
+text is taken from the sources when the site is staged.
 """
 
 from __future__ import annotations
@@ -13,113 +13,81 @@ from pathlib import Path
 
 import nbformat
 
-from companion.record import rows
+from companion.record import stamps
 from companion.record.paths import resolve
-from companion.runs import methods
+from companion.record.stamps import digest
 from companion.workflow.paths import ROOT
 from companion.workflow.profile import Job, Profile, known
 
+HIDDEN = {"__pycache__", ".ipynb_checkpoints"}
+
 
 def code(path: Path) -> list[str]:
-    """The code cells of a notebook, without cell and line magics."""
-    cells = nbformat.read(path, as_version=4).cells
-    return [
-        "\n".join("" if line.startswith(("%", "!")) else line for line in cell.source.splitlines())
-        for cell in cells
-        if cell.cell_type == "code"
-    ]
+    """The code cells of a notebook as syntax trees, without cell and line magics."""
+    found = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            lines = ("" if line[:1] in ("%", "!") else line for line in cell.source.splitlines())
+            found.append(ast.dump(ast.parse("\n".join(lines))))
+    return found
 
 
 def folder(path: Path, ending: str = "", leave_out: tuple[str, ...] = ()) -> str:
     """Hash of the names and contents of a folder's files (of those with this ending)."""
-    hidden = ("__pycache__", ".ipynb_checkpoints")
-    found = sorted(
-        p
-        for p in path.rglob(f"*{ending}")
-        if p.is_file() and p.name not in leave_out and not set(hidden) & set(p.parts)
-    )
-    return rows.digest(
-        {str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in found}
-    )
+    found = {
+        str(file.relative_to(path)): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in path.rglob(f"*{ending}")
+        if file.is_file() and file.name not in leave_out and not HIDDEN & set(file.parts)
+    }
+    return digest(found)
 
 
 @functools.cache
-def settings_and_data() -> dict[str, str]:
-    """Hashes of what notebooks read: params (without the profiles, which name runs but do not change them), data, paper."""
-    return {
-        "params": folder(ROOT / "params", leave_out=tuple(f"{name}.yml" for name in known())),
-        "data": folder(ROOT / "data"),
-        "paper": rows.digest((ROOT / "paper" / "tables.json").read_bytes()),
-    }
+def settings_and_data() -> list[str]:
+    """Hashes of what notebooks read: params (profiles only name runs), data, paper."""
+    profiles = tuple(f"{name}.yml" for name in known())
+    return [
+        folder(ROOT / "params", leave_out=profiles),
+        folder(ROOT / "data"),
+        digest((ROOT / "paper" / "tables.json").read_bytes()),
+    ]
 
 
-def notebook_stamp(
-    notebook: Path,
-    parameters: dict,
-    upstream: list[str],
-    modules: list[str],
-    bookkeeping: bool = False,
-    more=None,
-) -> str:
-    """Hash of a notebook's code, its parameters, the stamps before it, and the modules, settings and data that it uses.
-
-    ``modules`` are used besides those that the notebook imports; ``bookkeeping`` adds the ones that show rows but do
-    not change them, which matter to a page.
-    """
-    cells = code(notebook)
-    hashes = rows.closure(*modules, *(name for cell in cells for name in rows.imports(cell)))
-    if bookkeeping:
-        hashes |= {name: rows.code_hash(name) for name in rows.BOOKKEEPING}
-    trees = [ast.dump(ast.parse(cell)) for cell in cells]
-    return rows.digest([trees, parameters, sorted(upstream), hashes, settings_and_data(), more])
+@functools.cache
+def sources() -> str:
+    """Hash of all of the project's code, which any page may use, and of the recorded rows."""
+    files = sorted(file for name in ("revs", "companion") for file in (ROOT / name).rglob("*.py"))
+    trees = {str(file): ast.dump(ast.parse(file.read_text(encoding="utf-8"))) for file in files}
+    return digest([trees, folder(ROOT / "rows")])
 
 
 def run_stamp(job: Job, upstream: list[str]) -> str:
-    """The stamp of a heavy notebook's run; a data set of one's own is part of it."""
-    own = resolve(job.settings["data"] if "data" in job.settings else job.settings["documents"])
-    more = (
-        rows.digest(own.read_bytes())
-        if own.is_file()
-        else folder(own)
-        if "documents" in job.settings and own.is_dir()
-        else None
-    )
-    method = [methods.method(job.settings["method"]).__name__] if "method" in job.settings else []
-    modules = [f"companion.runs.{job.notebook}", *method]
-    return notebook_stamp(
-        ROOT / "notebooks" / f"{job.notebook}.ipynb", job.parameters, upstream, modules, more=more
-    )
+    """The stamp of a heavy notebook's run; a data set or documents of one's own are part of it."""
+    settings = job.settings
+    own, more = resolve(settings.get("data") or settings["documents"]), None
+    if own.is_file():
+        more = digest(own.read_bytes())
+    elif own.is_dir():
+        more = folder(own)
+    cells = code(ROOT / "notebooks" / f"{job.notebook}.ipynb")
+    reached = stamps.reached(*stamps.entries(job.notebook, settings))
+    return digest([cells, job.parameters, sorted(upstream), reached, settings_and_data(), more])
 
 
 def page_stamp(page: str, upstream: list[str]) -> str:
-    """The stamp of a light notebook, which reads the rows of all runs and the recorded ones and may use any method."""
-    modules = [entry["module"] for entry in methods.registry().values() if "module" in entry]
-    plan = [
-        rows.digest((ROOT / "companion.workflow" / name).read_bytes())
-        for name in ("estimate.py", "plan.py", "profile.py")
-    ]  # companion.pages.scaling shows what they say
-    return notebook_stamp(
-        ROOT / "notebooks" / f"{page}.ipynb",
-        {},
-        upstream,
-        modules,
-        bookkeeping=True,
-        more=[folder(ROOT / "rows"), plan],
-    )
+    """The stamp of a light notebook, which may read all rows and call any code."""
+    cells = code(ROOT / "notebooks" / f"{page}.ipynb")
+    return digest([cells, sorted(upstream), sources(), settings_and_data()])
 
 
 def book_stamp(upstream: list[str]) -> str:
-    """The stamp of the book: its executed notebooks, the notebooks' text, the other pages and the configuration."""
-    single = [
-        rows.digest((ROOT / name).read_bytes())
-        for name in ("_config.yml", "_toc.yml", "companion.workflow/site.py")
-    ]
-    return rows.digest(
-        [upstream, folder(ROOT / "book"), folder(ROOT / "notebooks", ".ipynb"), single]
-    )
+    """The stamp of the book: executed notebooks, their text, the other pages, the configuration."""
+    single = [digest((ROOT / name).read_bytes()) for name in ("_config.yml", "_toc.yml")]
+    texts = [folder(ROOT / "book"), folder(ROOT / "notebooks", ".ipynb")]
+    return digest([upstream, texts, single, sources()])
 
 
-def stamps(profile: Profile) -> dict[str, str]:
+def of(profile: Profile) -> dict[str, str]:
     """The stamp of every job and page of a profile, and that of the ``book``."""
     runs = {
         job.id: run_stamp(job, [run_stamp(other, []) for other in profile.upstream(job)])
