@@ -1,4 +1,4 @@
-"""Where the workflow's sources and products lie. It runs in a checkout only."""
+"""Where the workflow's sources and products lie (it runs in a checkout only), and how to say both."""
 
 from __future__ import annotations
 
@@ -16,5 +16,12 @@ def shown(path: Path) -> str:
 
 
 def products(profile: str) -> Path:
-    """The folder under which a profile's rows and executed notebooks lie: the quick ones and the long ones apart."""
+    """The folder of a profile's rows and executed notebooks: quick and long ones lie apart."""
     return BUILD if profile == "quick" else BUILD / "record"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

