@@ -266,8 +266,9 @@ def place(path: str) -> tuple[tuple[str, str] | None, str]:
     defined, imported = names(module)
     if rest[0] in defined:
         return (module, rest[0]), ".".join(rest)
-    if rest[0] in imported and imported[rest[0]].split(".")[0] in PROJECT:
-        return place(".".join([imported[rest[0]], *rest[1:]]))
+    if rest[0] in imported:
+        path = ".".join([imported[rest[0]], *rest[1:]])
+        return place(path) if path.split(".")[0] in PROJECT else (None, path)
     raise KeyError(path)
 
 
