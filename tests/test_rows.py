@@ -1,66 +1,69 @@
-"""Rows: written whole, validated, equal by result, stale by content."""
+"""Rows: written whole, validated, equal by result, stale by content, recorded together."""
 
 import copy
 import json
 import os
 
 import jsonschema
+import pandas as pd
 import pytest
 
 from companion.record import rows
-from companion.runs.memorise import MODULES
+
+SPOILS = {
+    "another schema": lambda row: row | {"schema": 99},
+    "no provenance": lambda row: {key: row[key] for key in row if key != "provenance"},
+    "an unknown field": lambda row: row | {"result": row["result"] | {"luck": 1}},
+    "a result of another kind": lambda row: row | {"kind": "unlearn", "result": {}},
+}
 
 
-def a_row(folder, name="memorise/x/tiny", memorised=3, settings=None):
+def a_row(folder, name="memorise/x/tiny", memorised=3):
     """A small valid row, written."""
-    result = {
-        "sentences": 4,
-        "memorised": memorised,
-        "loss": [1.0],
-        "learned": [4],
-        "tokenizer": "t",
-        "vocabulary": 9,
-    }
-    made = rows.provenance(MODULES, settings or {"seed": 0}, {"model": "m"}, {"load": 0.123}) | {
-        "model": {"name": "tiny"},
-        "tokenizer": "t",
-    }
+    result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4]}
+    result |= {"tokenizer": "t", "vocabulary": 9}
+    made = rows.provenance("memorise", {"seed": 0}, {"model": "m"}, {"load": 0.123})
+    made |= {"model": {"name": "tiny"}, "tokenizer": "t"}
     return rows.write(folder, name, "memorise", result, [{"id": "a", "ranks": [0, 2]}], made)
 
 
 @pytest.mark.parametrize("name", ["memorise/x/tiny", "memorise/x/model-1.5b"])
 def test_a_row_comes_back_as_it_was_written(tmp_path, name):
-    row = a_row(tmp_path, name)
-    path = tmp_path / f"{name}.json"
-    assert rows.read(path) == row
-    assert rows.items(rows.read(path)).to_dict("records") == [{"id": "a", "ranks": [0, 2]}]
-    assert not rows.stale(row)
+    row, read = a_row(tmp_path, name), rows.read(tmp_path / f"{name}.json")
+    assert read == row | {"path": tmp_path / f"{name}.json"}
+    assert rows.items(read).to_dict("records") == [{"id": "a", "ranks": [0, 2]}]
+    assert list(rows.items(read, "ranks")) == ["ranks"] and not rows.stale(row)
 
 
 def test_the_same_values_give_the_same_bytes(tmp_path):
+    paths = [rows.beside(tmp_path / where / "memorise/x/tiny.json") for where in "ab"]
     first, second = a_row(tmp_path / "a"), a_row(tmp_path / "b")
-    assert first["result"] == second["result"]
-    assert (tmp_path / "a/memorise/x/tiny.items.csv.gz").read_bytes() == (
-        tmp_path / "b/memorise/x/tiny.items.csv.gz"
-    ).read_bytes()
+    assert first["result"] == second["result"] and paths[0].read_bytes() == paths[1].read_bytes()
     assert a_row(tmp_path / "c", memorised=2)["result"] != first["result"]
 
 
-@pytest.mark.parametrize(
-    "spoil", ["another schema", "no provenance", "an unknown field", "a share above one"]
-)
+def test_recorded_rows_of_a_model_lie_in_one_file_that_pandas_reads(tmp_path):
+    names = ["memorise/x/tiny", "memorise/x/tiny-mean"]
+    some = [(a_row(tmp_path / "build", name), [{"id": name, "ranks": [7]}]) for name in names]
+    for one in reversed(some):
+        rows.record(tmp_path / "record", [one])
+    lines = pd.read_json(tmp_path / "record/memorise/x/tiny.jsonl", lines=True)
+    assert list(lines["name"]) == names and list(lines["seed"]) == [0, 0]
+    found = rows.find(tmp_path / "record")
+    assert {name: rows.items(row)["id"][0] for name, row in found.items()} == dict(
+        zip(names, names)
+    )
+    again = some[0][0] | {"result": some[0][0]["result"] | {"memorised": 4}}
+    rows.record(tmp_path / "record", [(again, [])])
+    assert rows.find(tmp_path / "record")[names[0]]["result"]["memorised"] == 4
+    assert [*rows.unpacked(tmp_path / f"record/memorise/x/tiny{rows.ITEMS}")] == names[1:]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_a_row_that_does_not_fit_is_refused(tmp_path, spoil):
-    row = copy.deepcopy(a_row(tmp_path))
-    if spoil == "another schema":
-        row["schema"] = 99
-    elif spoil == "no provenance":
-        del row["provenance"]
-    elif spoil == "an unknown field":
-        row["result"]["luck"] = 1
-    else:
-        row["kind"], row["result"] = "unlearn", {}
+    row = SPOILS[spoil](copy.deepcopy(a_row(tmp_path)))
     (tmp_path / "bad.json").write_text(json.dumps(row))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="run it again"):
         rows.read(tmp_path / "bad.json")
 
 
@@ -75,68 +78,57 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_settings_inputs_and_code_make_a_row_stale(tmp_path, monkeypatch):
+@pytest.mark.parametrize("part", ["settings", "inputs"])
+def test_settings_and_inputs_make_a_row_stale(tmp_path, part):
     row = a_row(tmp_path)
-    for part in ("settings", "inputs"):
-        changed = copy.deepcopy(row)
-        changed["provenance"][part]["seed"] = 7
-        assert rows.stale(changed)
-    monkeypatch.setattr(
-        rows, "code_hash", lambda module: "edited" if module == "revs.model.memorise" else "same"
-    )
+    row["provenance"][part]["seed"] = 7
     assert rows.stale(row)
-
-
-def test_a_comment_or_a_docstring_does_not(tmp_path, monkeypatch):
-    """The hash is of the syntax tree: what Python does not run does not count."""
-    source = tmp_path / "module.py"
-    monkeypatch.setattr(rows, "source", lambda module: source)
-    hashes = []
-    for text in ('"""One."""\nx = 1\n', '"""Two."""\n\n# a comment\nx  =  1\n', "x = 2\n"):
-        source.write_text(text)
-        rows.code_hash.cache_clear()
-        hashes.append(rows.code_hash("revs.anything"))
-    rows.code_hash.cache_clear()
-    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_a_recorded_row_goes_before_that_of_this_build_unless_it_is_stale(tmp_path, monkeypatch):
     """One run of six on other weights would be compared with the other five."""
-    monkeypatch.setattr(rows, "RECORDED", tmp_path / "recorded")
-    (
-        a_row(tmp_path / "recorded", memorised=1),
-        a_row(tmp_path / "build", memorised=2),
-        a_row(tmp_path / "build", "memorise/x/only", memorised=2),
-    )
-    found = lambda: {
-        name: (row["result"]["memorised"], row["origin"])
-        for name, row in rows.find(tmp_path / "recorded", tmp_path / "build").items()
-    }
-    assert found() == {
-        "memorise/x/tiny": (1, "recorded"),
-        "memorise/x/only": (2, "measured in this build"),
-    }
+    recorded, build = tmp_path / "recorded", tmp_path / "build"
+    monkeypatch.setattr(rows, "RECORDED", recorded)
+    a_row(recorded, memorised=1), a_row(build, memorised=2), a_row(build, "memorise/x/only", 2)
+
+    def found():
+        every = rows.find(recorded, build).items()
+        return {name: (row["result"]["memorised"], row["origin"]) for name, row in every}
+
+    measured = (2, "measured in this build")
+    assert found() == {"memorise/x/tiny": (1, "recorded"), "memorise/x/only": measured}
     monkeypatch.setattr(rows, "stale", lambda row: row["origin"] == "recorded")
-    assert found()["memorise/x/tiny"] == (2, "measured in this build")
+    assert found()["memorise/x/tiny"] == measured
 
 
-RECORDED = sorted(path for path in rows.RECORDED.rglob("*.json") if path.parent != rows.RECORDED)
+RECORDED = sorted(path.relative_to(rows.RECORDED) for path in rows.RECORDED.rglob("*.jsonl"))
 
 
 def test_there_are_recorded_rows():
     assert RECORDED
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: str(path.relative_to(rows.RECORDED)))
+@pytest.mark.parametrize("path", RECORDED, ids=str)
 def test_recorded_rows_are_valid_and_current(path):
-    """Its name is its place, its items are the ones it was written with, and the present sources would give it the same stamp; a benchmark is of the code of its date, and its page says so."""
-    row = rows.read(path)
-    assert row["name"] == str(path.relative_to(rows.RECORDED).with_suffix(""))
-    items = path.with_suffix(".items.csv.gz")
-    assert (rows.digest(items.read_bytes()) if items.is_file() else None) == row["result"][
-        "items_sha256"
-    ]
-    assert row["kind"] == "bench" or not rows.stale(row), "run `make record` and `make adopt`"
+    """Each lies where it belongs, its items are the ones it was written with, and the present
+    sources would give it the same stamp; a benchmark is of the code of its date."""
+    found = rows.parsed(rows.RECORDED / path)
+    beside = rows.beside(rows.RECORDED / path)
+    items = rows.unpacked(beside) if beside.is_file() else {}
+    assert len({row["name"] for row in found}) == len(found)
+    for row in found:
+        rows.validate(row)
+        assert path.parts == (row["kind"], row["data"], f"{row['model']}.jsonl")
+        assert row["name"].startswith(f"{row['kind']}/{row['data']}/{row['model']}")
+        wanted = row["result"]["items_sha256"]
+        assert wanted == (rows.digest(items[row["name"]]) if wanted else None)
+        assert row["kind"] == "bench" or not rows.stale(row), "make verify, or record it anew"
+
+
+def test_a_row_vouched_for_names_a_row_that_there_is():
+    found = rows.find(rows.RECORDED)
+    by = {row["provenance"].get("verified_by", {}).get("row") for row in found.values()} - {None}
+    assert by and by <= found.keys()
 
 
 def test_every_field_of_the_schema_is_described():
@@ -148,12 +140,9 @@ def test_every_field_of_the_schema_is_described():
                 yield f"{where}.{name}"
             yield from missing(field, f"{where}.{name}")
 
-    rules = [rule["then"]["properties"]["result"] for rule in rows.schema()["allOf"]]
-    assert [
-        name
-        for node in (rows.schema()["properties"]["provenance"], *rules)
-        for name in missing(node, "")
-    ] == []
+    results = [rule["then"]["properties"]["result"] for rule in rows.schema()["allOf"]]
+    about = rows.schema()["properties"]["provenance"]
+    assert [name for node in (about, *results) for name in missing(node, "")] == []
 
 
 def test_the_schema_is_a_schema():
