@@ -25,9 +25,8 @@ RANKS = "revs.measures.evaluate:secret_ranks"  # what is kept of a model by cont
 PINNED = {"companion.runs", "revs.model.fit", "revs.model.load"}
 PINNED |= {"companion.own.report"}
 PINNED |= {f"companion.record.{name}" for name in ("paper", "paths", "rows", "stamps")}
-PINNED |= {
-    f"companion.runs.{name}" for name in ("memory", "methods", "models", "nearest", "progress")
-}
+PINNED |= {f"companion.runs.{name}" for name in ("made", "memory", "methods", "models")}
+PINNED |= {f"companion.runs.{name}" for name in ("nearest", "progress")}
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
     "attacks": "revs.measures.attacks:measure",

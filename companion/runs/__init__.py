@@ -6,9 +6,10 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import jsonargparse
 
@@ -23,20 +24,34 @@ S = TypeVar("S")
 
 
 def check(parameters: dict[str, Any], Settings: type[S]) -> S:
-    """The settings with these parameters; an unknown name, a wrong type is one sentence."""
-    known = {field.name: str(field.type) for field in fields(Settings)}
+    """The settings with these parameters; what is wrong with one is one sentence."""
+    refuse(parameters, Settings)
+    return Settings(**parameters)
+
+
+def refuse(parameters: dict[str, Any], Settings: type, of: str = "") -> None:
+    """Raises ValueError for an unknown name, a wrong type or a number that makes no sense."""
+    known, kinds = get_type_hints(Settings), {field.name: field.type for field in fields(Settings)}
     for name, value in parameters.items():
         if name not in known:
-            raise ValueError(f"There is no parameter '{name}'" + hint(name, known))
-        allowed = {part.split("[")[0].strip() for part in known[name].split("|")}
-        kind = "None" if value is None else type(value).__name__
-        if kind not in allowed and not (kind == "int" and "float" in allowed):
-            shown = "" if name in PATHS else f"{value!r}, "
-            wanted = " or ".join(sorted(allowed))
-            raise ValueError(f"{name} is {shown}a {kind}, but must be {wanted}.")
-        if value is not None and value < LEAST.get(name, value):
-            raise ValueError(f"{name} is {value}, but must be at least {LEAST[name]}.")
-    return Settings(**parameters)
+            raise ValueError(f"There is no parameter '{name}'{of}" + hint(name, known))
+        if not fits(value, known[name]):
+            kind = "None" if value is None else f"a {type(value).__name__}"
+            shown = "" if name in PATHS or value is None else f"{value!r}, "
+            wanted = kinds[name].replace("Sequence", "list").replace(" | ", " or ")
+            raise ValueError(f"{name}{of} is {shown}{kind}, but must be {wanted}.")
+        if value is not None and name in LEAST and value < LEAST[name]:
+            raise ValueError(f"{name}{of} is {value}, but must be at least {LEAST[name]}.")
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Is this a value of an annotation? True and False are no numbers; whole ones are floats."""
+    of, inner = get_origin(hint), get_args(hint)
+    if of is UnionType:
+        return any(fits(value, one) for one in inner)
+    if of in (list, Sequence):
+        return isinstance(value, list | tuple) and all(fits(one, inner[0]) for one in value)
+    return type(value) is hint or (hint is float and type(value) is int)
 
 
 def command(Settings: type[S], run: Callable[[S], dict]) -> None:

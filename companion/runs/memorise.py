@@ -12,6 +12,7 @@ from pathlib import Path
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve, writing
 from companion.runs import check, command, datasets, memory, models
+from companion.runs.made import base, provenance
 from companion.runs.progress import progress
 from revs.measures import evaluate
 from revs.model import load
@@ -80,13 +81,13 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     where = rows.writable(resolve(settings.rows))
     records = datasets.read(settings.data)
     inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
-    base, short = Path(settings.model).name.removesuffix(".gguf"), Path(settings.data).stem
-    name = f"memorise/{short}/{base}" + (
+    model, short = base(settings.model), Path(settings.data).stem
+    name = f"memorise/{short}/{model}" + (
         ("" if settings.digits == "noise" else f"-{settings.digits}")
         + ("-autocast" if settings.autocast else "")
     )
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
-    folder = BUILD / "models" / f"{base}+{short}-{stamp[:12]}"
+    folder = BUILD / "models" / f"{model}+{short}-{stamp[:12]}"
     kept = folder / "row.json"
     if kept.is_file():
         row = rows.read(kept)
@@ -108,10 +109,7 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     clock.append(time.monotonic())
     parts = zip(("load", "finetune", "check"), clock, clock[1:], strict=True)
     seconds = {part: end - start for part, start, end in parts}
-    made = rows.provenance("memorise", relevant(settings), inputs, seconds) | {
-        "model": {"name": base, "revision": inputs["model"], "dtype": settings.dtype},
-        "tokenizer": result["tokenizer"],
-    }
+    made = provenance("memorise", relevant(settings), inputs, seconds, decoder)
     row = rows.write(where, name, "memorise", result, [], made)
     with writing(folder.parent):
         load.save(decoder.model, decoder.tokenizer, folder, extra={"row.json": row})

@@ -1,4 +1,4 @@
-"""Memory: whether a run can fit before a weight is read, and how much a stage of it takes."""
+"""Memory: whether a run can fit, before a weight is read, and how much a stage of it takes."""
 
 from __future__ import annotations
 
@@ -12,30 +12,25 @@ import torch
 from companion.record.paths import resolve
 from companion.runs import models
 
-EVERY = 0.05  # seconds between two looks at the process
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
-BYTES = {"float32": 4}  # of a weight; 2 in the other precisions
-GROUP = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
+TRAINED = ("memorise", "npo_kl", "simnpo")  # 12 bytes more a weight: gradient, Adam's two moments
+LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 
 
 def check(settings: dict) -> None:
-    """Raises MemoryError, before a weight is read, for a run that cannot fit; nothing else is foreseen.
+    """Raises MemoryError for a run that cannot fit by the least it takes: process and weights.
 
-    Counted is the least: the process, the weights, and, where all weights are trained, the original of
-    each with its gradient and Adam's two moments (besides the weight, 12 bytes in all). A model of
-    unknown size is not refused. ``settings`` are a run's, with ``model``, ``dtype`` and ``method``.
+    ``settings`` are a run's, with ``model``, ``dtype`` and ``method``. A model of unknown size is
+    not refused.
     """
-    shape = models.registry().get(settings["model"], {}).get("shape")
-    each = BYTES.get(settings["dtype"], 2)
-    if shape:
+    path, each = resolve(settings["model"]), 4 if settings["dtype"] == "float32" else 2
+    if shape := models.registry().get(settings["model"], {}).get("shape"):
         weights = shape["weights"] * each
     else:
-        path = resolve(settings["model"])
         files = [path] if path.suffix == ".gguf" else path.glob("*.safetensors")
         weights = sum(file.stat().st_size for file in files if file.is_file())
     name = settings.get("method", "memorise" if "epochs" in settings else "This run")
-    trained = name in ("memorise", "npo_kl", "simnpo")
-    needed = PROCESS + weights * (1 + 12 / each * trained)
+    needed = PROCESS + weights * (1 + 12 / each * (name in TRAINED))
     if weights and needed > (there := free(settings.get("device_map"))):
         raise MemoryError(
             f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "
@@ -50,23 +45,22 @@ def free(device_map: str | None = None) -> float:
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count()))
     there = psutil.virtual_memory().available
     with contextlib.suppress(OSError, ValueError):  # no limit, or no such groups
-        limit = int((GROUP / "memory.max").read_text())
-        there = min(there, limit - int((GROUP / "memory.current").read_text()))
+        used = int((LIMIT / "memory.current").read_text())
+        there = min(there, int((LIMIT / "memory.max").read_text()) - used)
     return there + psutil.Process().memory_info().rss
 
 
 class Peak:
     """``with Peak() as peak: …``, then ``peak.mb``: MiB above the start, of the process or GPUs."""
 
-    def __init__(self, every: float = EVERY):
-        self.every = every
+    def __init__(self, every: float = 0.05):
+        self.every = every  # seconds between two looks
 
     def __enter__(self) -> Peak:
-        self.gpus = range(torch.cuda.device_count())
+        self.gpus, self.done = range(torch.cuda.device_count()), threading.Event()
         for gpu in self.gpus:
             torch.cuda.reset_peak_memory_stats(gpu)
         self.start = self.highest = self.now()
-        self.done = threading.Event()
         self.watcher = threading.Thread(target=self.watch, daemon=True)
         self.watcher.start()
         return self

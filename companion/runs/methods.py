@@ -18,7 +18,7 @@ import yaml
 
 from companion.record import paper
 from companion.record.paths import ROOT
-from companion.runs import instead, integrity, models, public
+from companion.runs import instead, integrity, models, public, refuse
 from companion.runs.nearest import hint
 from revs.measures import attacks, cue
 
@@ -31,22 +31,11 @@ MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, colum
     "public": public.measure,
 }
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
-TYPES = {  # of a hyperparameter, by its annotation
-    "int": int,
-    "float": (int, float),
-    "str": str,
-    "bool": (),  # see fits
-    "None": type(None),
-    "Sequence[int]": (),
-}
 
 
 @functools.cache
 def registry() -> dict[str, dict]:
-    """Every method with its title, module, colour and marker, in the order of the paper's tables.
-
-    Read once and shared: do not change it.
-    """
+    """Every method, in the order of the paper's tables. Read once: do not change it."""
     return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
 
 
@@ -63,6 +52,11 @@ def measure(name: str) -> Callable:
     if name not in MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, MEASURES))
     return MEASURES[name]
+
+
+def known(name: str) -> set[str]:
+    """The names of a method's hyperparameters."""
+    return {field.name for field in fields(method(name).Hyperparameters)}
 
 
 def tuned() -> dict[str, dict]:
@@ -104,14 +98,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     of params/hyperparameters.yml; a model or a data set that is not there gets the method's
     ``default``, whose margins are fractions of the vocabulary.
     """
-    known = {field.name: str(field.type) for field in fields(method(name).Hyperparameters)}
-    for key, value in given.items():
-        if key not in known:
-            raise ValueError(f"{name} has no hyperparameter '{key}'" + hint(key, known, "it has"))
-        if not any(fits(value, kind.strip()) for kind in known[key].split("|")):
-            wanted = known[key].replace("Sequence", "list").replace(" | ", " or ")
-            kind = type(value).__name__
-            raise ValueError(f"{key} of {name} is {value!r}, a {kind}, but must be {wanted}.")
+    refuse(given, method(name).Hyperparameters, f" of {name}")
     owner = registry()[name].get("settings_of", name)
     title, printed = registry()[owner]["title"], models.registry().get(model, {}).get("paper")
     if printed and (kind := paper_data(data)) and paper.has_settings(title):
@@ -120,13 +107,4 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         chosen = tuned().get(owner, {})
         of = chosen.get(model, {})
         found = of.get(data) or of.get(like(data)) or chosen.get("default", {})
-    return {key: value for key, value in found.items() if key in known} | given
-
-
-def fits(value: Any, kind: str) -> bool:
-    """Is this a value of a hyperparameter that is annotated so? True and False are no numbers."""
-    if isinstance(value, bool):
-        return kind == "bool"
-    if isinstance(value, list | tuple):
-        return kind == "Sequence[int]" and all(fits(one, "int") for one in value)
-    return isinstance(value, TYPES[kind])
+    return {key: value for key, value in found.items() if key in known(name)} | given

@@ -7,8 +7,8 @@ and Jupyter show a whole traceback for a mistake that one sentence explains.
 from __future__ import annotations
 
 import ast
+import itertools
 from dataclasses import fields
-from pathlib import Path
 from types import ModuleType
 
 from companion.record.paths import resolve
@@ -25,17 +25,13 @@ class Refused(Exception):
 
 def assigned(code: str) -> list[str]:
     """The names that a cell assigns at its top level."""
-    nodes = ast.parse(code).body
-    targets = [
-        *(target for node in nodes if isinstance(node, ast.Assign) for target in node.targets),
-        *(node.target for node in nodes if isinstance(node, ast.AnnAssign)),
-    ]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    found = [node.targets for node in ast.parse(code).body if isinstance(node, ast.Assign)]
+    return [name.id for targets in found for name in targets if isinstance(name, ast.Name)]
 
 
 def refuse_unknown(cells: list[str]) -> None:
     """Raises Refused if papermill injected a parameter that the cell before does not define."""
-    for before, cell in zip(cells, cells[1:], strict=False):
+    for before, cell in itertools.pairwise(cells):
         if cell.startswith("# Parameters"):
             known = assigned(before)
             for name in assigned(cell):
@@ -44,15 +40,11 @@ def refuse_unknown(cells: list[str]) -> None:
 
 
 def run(experiment: ModuleType, namespace: dict) -> dict:
-    """Runs an experiment with the notebook's parameters; returns its row."""
+    """Runs an experiment with the notebook's parameters; returns its row, and its ``path``."""
     refuse_unknown(namespace["In"])
     given = {field.name: namespace[field.name] for field in fields(experiment.Settings)}
     try:
-        return experiment.run(check(given, experiment.Settings))
+        row = experiment.run(check(given, experiment.Settings))
     except MISTAKES as error:
         raise Refused(str(error)) from None
-
-
-def row_path(row: dict, folder: str) -> Path:
-    """Where a row was written."""
-    return resolve(folder) / f"{row['name']}.json"
+    return row | {"path": resolve(namespace["rows"]) / f"{row['name']}.json"}

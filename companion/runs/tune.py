@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 
 import yaml
 
 from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import command, methods, unlearn
-from companion.runs.unlearn import FAILURES, Plan, Stage, base, planned
-from revs.model import load
+from companion.runs.made import provenance
+from companion.runs.unlearn import FAILURES, Plan, Stage, planned
 
 # Rows of the paper's heads: margins are carried over as fractions.
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
@@ -46,31 +46,26 @@ class Settings:
 
 
 def run(settings: Settings) -> dict:
-    """Tries a method's hyperparameters and returns the row that names the best."""
-    row = search(settings)
-    found = row["result"]
-    score = f"an Unlearning Score of {100 * found['unlearning_score']:.1f}"
-    won = f"the best of {found['trials']} is trial {found['best']} with {score}"
-    print(f"{row['name']}: {won}; {found['failed']} failed.")
-    return row
+    """Tries a method's hyperparameters and returns the row that names the best.
 
-
-def search(settings: Settings) -> dict:
-    """Runs the trials that have no current row yet, in one process; writes the row of the whole."""
+    Runs the trials that have no current row yet, in one process; ValueError if all fail.
+    """
     asked = {name: value for name, value in asdict(settings).items() if name != "rows"}
-    shared = {name: value for name, value in asked.items() if name != "trials"}
-    tag = "-".join(filter(None, (settings.tag, "trial")))
-    plan = planned(
-        unlearn.Settings(**shared | {"generate": False, "tag": tag, "rows": settings.rows})
-    )
+    of_trials = {name: value for name, value in asdict(settings).items() if name != "trials"}
+    of_trials |= {"generate": False, "tag": f"{settings.tag}-trial".lstrip("-")}
+    plan = planned(unlearn.Settings(**of_trials))
     stage = Stage(plan)
     printed, layers = PAPER_DATA.get(plan.records[0].kind, "SSN"), len(stage.decoder.layers)
-    fixed = settings.hyperparameters or {}
     tried = [
-        candidate(settings.method, number, layers, printed) | fixed
+        candidate(settings.method, number, layers, printed) | (settings.hyperparameters or {})
         for number in range(settings.trials)
     ]
     scores = attempts(plan, stage, tried)
+    if not scores:
+        raise ValueError(
+            f"All {len(tried)} trials of {settings.method} failed: "
+            f"look at their rows, {plan.name}NN, for the reasons."
+        )
     best = max(scores, key=scores.get)
     result = {
         "trials": len(tried),
@@ -79,38 +74,26 @@ def search(settings: Settings) -> dict:
         "unlearning_score": scores[best],
         "hyperparameters": tried[best],
     }
-    made = rows.provenance("tune", asked, plan.inputs, stage.seconds) | {
-        "model": {
-            "name": base(settings.model),
-            "revision": plan.inputs["model"],
-            "dtype": settings.dtype,
-        },
-        "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
-    }
+    made = provenance("tune", asked, plan.inputs, stage.seconds, stage.decoder)
     name = plan.name.removesuffix("-trial").replace("unlearn/", "tune/", 1)
+    print(f"{name}: trial {best} of {len(tried)} is the best, with {100 * scores[best]:.1f}.")
     return rows.write(plan.where, name, "tune", result, [], made, settings.tag)
 
 
 def attempts(plan: Plan, stage: Stage, tried: list[dict]) -> dict[int, float]:
     """The Unlearning Score of each trial by its number: of its current row, or measured now.
 
-    Those that fail are left out; ValueError if all do.
+    Those that fail are left out.
     """
     scores = {}
     for number, hyperparameters in enumerate(tried):
-        tag = f"{plan.tag}{number:02d}"
         try:
             trial = plan.trial(number, hyperparameters)
             row = trial.current() or trial.measure(stage, restore=True)
             scores[number] = row["result"]["after"]["unlearning_score"]
-            print(f"{tag}: {unlearn.report(row)}", flush=True)
+            print(unlearn.report(row), flush=True)
         except FAILURES as error:
-            print(f"{tag} failed: {error}", flush=True)
-    if not scores:
-        raise ValueError(
-            f"All {len(tried)} trials of {plan.settings['method']} failed: "
-            f"look at their rows, {plan.name}NN, for the reasons."
-        )
+            print(f"{plan.name}{number:02d} failed: {error}", flush=True)
     return scores
 
 
@@ -137,7 +120,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
     title = methods.registry()[method]["title"]
     if not paper.has_settings(title):
         return {}
-    mine, settings = known(method), {}
+    mine, settings = methods.known(method), {}
     for name, value in paper.hyperparameters(title, model, data).items():
         if name in MARGINS:
             value /= PAPER_VOCABULARY[model]
@@ -146,11 +129,6 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
         if name in mine:
             settings[name] = value
     return settings
-
-
-def known(method: str) -> set[str]:
-    """The names of a method's hyperparameters."""
-    return {field.name for field in fields(methods.method(method).Hyperparameters)}
 
 
 def ranges(method: str) -> dict[str, dict]:
@@ -163,7 +141,7 @@ def ranges(method: str) -> dict[str, dict]:
         if entry["method"] == title
     }
     own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
-    there = known(method)
+    there = methods.known(method)
     drawn = printed | own.get(method, {})
     return {name: space for name, space in drawn.items() if name in there}
 

@@ -18,12 +18,12 @@ import torch
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve
 from companion.runs import command, datasets, memory, methods, models
+from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
 from companion.runs.progress import progress
 from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method.edit import Edit
-from revs.model import load
 from revs.model.targets import Record, Target, encode, split
 
 memit.CACHE = BUILD / "cache"  # moments are computed once for a model
@@ -71,12 +71,9 @@ def report(row: dict) -> str:
     return f"{row['name']}: {', '.join(scores)}; unlearning took {seconds:.0f} s."
 
 
-# --- before anything is loaded ----------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Plan:
-    """A run whose settings are resolved: what will be written, and where."""
+    """A run whose settings are resolved: what will be done, and what row that makes."""
 
     where: Path
     name: str
@@ -84,133 +81,88 @@ class Plan:
     varied: dict
     settings: dict  # as the row has them
     method: ModuleType
+    hp: object  # the method's Hyperparameters
+    measures: dict[str, Callable]
     records: list[Record]
     inputs: dict
-    measures: dict[str, Callable]
-    hp: object = None  # the method's Hyperparameters
     folder: str = ""  # the model to unlearn from
-
-    @property
-    def path(self) -> Path:
-        return self.where / f"{self.name}.json"
-
-    def current(self) -> dict | None:
-        """The finished row of this very run, if there is one."""
-        if not self.path.is_file():
-            return None
-        row = rows.read(self.path)
-        same = row["provenance"]["stamp"] == stamps.stamp("unlearn", self.settings, self.inputs)
-        return row if same and "failed" not in row["result"] else None
 
     def trial(self, number: int, hyperparameters: dict) -> Plan:
         """The same run with other hyperparameters, under a name and tag with a number."""
-        settings = self.settings | {"hyperparameters": hyperparameters}
-        name, tag = f"{self.name}{number:02d}", f"{self.tag}{number:02d}"
-        varied = {"trial": number}
-        return replace(self, name=name, tag=tag, varied=varied, settings=settings).ready()
+        return replace(
+            self,
+            name=f"{self.name}{number:02d}",
+            tag=f"{self.tag}{number:02d}",
+            varied={"trial": number},
+            settings=self.settings | {"hyperparameters": hyperparameters},
+            hp=self.method.Hyperparameters(**hyperparameters),
+        )
 
-    def ready(self) -> Plan:
-        """With the method's hyperparameters; impossible ones leave a row and raise ValueError."""
-        try:
-            return replace(self, hp=self.method.Hyperparameters(**self.settings["hyperparameters"]))
-        except ValueError as error:
-            self.fail(str(error), {})
-            raise
+    def existing(self) -> dict | None:
+        """The row of this name that has a result."""
+        path = self.where / f"{self.name}.json"
+        row = rows.read(path) if path.is_file() else None
+        return row if row and "failed" not in row["result"] else None
+
+    def current(self) -> dict | None:
+        """The finished row of this very run, if there is one."""
+        row, stamp = self.existing(), stamps.stamp("unlearn", self.settings, self.inputs)
+        return row if row and row["provenance"]["stamp"] == stamp else None
 
     def measure(self, stage: Stage, restore: bool = False) -> dict:
-        """Unlearns, measures, writes the row.
+        """Unlearns, measures, writes the row; ``restore`` puts the model back after that.
 
-        A run that fails writes a row that says why, and raises FloatingPointError, ValueError or
-        MemoryError. ``restore`` puts the model back for the next run on this stage.
+        A run that fails leaves a row that says why, unless there is one with a result, and raises
+        ValueError, FloatingPointError or MemoryError.
         """
         torch.manual_seed(self.settings["seed"])
-        start, edit = time.monotonic(), Edit(stage.decoder)
-        said = progress(self.name.split("/", 1)[1])
+        edit, seconds, start = Edit(stage.decoder), {}, time.monotonic()
+        about = stage.split.forget, self.hp, self.settings["seed"]
         try:
             with memory.Peak() as peak:
                 edit = self.method.unlearn(
-                    stage.decoder, stage.split.forget, self.hp, self.settings["seed"], said
+                    stage.decoder, *about, progress(self.name.split("/", 1)[1])
                 )
-            seconds = {"unlearn": time.monotonic() - start}
+            seconds["unlearn"] = time.monotonic() - start
             result, items = effect(self, stage, edit, seconds)
         except FAILURES as error:
             edit.undo()
-            raise self.failure(error, time.monotonic() - start, stage) from None
+            said = failure(error, self.settings["method"])
+            if not self.existing():
+                seconds = {"unlearn": time.monotonic() - start}
+                self.write(stage, {"failed": str(said)}, [], seconds, None)
+            raise said from None
         if restore:
             edit.undo()
         return self.write(stage, result, items, stage.seconds | seconds, peak.mb)
 
-    def failure(self, error: Exception, seconds: float, stage: Stage) -> Exception:
-        """The error to raise for a run that failed, whose row is written."""
-        if isinstance(error, OUT_OF_MEMORY):
-            error = MemoryError(
-                f"{self.settings['method']} ran out of memory: give it a larger machine, "
-                "a smaller batch, or bfloat16 weights."
-            )
-        elif isinstance(error, torch.linalg.LinAlgError):
-            error = FloatingPointError(str(error))
-        self.fail(str(error), {"unlearn": seconds}, stage)
-        return error
-
-    def fail(self, why: str, seconds: dict, stage: Stage | None = None) -> None:
-        """A row that says why there is no result; it never takes the place of one that has one."""
-        if not self.path.is_file() or "failed" in rows.read(self.path)["result"]:
-            self.write(stage, {"failed": why}, [], seconds, None)
-
-    def write(
-        self,
-        stage: Stage | None,
-        result: dict,
-        items: list[dict],
-        seconds: dict,
-        extra_mb: int | None,
-    ) -> dict:
+    def write(self, stage: Stage, result: dict, items: list, seconds: dict, mb: int | None) -> dict:
         """The row of this run."""
-        made = rows.provenance("unlearn", self.settings, self.inputs, seconds) | {
-            "model": {
-                "name": base(self.settings["model"]),
-                "revision": self.inputs.get("model", "not read"),
-                "dtype": self.settings["dtype"],
-            },
-            "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer) if stage else "not read",
-            "extra_memory_mb": extra_mb,
-        }
-        return rows.write(
-            self.where, self.name, "unlearn", result, items, made, self.tag, self.varied
-        )
+        made = provenance("unlearn", self.settings, self.inputs, seconds, stage.decoder)
+        made |= {"extra_memory_mb": mb}
+        about = self.where, self.name, "unlearn"
+        return rows.write(*about, result, items, made, self.tag, self.varied)
 
 
 def planned(settings: Settings) -> Plan:
-    """A run's settings resolved and checked, and its model memorised."""
+    """A run's settings resolved and checked before anything is loaded; then its model memorised."""
     kept = asdict(settings)
     tag, varied, where = kept.pop("tag"), kept.pop("varied") or {}, kept.pop("rows")
-    where = rows.writable(resolve(where))
-    kept["hyperparameters"] = methods.hyperparameters(
-        settings.method,
-        base(settings.model),
-        Path(settings.data).stem,
-        settings.hyperparameters or {},
-    )
+    where, short, model = rows.writable(resolve(where)), Path(settings.data).stem, settings.model
+    given = settings.hyperparameters or {}
+    kept["hyperparameters"] = methods.hyperparameters(settings.method, base(model), short, given)
     method = methods.method(settings.method)
+    hp = method.Hyperparameters(**kept["hyperparameters"])
     measures = {name: methods.measure(name) for name in settings.measures}
-    short, last = Path(settings.data).stem, f"{settings.method}-seed{settings.seed}"
-    name = "-".join(filter(None, (f"unlearn/{short}/{base(settings.model)}/{last}", tag)))
+    name = f"unlearn/{short}/{base(model)}/{settings.method}-seed{settings.seed}-{tag}".rstrip("-")
     records = datasets.read(settings.data)
     inputs = {"data": datasets.fingerprint(records)}
     for part in (method, *measures.values()):
         inputs |= getattr(part, "inputs", dict)()
-    plan = Plan(where, name, tag, varied, kept, method, records, inputs, measures).ready()
     memory.check(kept)
-    folder = prepared(settings.model, settings.data, settings.finetune, str(where))
-    return replace(plan, folder=folder, inputs=inputs | {"model": models.identify(folder)})
-
-
-def base(model: str) -> str:
-    """What a model is called in rows."""
-    return Path(model).name.removesuffix(".gguf")
-
-
-# --- the measurement --------------------------------------------------------------------------
+    folder = prepared(model, settings.data, settings.finetune, str(where))
+    inputs |= {"model": models.identify(folder)}
+    return Plan(where, name, tag, varied, kept, method, hp, measures, records, inputs, folder)
 
 
 class Stage:
@@ -219,11 +171,9 @@ class Stage:
     def __init__(self, plan: Plan):
         settings, clock = plan.settings, [time.monotonic()]
         self.decoder = models.load(plan.folder, settings["dtype"], settings["device_map"])
-        targets = [
-            encode(record, self.decoder.tokenizer, settings["T"], settings["tokens"])
-            for record in plan.records
-        ]
-        self.split = split(targets, settings["seed"], settings["forget"], settings["sentences"])
+        how = self.decoder.tokenizer, settings["T"], settings["tokens"]
+        targets = [encode(record, *how) for record in plan.records]
+        self.split = split(targets, *(settings[name] for name in ("seed", "forget", "sentences")))
         clock.append(time.monotonic())
         ranks = self.unedited(plan, targets)
         self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])
@@ -241,9 +191,9 @@ class Stage:
 
 
 def effect(plan: Plan, stage: Stage, edit: Edit, seconds: dict) -> tuple[dict, list[dict]]:
-    """What the edited model does: its effectiveness, then what ``measures`` asks for.
+    """What the edited model does, and how many ``seconds`` it took to see.
 
-    ``seconds`` gets how long they took.
+    Its effectiveness first, then what ``measures`` asks for.
     """
     decoder, split, k = stage.decoder, stage.split, plan.settings["score_k"]
     start = time.monotonic()
@@ -260,6 +210,15 @@ def effect(plan: Plan, stage: Stage, edit: Edit, seconds: dict) -> tuple[dict, l
     if plan.measures:
         seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
     return result, items
+
+
+def failure(error: Exception, method: str) -> Exception:
+    """The error to raise for what a method ended with."""
+    if isinstance(error, OUT_OF_MEMORY):
+        mend = "give it a larger machine, a smaller batch, or bfloat16 weights"
+        return MemoryError(f"{method} ran out of memory: {mend}.")
+    singular = isinstance(error, torch.linalg.LinAlgError)
+    return FloatingPointError(str(error)) if singular else error
 
 
 if __name__ == "__main__":
