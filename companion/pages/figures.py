@@ -52,8 +52,9 @@ def style() -> None:
 
 
 def look(method: str, paper: bool = False) -> dict:
-    """Colour and marker of a method; the paper's points are hollow."""
-    entry = registry()[method]
+    """Colour and marker of a method, by its name or title; the paper's points are hollow."""
+    titles = {entry["title"]: entry for entry in registry().values()}
+    entry = (registry() | titles)[method]
     return {
         "color": entry["colour"],
         "marker": entry["marker"],
@@ -69,18 +70,16 @@ def title(method: str) -> str:
 
 def dots(ax: Axes, frame: pd.DataFrame) -> None:
     """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
-    known = {entry["title"]: name for name, entry in registry().items()}
-    names = [
-        name for name in known if name in set(frame.loc[frame["measured"] == "ours", "method"])
-    ]
-    for part in frame[frame["method"].isin(names)].dropna(subset="mean").to_dict("records"):
+    ours = set(frame.loc[frame["measured"] == "ours", "method"])
+    names = [entry["title"] for entry in registry().values() if entry["title"] in ours]
+    for part in frame[frame["method"].isin(ours)].dropna(subset="mean").to_dict("records"):
         hollow = part["measured"] != "ours"
         ax.errorbar(
             part["mean"],
             names.index(part["method"]) + (0.2 if hollow else -0.15),
             xerr=0 if math.isnan(part["std"]) else part["std"],
             linestyle="none",
-            **look(known[part["method"]], hollow) | {"markersize": 6},
+            **look(part["method"], hollow) | {"markersize": 6},
         )
     ax.set(xlim=(-5, 105), ylim=(len(names) - 0.5, -0.5), visible=bool(ax.lines))
     ax.set_yticks(range(len(names)), names)
@@ -156,22 +155,21 @@ def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
 
 def radar(ax: Axes, frame: pd.DataFrame) -> None:
     """A closed line a method over the metrics of a frame of scores, each a spoke, 0 to 100 from the
-    centre; the paper's are dashed and hollow."""
+    centre; the paper's are dashed and hollow. Nothing is shown without scores."""
     spokes = list(dict.fromkeys(frame["metric"]))
-    angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes) + 1)]
-    known = {entry["title"]: name for name, entry in registry().items()}
+    angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes))]
     for (method, measured), part in frame.groupby(["method", "measured"]):
         values = part.set_index("metric")["mean"]
         ax.plot(
-            angles,
+            [*angles, 0],
             [values[spoke] for spoke in (*spokes, spokes[0])],
             "-" if measured == "ours" else "--",
             linewidth=2 if method == "REVS" else 1.2,
             clip_on=False,
-            **look(known[method], measured != "ours") | {"markersize": 5},
+            **look(method, measured != "ours") | {"markersize": 5},
         )
     ax.set(theta_offset=math.pi / 2, ylim=(0, 100), visible=len(frame) > 0)
-    ax.set_xticks(angles[:-1], spokes, fontsize=9)
+    ax.set_xticks(angles, spokes, fontsize=9)
     ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
     ax.set_rlabel_position(60)
     ax.spines["polar"].set_visible(False)
