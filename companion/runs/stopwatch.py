@@ -1,4 +1,4 @@
-"""Where the time goes: seconds and calls of the parts of a run, each without the parts inside it."""
+"""Where the time goes: seconds and calls of a run's parts, each without the parts inside it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ import torch
 
 
 def clock() -> float:
-    """Seconds on a monotonic clock, once the GPU, if there is one, has done what it was asked to do."""
+    """Seconds on a monotonic clock, once the GPU, if there is one, is done."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
 
 
+def timed(do: Callable, *arguments) -> tuple[float, object]:
+    """Seconds, and what was returned."""
+    start = clock()
+    made = do(*arguments)
+    return clock() - start, made
+
+
 class Stopwatch:
-    """``with stopwatch.part("a"): …`` charges time to a, and a part that is entered inside it to itself alone."""
+    """``with stopwatch.part("a"): …`` charges time to a; a part inside it is charged alone."""
 
     def __init__(self):
         self.seconds: Counter[str] = Counter()
@@ -47,7 +54,7 @@ class Stopwatch:
 
     @contextmanager
     def watching(self, rest: str, functions: Iterable[tuple[object, str, str]]):
-        """Charges calls of (module or class, name, part) to their part, and everything else to ``rest``."""
+        """Charges calls of (module or class, name, part) to a part, all else to ``rest``."""
         with ExitStack() as stack:
             for owner, name, part in functions:
                 stack.enter_context(
