@@ -27,7 +27,7 @@ def builtin() -> dict[str, Path]:
 
 
 def together(name: str) -> str:
-    """What is memorised with a built-in set: all of them (or all for tuning). Others stand alone."""
+    """What is memorised with a built-in set: all of them (all for tuning). Others stand alone."""
     if name not in builtin():
         return name
     return "synthetic-tune" if name.endswith("-tune") else "synthetic"

@@ -1,1 +1,1 @@
-"""The method (§3): Alg. 1 and 2, selection, the neuron's line, the vocabulary, the edit and its undo, variants and controls."""
+"""The method (§3): Alg. 1 and 2, the vocabulary, the edit and its undo, variants and controls."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from revs.method import algorithm as method
+from revs.method import algorithm
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
@@ -26,8 +26,11 @@ def unlearn(
     seed: int = 0,
     progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
-    """Runs REVS, undoes it, and moves as many other FF₂ columns of each layer, each by one of its norms, in random directions."""
-    edit = method.unlearn(decoder, targets, hp, seed, progress)
+    """Runs REVS, undoes it, and moves as many other FF₂ columns of each layer at random.
+
+    Each by one of REVS's norms, in a random direction.
+    """
+    edit = algorithm.unlearn(decoder, targets, hp, seed, progress)
     norms = edit.norms()
     edit.undo()
     draw = torch.Generator().manual_seed(seed)

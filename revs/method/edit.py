@@ -1,20 +1,27 @@
-"""What an edit changed, so that it can be described and undone exactly (§3.2, step 4)."""
+"""What an edit changed, so that it can be described and undone exactly (§3.2, step 4).
+
+As a method, this module is the control ``unedited``: what attacks find in the model as it is, and
+what a run costs that changes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from revs.model.architecture import Decoder
+from revs.model.targets import Target
 
 
 class Edit:
-    """What was changed on one decoder: FF₂ columns, by moves (layer, neuron, token, c), and whole weights by name.
+    """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.
 
-    Undoing restores the first original of each, bit by bit, on every architecture. ``with Edit(…) as edit:`` undoes it
-    if what is inside ends with an exception.
+    A move is (layer, neuron, token, c). Undoing restores the first original of each, bit by bit, on
+    every architecture. ``with Edit(…) as edit:`` undoes it if what is inside ends with an
+    exception.
     """
 
     def __init__(self, decoder: Decoder):
@@ -23,6 +30,7 @@ class Edit:
         self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
         self.whole: dict[str, Tensor] = {}  # name of a weight → weight
         self.unreached = 0  # neurons in which the wanted rank could not be reached
+        self.secrets = 0  # that it was made for, where somebody counted
 
     def __enter__(self) -> Edit:
         return self
@@ -31,18 +39,32 @@ class Edit:
         if kind is not None:
             self.undo()
 
+    def __repr__(self) -> str:
+        if not self.originals and not self.whole:
+            return f"<Edit of {self.decoder.name}: nothing is changed>"
+        size = self.summary()
+        tokens = len({t for _, _, t, _ in self.moves})
+        made = [(self.secrets, "secret"), (tokens, "token")]
+        made = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in made if n]
+        weights = f"{size['weights']:,} weights in "
+        columns = f"{size['columns']:,} columns of {len(size['layers'])} layers"
+        return (
+            f"<Edit of {self.decoder.name}: {', '.join(made)}{': ' * bool(made)}{weights}{columns} "
+            f"moved by {size['norm']:.3g} in all (Frobenius norm); undo() restores it bit by bit>"
+        )
+
     @torch.no_grad()
     def move(self, layer: int, neurons: Tensor, c: Tensor, t: int, d_t: Tensor) -> None:
-        """Column n of the layer's FF₂ becomes n + c·d_t, rounded once to the weights' own precision."""
+        """Column n of the layer's FF₂ becomes n + c·d_t, rounded once to the weights' precision."""
         columns = self.keep(layer, neurons)
         weight = self.decoder.neurons(layer)
         moved = columns.to(d_t.dtype) + d_t.to(columns.device)[:, None] * c.to(columns.device)
         weight[:, neurons] = moved.to(weight.dtype)
-        self.moves += [(layer, n, t, x) for n, x in zip(neurons.tolist(), c.tolist())]
+        self.moves += [(layer, n, t, x) for n, x in zip(neurons.tolist(), c.tolist(), strict=True)]
 
     @torch.no_grad()
     def keep(self, layer: int, neurons: Tensor) -> Tensor:
-        """The present columns (d × K) of some neurons; the first time that one is asked for, it is kept for undo."""
+        """The present columns (d × K) of some neurons; the first of each is kept for undo."""
         columns = self.decoder.neurons(layer)[:, neurons]
         kept = self.originals.setdefault(layer, {})
         for i, n in enumerate(neurons.tolist()):
@@ -51,7 +73,7 @@ class Edit:
         return columns
 
     def keep_whole(self, names: Iterable[str]) -> None:
-        """Keeps whole weights for undo, by their names in the model: for methods that follow gradients."""
+        """Keeps whole weights for undo, by name: for methods that follow gradients."""
         for name in names:
             if name not in self.whole:
                 self.whole[name] = self.decoder.model.get_parameter(name).detach().clone()
@@ -60,16 +82,8 @@ class Edit:
     def layers(self) -> list[int]:
         """The layers in which something was kept."""
         prefix = self.decoder.architecture.layers + "."
-        return sorted(
-            {
-                *self.originals,
-                *(
-                    int(name.removeprefix(prefix).split(".")[0])
-                    for name in self.whole
-                    if name.startswith(prefix)
-                ),
-            }
-        )
+        names = [name.removeprefix(prefix) for name in self.whole if name.startswith(prefix)]
+        return sorted({*self.originals, *(int(name.split(".")[0]) for name in names)})
 
     @torch.no_grad()
     def norms(self) -> dict[int, dict[int, float]]:
@@ -82,22 +96,20 @@ class Edit:
 
     @torch.no_grad()
     def summary(self) -> dict:
-        """The size of the edit: layers, FF₂ columns and single weights touched, moves made, and the Frobenius norm of the change."""
+        """The size of the edit: layers, FF₂ columns and single weights touched, moves made.
+
+        ``norm`` is the Frobenius norm of the whole change.
+        """
         norms = [norm for moved in self.norms().values() for norm in moved.values()]
-        columns, weights, squares = (
-            len(norms),
-            sum(len(column) for kept in self.originals.values() for column in kept.values()),
-            sum(norm * norm for norm in norms),
-        )
+        kept = [column for columns in self.originals.values() for column in columns.values()]
+        columns, weights = len(norms), sum(map(len, kept))
+        squares = sum(norm * norm for norm in norms)
         in_columns = {id(ff2.weight) for ff2 in self.decoder.ff2}
         for name, original in self.whole.items():
             weight = self.decoder.model.get_parameter(name)
             changed = weight != original
-            columns += (
-                int(changed.any(int(self.decoder.architecture.transposed)).sum())
-                if id(weight) in in_columns
-                else 0
-            )
+            if id(weight) in in_columns:
+                columns += int(changed.any(int(self.decoder.architecture.transposed)).sum())
             weights += int(changed.sum())
             squares += float((weight - original).double().square().sum())
         return {
@@ -119,3 +131,19 @@ class Edit:
         for name, original in self.whole.items():
             self.decoder.model.get_parameter(name).copy_(original)
         self.moves, self.originals, self.whole, self.unreached = [], {}, {}, 0
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """There is nothing to set for the control."""
+
+
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress: Callable[[Sequence], Iterable] = iter,
+) -> Edit:
+    """The control: changes nothing."""
+    return Edit(decoder)

@@ -1,8 +1,9 @@
-"""Another order: layer after layer, and in each target after target, in one batched forward pass for all of them.
+"""Another order: layer after layer, and in each target after target, in one batched forward pass.
 
-Alg. 1 goes through the layers anew for each token, on the model as edited for those before it. Here every text goes through
-the model once, side by side. A layer shows each target the edits for the others in the layers below, also of targets that
-come later; the paper's order shows it all layers' edits of the targets that came before. It is a variant, not the paper's method.
+Alg. 1 goes through the layers anew for each token, on the model as edited for those before it. Here
+every text goes through the model once, side by side. A layer shows each target the edits for the
+others in the layers below, also of targets that come later; the paper's order shows it all layers'
+edits of the targets that came before. It is a variant, not the paper's method.
 """
 
 from __future__ import annotations
@@ -13,27 +14,29 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from revs.method import algorithm as method
+from revs.method import algorithm
 from revs.method.edit import Edit
+from revs.method.neuron import Seen
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder, stream_of
 from revs.model.targets import Target, pairs
 
 
 @dataclass(frozen=True)
-class Hyperparameters(method.Hyperparameters):
+class Hyperparameters(algorithm.Hyperparameters):
     """REVS's own, but for options that ask for passes of their own."""
 
     def __post_init__(self):
         super().__post_init__()
         if self.order == "eager" or self.neurons == "gradient":
             raise ValueError(
-                f"order is {self.order} and neurons is {self.neurons}, but layer by layer there is one pass: choose order lazy, and neurons other than gradient."
+                f"order is {self.order} and neurons is {self.neurons}, but layer by layer there is "
+                "one pass: choose order lazy, and neurons other than gradient."
             )
 
 
 class Directions(Vocabulary):
-    """A vocabulary that remembers the directions of all targets: each layer asks for every one of them."""
+    """A vocabulary that remembers the directions of all targets: each layer asks for every one."""
 
     def __init__(self, decoder: Decoder, raw: bool):
         super().__init__(decoder, raw)
@@ -53,33 +56,29 @@ def unlearn(
     seed: int = 0,
     progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
-    """Unlearns every token of every target's T, layer after layer, in place; the Edit undoes it exactly."""
+    """Unlearns every token of every target's T, layer after layer; the Edit undoes it exactly."""
     vocabulary = Directions(decoder, hp.projection == "raw")
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
-    for target in targets:
-        decoder.check_length(
-            len(target.prompt_ids) + len(target.secret_ids), f"{target.id} (prompt and secret)"
-        )
-    texts, tokens = zip(*pairs(targets))
+    algorithm.check_lengths(decoder, targets)
+    texts, tokens = zip(*pairs(targets), strict=True)
     ids, mask = decoder.pad(texts)
     rows, last = torch.arange(len(texts), device=ids.device), mask.sum(1) - 1
-    seen: dict[str, Tensor] = {}
     steps = iter(progress(range(len(decoder.layers))))
+    seen: dict[str, Tensor] = {}
 
     def keep(_module, inputs, output):
-        # (texts, T, ff), (texts, T, d); a copy, since Falcon adds attention to FF₂'s output in place
-        seen["a"], seen["h"] = (
-            inputs[0].reshape(*ids.shape, -1),
-            output.reshape(*ids.shape, -1).clone(),
-        )
+        # (texts, T, ff), (texts, T, d); a copy: Falcon adds attention to FF₂'s output in place
+        seen["a"] = inputs[0].reshape(*ids.shape, -1)
+        seen["h"] = output.reshape(*ids.shape, -1).clone()
 
     def stop_by(l: int):
         def hook(_module, _inputs, output):
             next(steps)
             x, add = stream_of(output), decoder.after(l) or (lambda h: h)
             a, h, at = seen["a"], seen["h"], (rows.to(x.device), last.to(x.device))
-            if not edit_layer(vocabulary, edit, l, a[at], h[at], x[at], tokens, hp, draw, add):
+            batch = Seen(l, decoder.neurons(l), a[at], h[at], x[at], draw=draw)
+            if not edit_layer(vocabulary, edit, batch, tokens, hp):
                 return None
             x = x + (add(decoder.ff2[l].forward(a)) - add(h))
             return x if isinstance(output, Tensor) else (x, *output[1:])
@@ -92,38 +91,27 @@ def unlearn(
             layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(decoder.layers)
         ]
         decoder.run(handles, input_ids=ids, attention_mask=mask)
-    next(steps, None)
+        next(steps, None)
     return edit
 
 
 def edit_layer(
-    vocabulary: Vocabulary,
-    edit: Edit,
-    l: int,
-    a: Tensor,
-    h: Tensor,
-    x: Tensor,
-    tokens: Sequence[int],
-    hp: Hyperparameters,
-    draw: torch.Generator,
-    add: Callable[[Tensor], Tensor],
+    vocabulary: Vocabulary, edit: Edit, batch: Seen, tokens: Sequence[int], hp: Hyperparameters
 ) -> int:
-    """One layer for all targets in turn, from a (texts, ff), h and x (texts, d) at their last positions; the number of moves made.
+    """One layer for all targets in turn; the number of moves made.
 
-    What an edit changes for the targets after it is added to their h as rank-one terms, one a neuron.
+    ``batch`` holds what the texts see at their last positions: a (texts, ff), h and x (texts, d).
+    What an edit changes for the targets after it is added to their h as rank-one terms, one a
+    neuron.
     """
-    a, h, x = (value.to(vocabulary.dtype) for value in (a, h, x))
+    l, add = batch.l, edit.decoder.after(batch.l) or (lambda h: h)
+    a, h, x = (value.to(vocabulary.dtype) for value in (batch.a, batch.h, batch.x))
     beside, moves = x - add(h), len(edit.moves)
     for row, t in enumerate(tokens):
         stream = beside[row] + add(h[row])
-        if (
-            method.may_be_open(vocabulary, l, h[row], stream, t, hp)
-            and (
-                change := method.edit_layer(
-                    vocabulary, edit, l, a, row, h[row], stream, t, hp, draw=draw
-                )
-            )
-            is not None
-        ):
-            h = h + change
+        seen = Seen(l, batch.weight, a[row], h[row], stream, draw=batch.draw)
+        if not algorithm.may_be_open(vocabulary, seen, t, hp):
+            continue
+        if (change := algorithm.edit_layer(vocabulary, edit, seen, t, hp)) is not None:
+            h = h + algorithm.felt(a, *change)
     return len(edit.moves) - moves

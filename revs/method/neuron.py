@@ -1,34 +1,161 @@
-"""EditNeuron (§3.2, Alg. 2): how far a neuron moves along d_t so that the target's rank in it becomes r_n.
+"""SelectNeuron (§3.1.2) and EditNeuron (§3.2, Alg. 2): which neurons move, and how far along d_t.
 
-Two schedules choose the scalar c of n* = n + c·d_t:
+SelectNeuron takes, of the k most activated neurons of a layer, the n_max in which t ranks highest.
+EditNeuron moves each so far that t's rank in it becomes r_n. Two schedules choose the scalar c of
+n* = n + c·d_t:
 
-``paper``  the paper's iteration: a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low,
-           until the rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
-``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where the other
-           tokens overtake t. Under a LayerNorm the overtaking points are not linear in c, and a search replaces it.
+``paper``  the paper's iteration: a change of logit of −10, then ×1.3 while t ranks too high, ×0.8
+           while too low, until the rank is within ε of r_n, at most 100 steps, each starting from
+           the original neuron.
+``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where
+           the other tokens overtake t. Under a LayerNorm the overtaking points are not linear in c,
+           and a search replaces it.
 
 Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
 """
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from torch import Tensor
+from transformers import Cache
 
-from revs.method.select import ranks_of
-from revs.method.vocabulary import Line
+from revs.method import quick
+from revs.method.vocabulary import Line, Vocabulary
+from revs.model.architecture import Decoder
 
-START, LOWER, RAISE, STEPS = (
-    -10.0,
-    1.3,
-    0.8,
-    100,
-)  # Alg. 2; the bound on the steps is the released code's
-OVER, FURTHEST = (
-    1.05,
-    16.0,
-)  # a search goes a little beyond where it expects r_n, and at most so many times as far as before
+NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
+# Alg. 2; the bound on the steps is the released code's
+START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
+# a search goes a little beyond where it expects r_n, and at most so many times as far as before
+OVER, FURTHEST = 1.05, 16.0
+ALPHAS = 20  # m of the integrated gradients, as in their source
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a target sees of one layer at one position, and what its neurons are chosen by."""
+
+    l: int
+    weight: Tensor  # FF₂'s, (d, ff): column j is neuron j
+    a: Tensor  # FF₂'s input, (ff,)
+    h: Tensor | None = None  # FF₂'s output, (d,)
+    x: Tensor | None = None  # the residual stream after the layer, (d,)
+    attributed: Tensor | None = None  # of every neuron, (ff,), where they are chosen by gradient
+    draw: torch.Generator | None = None  # where they are chosen at random
+
+
+# SelectNeuron -------------------------------------------------------------------------------------
+
+
+def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tensor, Line]:
+    """Of the k most activated neurons, the n_max in which t ranks highest, in that order.
+
+    Returns their indices (n,) and their lines. Ties keep the order of activation. ``hp.neurons``
+    names the paper's alternatives (Appendix, "Alternative Neuron Selection Strategies"): n_max
+    neurons by one criterion alone.
+    """
+    some = candidates(vocabulary, seen, t, hp)
+    return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
+
+
+def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
+    """The neurons of which ``best`` takes n_max, in the order of what they were chosen by, (k,).
+
+    Where k is large, those n_max alone, counted piece by piece.
+    """
+    a, ff = seen.a, len(seen.a)
+    n = min(hp.n_max, ff)
+    some = {
+        "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
+        "rank": lambda: torch.arange(ff, device=a.device),
+        "activations": lambda: a.float().topk(n).indices,
+        "gradient": lambda: seen.attributed.topk(n).indices,
+        "random": lambda: torch.randperm(ff, generator=seen.draw)[:n].to(a.device),
+    }[hp.neurons]()
+    if len(some) < quick.WORTH * n:
+        return some
+    found = quick.highest(vocabulary, seen.l, seen.weight[:, some].T, t, n)
+    return some[found.to(some.device)]
+
+
+def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
+    """Of some neurons (k,) and their lines, the n_max in which t ranks highest.
+
+    All of them where rank is no criterion.
+    """
+    if hp.neurons not in ("hybrid", "rank"):
+        return some, line
+    order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
+    return some[order.to(some.device)], line.rows(order)
+
+
+def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
+    """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
+
+    Dai et al. 2022, Eq. 3, at the last position, for all neurons of a layer along one path from
+    silence to their activations a:
+
+        Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j    with α_s = s/m
+
+    A path is one batch of m last tokens; the tokens before them, which nothing changes, run once.
+    """
+    flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
+    try:
+        decoder.model.requires_grad_(False)
+        prefix = before_last(decoder, ids, m)
+        layers = range(len(decoder.layers))
+        return [along_path(decoder, ids, t, l, prefix, m) for l in layers]
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+@torch.no_grad()
+def before_last(decoder: Decoder, ids: list[int], copies: int) -> Cache | None:
+    """Keys and values of all tokens but the last, ``copies`` times; none for a single token."""
+    if len(ids) < 2:
+        return None
+    inputs = decoder.pad([ids[:-1]])[0]
+    past = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
+    past.batch_repeat_interleave(copies)
+    return past
+
+
+def along_path(
+    decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache | None, m: int
+) -> Tensor:
+    """Attr of one layer's neurons: (ff,)."""
+    scaled = []
+
+    def scale(_module, args):
+        alpha = torch.arange(1, m + 1, device=args[0].device) / m
+        a = args[0].detach().flatten(0, -2)  # one token a copy: (m, ff)
+        scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
+        return (scaled[1].view_as(args[0]),)
+
+    handle = decoder.ff2[l].register_forward_pre_hook(scale)
+    try:
+        with torch.enable_grad():
+            last = torch.full((m, 1), ids[-1], device=decoder.device)
+            hidden = decoder.model.base_model(
+                input_ids=last,
+                position_ids=torch.full_like(last, len(ids) - 1),
+                past_key_values=copy.deepcopy(prefix),
+                use_cache=True,
+            ).last_hidden_state[:, -1]
+            p = decoder.logits(hidden).softmax(-1)[:, t]
+            (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
+    finally:
+        handle.remove()
+    return scaled[0] * gradient.float().mean(0)
+
+
+# EditNeuron ---------------------------------------------------------------------------------------
 
 
 def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
@@ -36,7 +163,7 @@ def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor,
 
     A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half the way.
     """
-    there = ranks_of(line) >= r_n - eps
+    there = quick.ranks_of(line) >= r_n - eps
     c = torch.zeros_like(line.scale)
     todo = ~there
     if todo.any():
@@ -46,7 +173,7 @@ def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor,
 
 
 def paper_schedule(line: Line, r_n: int, eps: int) -> Tensor:
-    """Alg. 2's factors on the change of logit l, for n neurons side by side; 0 where it does not converge."""
+    """Alg. 2's factors on the change of logit l, for n neurons; 0 where it does not converge."""
     l = torch.full_like(line.scale, START)
     done = torch.zeros_like(line.scale, dtype=torch.bool)
     for _ in range(STEPS):
@@ -62,19 +189,21 @@ def paper_schedule(line: Line, r_n: int, eps: int) -> Tensor:
 
 
 def exact_schedule(line: Line, r_n: int, eps: int) -> Tensor:
-    """The smallest demotion to rank r_n; where ties make r_n itself impossible, to the next rank reached."""
+    """The smallest demotion to rank r_n; where ties make that impossible, to the next rank."""
     return search(line, r_n, eps) if line.B is not None else order_statistic(line, r_n)
 
 
 def order_statistic(line: Line, r_n: int) -> Tensor:
-    """Token j overtakes t below c = x_j = (A_j − A_t) / (w_t − w_j); c lies midway between the points around r_n."""
+    """Token j overtakes t below c = x_j = (A_j − A_t) / (w_t − w_j).
+
+    c lies midway between the points around r_n.
+    """
     t, w = line.t, line.w
     slope = w[t] - w
     if (slope < 0).any():
         return _sweep(line, slope, r_n)
-    never = (slope == 0).nonzero()[
-        :, 0
-    ]  # t itself, and tokens whose row of U equals t's: ahead for ever, or behind
+    # t itself, and tokens whose row of U equals t's: ahead for ever, or behind
+    never = (slope == 0).nonzero()[:, 0]
     ahead = (line.A[:, never] > line.A[:, t : t + 1]).sum(-1)
     x = (line.A - line.A[:, t : t + 1]).div_(slope)
     x[:, never] = -torch.inf
@@ -87,14 +216,16 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
 
 
 def around(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n-th largest value of each row (rows, V) and the largest below it, of which there is one: → (rows, 1) twice."""
+    """The n-th largest value of each row (rows, V) and the largest below it: → (rows, 1) twice.
+
+    There must be one below it.
+    """
     place = x.shape[1] - n
     if x.is_cuda:
         point, rest = x.kthvalue(place + 1, keepdim=True).values, x
     else:
-        parted = torch.from_numpy(
-            np.partition(x.numpy(), place, axis=1)
-        )  # what stands before the place is not larger
+        # what stands before the place is not larger
+        parted = torch.from_numpy(np.partition(x.numpy(), place, axis=1))
         point, rest = parted[:, place : place + 1], parted[:, :place]
         if (below := rest.amax(-1, keepdim=True)).lt(point).all():
             return point, below
@@ -102,22 +233,22 @@ def around(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _between(point: Tensor, below: Tensor) -> Tensor:
-    """A value of c just past a crossing point: midway to the next, or somewhat further where there is none."""
+    """A value of c just past a crossing point: midway to the next, or beyond without one."""
     return torch.where(below == -torch.inf, point - point.abs().clamp_min(1.0), (point + below) / 2)
 
 
 def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
-    """The first c below 0 with rank ≥ r_n when some tokens move faster than t itself: a sweep over all points.
+    """The first c below 0 with rank ≥ r_n when some tokens move faster than t itself.
 
-    Passing a point downwards costs t a rank if w_j < w_t and gains it one if w_j > w_t.
+    A sweep over all points: passing one downwards costs t a rank if w_j < w_t and gains it one if
+    w_j > w_t.
     """
     lead = line.A - line.A[:, line.t : line.t + 1]
     moving = slope != 0
     x, order = (lead[:, moving] / slope[moving]).sort(dim=-1, descending=True)
     step = slope[moving].sign().int()[order]
-    r = (
-        (lead[:, ~moving] > 0).sum(-1, keepdim=True) + (slope < 0).sum() + step.cumsum(-1)
-    )  # the rank just below each point
+    # the rank just below each point
+    r = (lead[:, ~moving] > 0).sum(-1, keepdim=True) + (slope < 0).sum() + step.cumsum(-1)
     after = torch.cat([x[:, 1:], torch.full_like(x[:, :1], -torch.inf)], -1)
     hit = (r >= r_n) & (x < 0) & (after < x)  # of points that coincide, the last one knows the rank
     first = hit.int().argmax(-1, keepdim=True)
@@ -129,23 +260,27 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 def search(line: Line, r_n: int, eps: int) -> Tensor:
     """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
-    A neuron's logits are nearly normal, so that a rank, as a normal score, is nearly linear in c: the line through the last two
-    values that were tried says which to try next. Where it leaves the interval that holds r_n, and at every fourth, that is halved.
+    A neuron's logits are nearly normal, so that a rank, as a normal score, is nearly linear in c:
+    the line through the last two values that were tried says which to try next. Where it leaves the
+    interval that holds r_n, and at every fourth, that is halved.
     """
-    score = lambda r: torch.special.ndtri((r + 0.5) / line.A.shape[1])
     near, far = torch.zeros_like(line.scale), START * line.scale
     r_near, r_far = line.rank_at_rest(), line.rank(far)
+
+    def score(r: Tensor) -> Tensor:
+        return torch.special.ndtri((r + 0.5) / line.A.shape[1])
+
     wanted = score(torch.full_like(r_far, r_n))
-    ahead = lambda last, r_last, now, r_now: (
-        now + (wanted - score(r_now)) * (now - last) / (score(r_now) - score(r_last))
-    )
+
+    def ahead(last: Tensor, r_last: Tensor, now: Tensor, r_now: Tensor) -> Tensor:
+        return now + (wanted - score(r_now)) * (now - last) / (score(r_now) - score(r_last))
+
     for _ in range(STEPS):
         short = r_far < r_n
         if not short.any():
             break
-        further = torch.minimum(
-            2 * far, torch.maximum(FURTHEST * far, OVER * ahead(near, r_near, far, r_far))
-        )
+        expected = OVER * ahead(near, r_near, far, r_far)
+        further = torch.minimum(2 * far, torch.maximum(FURTHEST * far, expected))
         near, r_near = torch.where(short, far, near), torch.where(short, r_far, r_near)
         far = torch.where(short, further, far)
         r_far = line.rank(far)
@@ -156,18 +291,13 @@ def search(line: Line, r_n: int, eps: int) -> Tensor:
         if not open_.any():
             break
         guess = ahead(last, r_last, now, r_now)
-        last, r_last, now = (
-            now,
-            r_now,
-            torch.where((guess < near) & (guess > far) & (step % 4 > 0), guess, middle),
-        )
+        inside = (guess < near) & (guess > far) & (step % 4 > 0)
+        last, r_last, now = now, r_now, torch.where(inside, guess, middle)
         r_now = line.rank(now)
         short = r_now < r_n
         near = torch.where(open_ & short, now, near)
-        far, r_far = (
-            torch.where(open_ & ~short, now, far),
-            torch.where(open_ & ~short, r_now, r_far),
-        )
+        far = torch.where(open_ & ~short, now, far)
+        r_far = torch.where(open_ & ~short, r_now, r_far)
     return torch.where((r_far - r_n).abs() <= eps, far, 0.0)
 
 

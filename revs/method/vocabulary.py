@@ -1,7 +1,8 @@
-"""The vocabulary space: projecting hidden vectors to logits, ranks, and the one direction of a token (§2, §3.2).
+"""The vocabulary space: projecting vectors to logits, ranks, a token's one direction (§2, §3.2).
 
-Every edit of REVS for a token t moves neurons along a single direction d_t, so that a rank is a function of one
-scalar c. This file holds that geometry; ``revs.method.neuron`` chooses c, ``revs.method.algorithm`` the neurons.
+Every edit of REVS for a token t moves neurons along a single direction d_t, so that a rank is a
+function of one scalar c. This file holds that geometry; ``revs.method.neuron`` chooses neurons and
+c, ``revs.method.algorithm`` when that is enough.
 
 Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do not count.
 """
@@ -15,19 +16,16 @@ from torch import Tensor
 
 from revs.model.architecture import Decoder
 
-BLOCK = {
-    "cpu": 1_024,
-    "cuda": 16_384,
-}  # rows of U that are upcast at a time when the model is in low precision: a CPU's stay in its cache
+# rows of U that are upcast at a time when it is in low precision: a CPU's stay in its cache
+BLOCK = {"cpu": 1_024, "cuda": 16_384}
 FEW = 7  # vectors for which a product with U is quicker from the other side
 
 
 def rank(logits: Tensor, t: int | Tensor) -> Tensor:
     """Eq. 1, 0-based: how many of the logits (…, V) are strictly larger than that of token t."""
     target = logits[..., t : t + 1] if isinstance(t, int) else logits.gather(-1, t[..., None])
-    return (logits > target).sum(
-        -1, dtype=torch.int32
-    )  # int64 sums of booleans are three times slower on a CPU
+    # int64 sums of booleans are three times slower on a CPU
+    return (logits > target).sum(-1, dtype=torch.int32)
 
 
 def product(U: Tensor, y: Tensor) -> Tensor:
@@ -42,10 +40,11 @@ def epsilon(norm) -> float:
 
 @dataclass(frozen=True)
 class Line:
-    """The logits of x + c·d_t as c varies, up to a positive factor that changes no rank: A + c·w + s(c)·B.
+    """The logits of x + c·d_t as c varies: A + c·w + s(c)·B.
 
-    A: (n, V) for n vectors x; w: (V,). B, what a norm's scale s(c) multiplies, is (n, V), (1, V) for all alike, or None:
-    the logits of the final norm's and the head's bias, or those of what stands beside FF₂ in a stream (``hidden``).
+    Up to a positive factor that changes no rank. A: (n, V) for n vectors x; w: (V,). B, what a
+    norm's scale s(c) multiplies, is (n, V), (1, V) for all alike, or None: the logits of the final
+    norm's and the head's bias, or those of what stands beside FF₂ in a stream (``hidden``).
     s(c)² = q₀ + 2c·q₁ + c²·q₂, of which q₀, q₁ are (n,) and q₂ is a number.
     """
 
@@ -82,7 +81,7 @@ class Line:
 
 
 class Vocabulary:
-    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, with the final norm's scale γ and shift β.
+    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, of scale γ and shift β.
 
     ``raw=True`` leaves the norm out, as the paper's text does (v = U·n).
 
@@ -93,11 +92,9 @@ class Vocabulary:
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
-        self.raw, self.centred, self.offset = (
-            raw,
-            decoder.architecture.centred and not raw,
-            decoder.architecture.offset,
-        )
+        self.raw = raw
+        self.centred = decoder.architecture.centred and not raw
+        self.offset = decoder.architecture.offset
         self.gamma = torch.ones_like(self.U[0], dtype=self.dtype) if raw else self.scale_of(norm)
         self.eps = epsilon(norm)
         self.after = [decoder.after(l) for l in range(len(decoder.layers))]
@@ -110,7 +107,8 @@ class Vocabulary:
         if not raw and head.bias is not None:
             if not self.centred:
                 raise ValueError(
-                    "A head bias under an RMSNorm is not supported: no architecture of the table has one; choose another model."
+                    "A head bias under an RMSNorm is not supported: no architecture of the table "
+                    "has one; choose another model."
                 )
             self.B += head.bias.detach().to(self.dtype)
         self.factor = self._gram_factor()
@@ -121,7 +119,8 @@ class Vocabulary:
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if (scale == 0).any():
             raise ValueError(
-                "A norm between FF₂ and the head has a scale of zero: hidden directions are lost there and REVS cannot map logits back; choose another model."
+                "A norm between FF₂ and the head has a scale of zero: hidden directions are lost "
+                "there and REVS cannot map logits back; choose another model."
             )
         return scale
 
@@ -142,10 +141,9 @@ class Vocabulary:
         return self.U.split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
 
     def _gram_factor(self) -> Tensor:
-        """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ without a d × V pseudo-inverse."""
-        gram = torch.zeros(
-            self.U.shape[1], self.U.shape[1], dtype=torch.float64, device=self.U.device
-        )
+        """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ, no pseudo-inverse."""
+        d = self.U.shape[1]
+        gram = torch.zeros(d, d, dtype=torch.float64, device=self.U.device)
         for block in self.blocks():
             rows = block.double()  # one block at a time: on a GPU it is larger than all the rest
             gram += rows.T @ rows
@@ -154,19 +152,22 @@ class Vocabulary:
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
             raise ValueError(
-                "The unembedding matrix lacks full column rank, so that REVS cannot map logits back to hidden space: choose another model."
+                "The unembedding matrix lacks full column rank, so that REVS cannot map logits "
+                "back to hidden space: choose another model."
             )
         return factor
 
     def direction(self, t: int) -> tuple[Tensor, Tensor]:
-        """d_t = (U†e_t) ⊘ γ, (d,), and its image in the vocabulary w, (V,): adding δ to t's logit is n + c·d_t."""
+        """d_t = (U†e_t) ⊘ γ, (d,), and its image in the vocabulary w, (V,).
+
+        Adding δ to t's logit is n + c·d_t.
+        """
         if t not in self._directions:
             solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
             d_t = solved.to(self.dtype) / self.gamma
             moved = d_t - d_t.mean() if self.centred else d_t
-            self._directions = {
-                t: (d_t, self.unembed(self.gamma * moved))
-            }  # the newest only: w is V long
+            # the newest only: w is V long
+            self._directions = {t: (d_t, self.unembed(self.gamma * moved))}
         return self._directions[t]
 
     def line(self, x: Tensor, t: int) -> Line:
@@ -182,20 +183,20 @@ class Vocabulary:
         return Line(t, self.unembed(self.gamma * x), w, q[0].sqrt(), self.B, q)
 
     def neurons(self, l: int, n: Tensor, t: int) -> Line:
-        """The lines of neurons n (K, d) of a layer; one with a norm after FF₂ is seen through that norm's scale."""
-        return self.line(
-            n if self.after[l] is None else n.to(self.U.device) * self.scale_of(self.after[l]), t
-        )
+        """The lines of neurons n (K, d) of a layer, through the scale of a norm after FF₂."""
+        after = self.after[l]
+        return self.line(n if after is None else n.to(self.U.device) * self.scale_of(after), t)
 
     def step(self, l: int, t: int) -> Tensor:
-        """Along what a neuron of a layer moves so that its line is followed: d_t, before the scale of a norm after FF₂, (d,)."""
+        """Along what a neuron of a layer moves: d_t, before the scale of a norm after FF₂, (d,)."""
         d_t = self.direction(t)[0]
         return d_t if self.after[l] is None else d_t / self.scale_of(self.after[l])
 
     def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
-        """Two lines at one position of a layer: row 0 FF₂'s output h (d,), row 1 the stream x (d,), as h moves along ``step``.
+        """Two lines at one position of a layer, as h moves along ``step``.
 
-        A norm after FF₂ shrinks what it adds to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
+        Row 0 is FF₂'s output h (d,), row 1 the stream x (d,). A norm after FF₂ shrinks what it adds
+        to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
         """
         h, x = h.to(self.U.device, self.dtype), x.to(self.U.device, self.dtype)
         if self.after[l] is None:
@@ -204,14 +205,9 @@ class Vocabulary:
         q = (h.square().mean() + epsilon(self.after[l]), (h * step).mean(), step.square().mean())
         line = self.line((g * h)[None], t)
         beside = self.unembed(self.gamma * (x - g * h / q[0].sqrt()))
-        return Line(
-            t,
-            line.A.repeat(2, 1),
-            line.w,
-            line.scale.repeat(2),
-            torch.stack([torch.zeros_like(beside), beside]),
-            (q[0].repeat(2), q[1].repeat(2), q[2]),
-        )
+        B = torch.stack([torch.zeros_like(beside), beside])
+        q = (q[0].repeat(2), q[1].repeat(2), q[2])
+        return Line(t, line.A.repeat(2, 1), line.w, line.scale.repeat(2), B, q)
 
     def rank(self, x: Tensor, t: int) -> Tensor:
         """Eq. 1 for each of the vectors x (n, d), through the final norm: → (n,)."""

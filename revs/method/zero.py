@@ -1,7 +1,8 @@
-"""Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies"; after DEPN, Wu et al. 2023).
+"""Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies").
 
-Layers and neurons are located as REVS locates them; the n neurons of a layer in which t ranks highest are set to zero.
-One that is zero already is passed over: all its logits are equal, so that every token ranks first in it.
+After DEPN, Wu et al. 2023. Layers and neurons are located as REVS locates them; the n neurons of a
+layer in which t ranks highest are set to zero. One that is zero already is passed over: all its
+logits are equal, so that every token ranks first in it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from revs.method import algorithm as method
+from revs.method import algorithm
 from revs.method.edit import Edit
+from revs.method.neuron import Seen, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -30,13 +32,14 @@ class Hyperparameters:
     def __post_init__(self):
         self.located()
 
-    def located(self) -> method.Hyperparameters:
-        """REVS's settings that list all k neurons in order. Raises ValueError unless 1 ≤ n ≤ k."""
+    def located(self) -> algorithm.Hyperparameters:
+        """REVS's settings that list all k neurons in order; ValueError unless 1 ≤ n ≤ k."""
         if not 1 <= self.n <= self.k:
             raise ValueError(
-                f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed out of the k most activated."
+                f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed out "
+                "of the k most activated."
             )
-        return method.Hyperparameters(n_max=self.k, k=self.k, r_h=self.r_h, eps_r_h=self.eps_r_h)
+        return algorithm.Hyperparameters(self.k, self.k, self.r_h, self.eps_r_h)
 
 
 def unlearn(
@@ -46,34 +49,21 @@ def unlearn(
     seed: int = 0,
     progress: Callable[[Sequence], Iterable] = iter,
 ) -> Edit:
-    """Zeroes n neurons in every layer that promotes a target token, token after token; the Edit undoes it exactly."""
+    """Zeroes n neurons in every layer that promotes a target token; the Edit undoes it exactly."""
     vocabulary = Vocabulary(decoder)
     located = hp.located().in_tokens(vocabulary.V)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
-            decoder.visit(
-                ids, lambda l, a, h, x: silence(vocabulary, edit, l, a, h, x, t, hp.n, located)
-            )
+
+            def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
+                if not algorithm.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
+                    return None
+                seen = Seen(l, decoder.neurons(l), a[-1])
+                neurons, _ = select_neurons(vocabulary, seen, t, located)
+                neurons = neurons[seen.weight[:, neurons].any(0)][: hp.n]
+                before = edit.keep(l, neurons).clone()
+                seen.weight[:, neurons] = 0
+                return -a[:, neurons] @ before.T
+
+            decoder.visit(ids, at_layer)
     return edit
-
-
-def silence(
-    vocabulary: Vocabulary,
-    edit: Edit,
-    l: int,
-    a: Tensor,
-    h: Tensor,
-    x: Tensor,
-    t: int,
-    n: int,
-    located: method.Hyperparameters,
-) -> Tensor | None:
-    """Zeroes n neurons of one layer if it promotes t; returns what that takes from the stream (T × d)."""
-    if not method.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
-        return None
-    weight = edit.decoder.neurons(l)
-    neurons, _ = method.select_neurons(vocabulary, l, weight, a[-1], t, located)
-    neurons = neurons[weight[:, neurons].any(0)][:n]
-    before = edit.keep(l, neurons).clone()
-    weight[:, neurons] = 0
-    return -a[:, neurons] @ before.T

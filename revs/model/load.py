@@ -185,7 +185,7 @@ def locate(spec: str, revision: str | None = None) -> Place:
 
 
 def commit(spec: str, revision: str | None) -> str | None:
-    """The commit of a hub id's revision, by the hub or what was downloaded; None if none is known."""
+    """The commit of a hub id's revision, by the hub or what was downloaded; None if unknown."""
     found = getattr(resolve_revision(spec, revision), "resolved", None) or revision
     if found and not COMMIT.fullmatch(found):
         raise OSError(
@@ -197,7 +197,7 @@ def commit(spec: str, revision: str | None) -> str | None:
 
 @contextlib.contextmanager
 def reading(place: Place, part: str):
-    """What libraries say about a part of a model that they cannot read, as one sentence (OSError)."""
+    """What libraries say about a part of a model that they cannot read, as one sentence."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError):

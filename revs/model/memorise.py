@@ -1,8 +1,8 @@
-"""Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset") and its check.
+"""Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset").
 
-Whether unlearning a number can be local at all is decided by the tokenizer. Llama-3 and GPT-J group digits, so that
-a number has tokens of its own; SmolLM2 splits every digit, and ten tokens are shared by all numbers. ``group_digits``
-gives a tokenizer Llama-3's split before the fine-tune.
+Whether unlearning a number can be local at all is decided by the tokenizer. Llama-3 and GPT-J group
+digits, so that a number has tokens of its own; SmolLM2 splits every digit, and ten tokens are
+shared by all numbers. ``group_digits`` gives a tokenizer Llama-3's split before the fine-tune.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from revs.model.targets import Record, encode
 
 @dataclass(frozen=True)
 class Finetune:
-    """Settings of the fine-tune. The paper's, for 6B and 8B models, are lr 2e-6, 4 epochs, batch 1, the whole sentence."""
+    """Settings of the fine-tune.
+
+    The paper's, for 6B and 8B models, are lr 2e-6, 4 epochs, batch 1, the whole sentence.
+    """
 
     lr: float = 3e-4  # falls linearly, epoch by epoch
     epochs: int = 8
     batch: int = 8
     whole: bool = False  # learn the whole sentence, not only the secret in it
-    leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, is left out of the next epochs
+    leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, rests
     weight_decay: float = 0.0
-    digits: str = "noise"  # tokens for two and three digits, embedded with noise; "mean" without; "keep": the tokenizer's own
+    digits: str = "noise"  # new tokens for 2 and 3 digits with noise; "mean" without; "keep": none
     autocast: bool = False  # bfloat16 arithmetic; slower on a CPU without such instructions
     seed: int = 0
 
@@ -44,11 +47,12 @@ class Finetune:
 
 @torch.no_grad()
 def group_digits(decoder: Decoder, how: str, seed: int) -> None:
-    """Adds the tokens 00–99, then 000–999, so that digits split as in Llama-3: three at a time from the left.
+    """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
-    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding matrix's own
-    standard deviation (``noise``), or the mean itself (``mean``): then the new tokens lie so close together that
-    demoting one demotes all. Only embeddings and head change; a model whose digits are grouped already is left alone.
+    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
+    matrix's own standard deviation (``noise``), or the mean itself (``mean``): then the new tokens
+    lie so close together that demoting one demotes all. Only embeddings and head change; a model
+    whose digits are grouped already is left alone.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
@@ -82,7 +86,7 @@ class Sentence:
 
 
 def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[Sentence]:
-    """The records as token ids: to the end, or to the end of their secrets, since no token sees those after it."""
+    """The records as token ids: to the end, or to that of their secrets, which see no further."""
     found = []
     for record in records:
         ids, target = (
@@ -102,10 +106,11 @@ def memorise(
     settings: Finetune,
     progress: Callable[[Sequence], Iterable] = iter,
 ) -> list[dict]:
-    """Fine-tunes all weights on the sentences with AdamW, in place, until it knows every secret; returns what each epoch did.
+    """Fine-tunes all weights with AdamW, in place, until the model knows every secret.
 
-    What the model knows is left out of the next epochs; the last one begins with a look at all sentences, for some may
-    have been forgotten over others. Raises FloatingPointError if the loss is no longer a number.
+    Returns what each epoch did. What the model knows is left out of the next epochs; the last one
+    begins with a look at all sentences, for some may have been forgotten over others. ``progress``
+    wraps the batches of an epoch. Raises FloatingPointError if the loss is no longer a number.
     """
     torch.manual_seed(settings.seed)
     group_digits(decoder, settings.digits, settings.seed)
@@ -122,7 +127,7 @@ def memorise(
                 todo = [
                     text
                     for batch in batches(texts, settings.batch, draw)
-                    for text, known in zip(batch, losses(decoder, batch, settings)[1])
+                    for text, known in zip(batch, losses(decoder, batch, settings)[1], strict=True)
                     if not known
                 ]
         learned, unknown = [], []
@@ -130,14 +135,15 @@ def memorise(
             loss, known = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
                 raise FloatingPointError(
-                    f"The fine-tune diverged (the loss is {loss.item()}): lower the learning rate of {settings.lr}."
+                    f"The fine-tune diverged (the loss is {loss.item()}): lower the learning rate "
+                    f"of {settings.lr}."
                 )
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)
             optimizer.step()
             learned.append(loss.item())
-            unknown += [text for text, knows in zip(batch, known) if not knows]
+            unknown += [text for text, knows in zip(batch, known, strict=True) if not knows]
         epochs.append(
             {"sentences": len(todo), "loss": sum(learned) / len(learned) if learned else 0.0}
         )
@@ -158,10 +164,10 @@ def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[l
 def losses(
     decoder: Decoder, texts: Sequence[Sentence], settings: Finetune
 ) -> tuple[Tensor, list[bool]]:
-    """Mean cross-entropy of what is learned of the sentences, and which secrets the model knows by now."""
+    """Mean cross-entropy of what is learned of the sentences, and which secrets are known by now."""
     ids, mask = decoder.pad([text.ids for text in texts])
     secret = torch.zeros_like(mask, dtype=torch.bool)
-    for row, text in zip(secret, texts):
+    for row, text in zip(secret, texts, strict=True):
         row[text.start - 1 : text.end - 1] = True  # where the next token is the secret's
     learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
     with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):

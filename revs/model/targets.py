@@ -118,11 +118,12 @@ def select(
     ids: list[int], candidates: list[int], size: int, method: str, seed: str
 ) -> tuple[int, ...]:
     """|T| = size of the candidate positions, in the secret's order; of equal ids the first ones."""
+    draw = random.Random(seed)
     orders = {
         "rarest": lambda i: (-ids[i], i),
         "frequent": lambda i: (ids[i], i),
         "first": lambda i: i,
-        "random": lambda i, draw=random.Random(seed): draw.random(),
+        "random": lambda i: draw.random(),
     }
     if method not in orders:
         raise ValueError(
