@@ -24,6 +24,7 @@ from companion.runs.stopwatch import Stopwatch
 from companion.workflow import profile
 from revs.measures import evaluate
 from revs.method import algorithm as method
+from revs.method import quick
 from revs.method.edit import Edit
 from revs.method.vocabulary import BLOCK, Vocabulary
 from revs.model.targets import Target, encode
@@ -431,7 +432,7 @@ def test_operations_are_asked_for_as_on_a_gpu(monkeypatch):
     place = stage(dtype="bfloat16")
     asked = bench.asked_for(place)["calls"]["operations"]
     monkeypatch.setitem(BLOCK, "cpu", 32)
-    monkeypatch.setattr(method, "AT_ONCE", 1)
+    monkeypatch.setattr(quick, "AT_ONCE", 1)
     assert bench.asked_for(place)["calls"]["operations"] == asked > 0
 
 
@@ -473,7 +474,7 @@ def test_memory_is_what_is_alive(monkeypatch):
             "vocab_size": 20000,
         },
     )
-    monkeypatch.setattr(method, "AT_ONCE", 45)
+    monkeypatch.setattr(quick, "AT_ONCE", 45)
     place = stage(
         hyperparameters={
             "n_max": 45,

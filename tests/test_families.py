@@ -17,8 +17,8 @@ from companion.runs import methods
 from revs.measures import attacks
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
 from revs.method.algorithm import Hyperparameters
-from revs.method.attribution import attributions
 from revs.method.edit import Edit
+from revs.method.neuron import attributions
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.architecture import ARCHITECTURES, Decoder, check_fit
 from revs.model.targets import Split, Target

@@ -13,6 +13,7 @@ from revs.method import algorithm as method
 from revs.method import layer_major
 from revs.method.edit import Edit
 from revs.method.layer_major import Hyperparameters, unlearn
+from revs.method.neuron import Seen, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target, pairs
 
@@ -51,9 +52,8 @@ def closed_form(decoder, steps, hp) -> Edit:
 
             def at_layer(l, a, h, x):
                 if l == layer and method.gate(hidden := vocabulary.hidden(l, h[-1], x[-1], t), hp):
-                    neurons, line = method.select_neurons(
-                        vocabulary, l, decoder.neurons(l), a[-1], t, hp
-                    )
+                    seen = Seen(l, decoder.neurons(l), a[-1])
+                    neurons, line = select_neurons(vocabulary, seen, t, hp)
                     c, _ = method.edit_until_low(hidden, line, a[-1, neurons], hp)
                     edit.move(l, neurons[: len(c)], c, t, vocabulary.step(l, t))
 

@@ -7,7 +7,7 @@ import oracle
 import pytest
 import torch
 
-from revs.method import algorithm as method
+from revs.method import quick
 from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
@@ -99,7 +99,7 @@ def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
     """K is the same whether all neurons of a layer are edited before it is looked at again, or one, two or three."""
     found = []
     for at_once in (25, 1, 2, 3):
-        monkeypatch.setattr(method, "AT_ONCE", at_once)
+        monkeypatch.setattr(quick, "AT_ONCE", at_once)
         edit = fast(decoder, IDS, next_tokens(decoder, IDS, 1)[0], replace(HP, n_max=20, eps_r_n=1))
         found.append(
             (

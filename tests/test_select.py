@@ -1,12 +1,20 @@
-"""The n_max neurons found by counting the vocabulary piece by piece against those found by ranking all of them."""
+"""Which neurons are edited: by each criterion, by zeroing, and quickly without another result."""
 
+import oracle
 import pytest
 import torch
+from test_method import IDS, next_tokens, same_bits, secrets, weights
 
-from revs.method import algorithm as method
-from revs.method import select
+from revs.method import algorithm, neuron, quick, zero
 from revs.method.edit import Edit
+from revs.method.neuron import Seen, attributions, select_neurons
 from revs.method.vocabulary import Vocabulary, rank
+from revs.model.targets import Target, pairs
+
+T = 33
+
+
+# Quick ways against full counts -------------------------------------------------------------------
 
 
 def all_ranked(vocabulary: Vocabulary, l: int, n: torch.Tensor, t: int, wanted: int) -> list[int]:
@@ -21,15 +29,14 @@ def test_the_best_neurons_are_those_of_a_full_count(decoder, raw, wanted):
     for l in range(len(decoder.layers)):
         n = decoder.neurons(l)[:, 3:].T
         for t in (0, 7, vocabulary.V - 1):
-            assert select.highest(vocabulary, l, n, t, wanted).tolist() == all_ranked(
-                vocabulary, l, n, t, wanted
-            )
+            found = quick.highest(vocabulary, l, n, t, wanted).tolist()
+            assert found == all_ranked(vocabulary, l, n, t, wanted)
 
 
 def test_of_equal_neurons_the_first_are_taken(decoder):
     vocabulary = Vocabulary(decoder)
     alike = decoder.neurons(0)[:, :1].T.repeat(9, 1)
-    assert select.highest(vocabulary, 0, alike, 3, 4).tolist() == [0, 1, 2, 3]
+    assert quick.highest(vocabulary, 0, alike, 3, 4).tolist() == [0, 1, 2, 3]
 
 
 @pytest.fixture
@@ -37,64 +44,61 @@ def products(monkeypatch) -> list[int]:
     """How many rows of U were multiplied with how many vectors, call by call."""
     made = []
     for name in ("product", "one_by_one"):
-        do = getattr(select, name)
-        monkeypatch.setattr(
-            select, name, lambda U, y, do=do: made.append(len(U) * len(y)) or do(U, y)
-        )
+
+        def counted(U, y, do=getattr(quick, name)):
+            made.append(len(U) * len(y))
+            return do(U, y)
+
+        monkeypatch.setattr(quick, name, counted)
     return made
 
 
 def test_a_neuron_that_is_out_is_not_counted_to_the_end(build, products):
     decoder = build("llama-untied")
-    vocabulary = Vocabulary(decoder)
-    n = decoder.neurons(0).T
-    select.highest(vocabulary, 0, n, 5, 2)
+    vocabulary, n = Vocabulary(decoder), decoder.neurons(0).T
+    quick.highest(vocabulary, 0, n, 5, 2)
     assert 2 * vocabulary.V < sum(products) < 0.7 * vocabulary.V * len(n)
 
 
+SURE = {(True, True), (False, False)}  # the gate, and what a look at parts says
+TAKEN = (False, True)  # for open, and asked again
+
+
 @pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("gate", method.WHERE)
+@pytest.mark.parametrize("gate", algorithm.WHERE)
 def test_a_gate_seen_part_by_part_closes_no_open_one(decoder, raw, gate):
-    """It is the gate of both ranks, but for those it takes for open, which are less than twice as far from it as a part suggests."""
-    vocabulary = Vocabulary(decoder, raw)
+    """It takes for open only gates that are less than twice as far from it as a part suggests."""
+    vocabulary, V = Vocabulary(decoder, raw), decoder.head.weight.shape[0]
     answers = set()
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        for t in range(0, vocabulary.V, 5):
+        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1])
+        for t in range(0, V, 5):
             hidden = vocabulary.hidden(l, h[-1], x[-1], t)
             r_mlp, r_residual = hidden.rank_at_rest().tolist()
-            for r_h in {0, 1, 4, vocabulary.V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
-                hp = method.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
-                answers.add(
-                    (
-                        method.gate(hidden, hp),
-                        method.may_be_open(vocabulary, l, h[-1], x[-1], t, hp),
-                    )
-                )
+            for r_h in {0, 1, 4, V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
+                hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
+                may_be = algorithm.may_be_open(vocabulary, seen, t, hp)
+                answers.add((algorithm.gate(hidden, hp), may_be))
 
     decoder.visit([3, 1, 4, 1, 5], at_layer)
-    assert (
-        {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
-    )
+    assert SURE <= answers <= SURE | {TAKEN}
 
 
-@pytest.mark.parametrize("gate", method.WHERE)
+@pytest.mark.parametrize("gate", algorithm.WHERE)
 def test_what_is_taken_for_open_is_asked_again(decoder, gate, monkeypatch):
     """The same moves whether gates are asked to the end, or all taken for open."""
-    hp, found = (
-        method.Hyperparameters(n_max=4, k=6, r_h=8, eps_r_h=1, r_n=40, eps_r_n=2, gate=gate),
-        [],
-    )
-    looks = {
-        "whole": lambda vocabulary, l, h, x, t, hp: method.gate(vocabulary.hidden(l, h, x, t), hp),
-        "none": lambda *_: True,
-        "parts": method.may_be_open,
-    }
-    for look in looks.values():
-        monkeypatch.setattr(method, "may_be_open", look)
+    hp = algorithm.Hyperparameters(n_max=4, k=6, r_h=8, eps_r_h=1, r_n=40, eps_r_n=2, gate=gate)
+    found = []
+
+    def whole(vocabulary, l, h, x, t, passes):
+        return passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist())
+
+    for look in (whole, lambda *_: True, quick.may_be_open):
+        monkeypatch.setattr(quick, "may_be_open", look)
         with Edit(decoder) as edit:
-            method.unlearn_token(decoder, Vocabulary(decoder), [3, 1, 4, 1, 5], 7, hp, edit)
+            algorithm.unlearn_token(decoder, Vocabulary(decoder), [3, 1, 4, 1, 5], 7, hp, edit)
         found.append(edit.moves)
         edit.undo()
     assert found[0] == found[1] == found[2]
@@ -105,7 +109,7 @@ def test_a_closed_gate_is_closed_after_a_look(build, products):
     decoder = build("llama-untied")
     vocabulary = Vocabulary(decoder)
     h = decoder.head.weight.mean(0) - decoder.head.weight[5]
-    assert not method.may_be_open(vocabulary, 0, h, h, 5, method.Hyperparameters(r_h=1, eps_r_h=0))
+    assert not quick.may_be_open(vocabulary, 0, h, h, 5, lambda *ranks: max(ranks) < 1)
     assert 0 < sum(products) <= 2 * 0.3 * vocabulary.V
 
 
@@ -119,11 +123,10 @@ def test_a_vocabulary_of_few_tokens_has_empty_parts(build, V):
     for t in range(V):
         ranks = rank(vocabulary.unembed(vocabulary.gamma * torch.stack([h, x])), t).tolist()
         for r_h in range(V):
-            hp = method.Hyperparameters(r_h=r_h, eps_r_h=0)
-            answers.add((method.passes(*ranks, hp), method.may_be_open(vocabulary, 0, h, x, t, hp)))
-    assert (
-        {(True, True), (False, False)} <= answers <= {(True, True), (False, False), (False, True)}
-    )
+            passes = lambda *ranks, r_h=r_h: max(ranks) < r_h  # noqa: E731
+            may_be = quick.may_be_open(vocabulary, 0, h, x, t, passes)
+            answers.add((passes(*ranks), may_be))
+    assert SURE <= answers <= SURE | {TAKEN}
 
 
 @torch.no_grad()
@@ -132,15 +135,12 @@ def test_lines_drawn_together_are_those_drawn_apart(decoder):
     for l in range(len(decoder.layers)):
         n = decoder.neurons(l).T
         h, x, n = n[0], n[1] - n[2], n[3:]
-        for found, apart in zip(
-            method.lines(vocabulary, l, h, x, n, 7),
-            (vocabulary.hidden(l, h, x, 7), vocabulary.neurons(l, n, 7)),
-        ):
+        together = quick.lines(vocabulary, l, h, x, n, 7)
+        alone = vocabulary.hidden(l, h, x, 7), vocabulary.neurons(l, n, 7)
+        for found, apart in zip(together, alone, strict=True):
             for c in (0.0, -0.7, -3.0):
-                assert torch.equal(
-                    found.rank(torch.full_like(found.scale, c)),
-                    apart.rank(torch.full_like(apart.scale, c)),
-                )
+                ranks = [line.rank(torch.full_like(line.scale, c)) for line in (found, apart)]
+                assert torch.equal(*ranks)
             torch.testing.assert_close(found.A, apart.A)
             torch.testing.assert_close(found.scale, apart.scale)
 
@@ -148,4 +148,151 @@ def test_lines_drawn_together_are_those_drawn_apart(decoder):
 def test_a_count_is_a_rank():
     logits = torch.randint(0, 9, (6, 40), generator=torch.Generator().manual_seed(1)).float()
     for t in (0, 17, 39):
-        assert torch.equal(select.count(logits, logits[:, t]), rank(logits, t))
+        assert torch.equal(quick.count(logits, logits[:, t]), rank(logits, t))
+
+
+# Integrated gradients -----------------------------------------------------------------------------
+
+
+def probability(decoder) -> torch.Tensor:
+    return (
+        decoder.model(input_ids=torch.tensor([IDS]), use_cache=False).logits[0, -1].softmax(-1)[T]
+    )
+
+
+def test_attributions_are_integrated_gradients(decoder):
+    """Plainly: the whole prompt for every point of the path, and the mean gradient times a."""
+    found, m = attributions(decoder, IDS, T), neuron.ALPHAS
+    assert [a.shape for a in found] == [(64,)] * 3
+    for l, attributed in enumerate(found):
+        total, kept = 0, []
+        for s in range(1, m + 1):
+
+            def scale(_module, args, alpha=s / m, kept=kept):
+                a = args[0][0, -1].detach()
+                kept[:] = [a.clone(), (a * alpha).requires_grad_()]
+                return (torch.cat([args[0][:, :-1], kept[1][None, None]], 1),)
+
+            handle = decoder.ff2[l].register_forward_pre_hook(scale)
+            total = total + torch.autograd.grad(probability(decoder), kept[1])[0]
+            handle.remove()
+        wanted = kept[0] * total / m
+        close = {"rel": 1e-3, "abs": 1e-3 * wanted.abs().max().item()}
+        assert attributed.tolist() == pytest.approx(wanted.tolist(), **close)
+
+
+def test_attributions_of_a_layer_add_up_to_what_its_silence_costs(decoder):
+    """Completeness: with many points, Σ_j Attr(a_j) = p(t | a) − p(t | 0)."""
+    found, p = attributions(decoder, IDS, T, m=400), probability(decoder).item()
+    for l, attributed in enumerate(found):
+        handle = decoder.ff2[l].register_forward_pre_hook(
+            lambda _module, args: (torch.cat([args[0][:, :-1], 0 * args[0][:, -1:]], 1),)
+        )
+        silent = probability(decoder).item()
+        handle.remove()
+        assert attributed.sum().item() == pytest.approx(p - silent, rel=0.02, abs=0.01 * p)
+
+
+def test_attributions_leave_flags_hooks_and_gradients_alone(decoder):
+    """Also where gradients are off; a prompt of one token has attributions too."""
+    parameters = list(decoder.model.parameters())
+    for number, parameter in enumerate(parameters):
+        parameter.requires_grad_(number % 2 > 0)
+    with torch.no_grad():
+        attributions(decoder, IDS, T)
+    assert [p.requires_grad for p in parameters] == [n % 2 > 0 for n in range(len(parameters))]
+    assert all(parameter.grad is None for parameter in parameters)
+    assert not any(ff2._forward_pre_hooks for ff2 in decoder.ff2)
+    assert all(a.isfinite().all() and a.any() for a in attributions(decoder, IDS[:1], T, m=3))
+
+
+# Criteria -----------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
+    a, attributed = oracle.look(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
+    hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
+    vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
+    seen = Seen(l, weight, a, attributed=attributed, draw=draw)
+    found, line = select_neurons(vocabulary, seen, T, hp)
+    assert torch.equal(line.rank_at_rest(), vocabulary.rank(weight[:, found].T, T))
+    return found.tolist()
+
+
+def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
+    """Each in its own order: by activation and rank, by one of them alone, or by gradient."""
+    project = oracle.Projection(decoder)
+    for l in range(3):
+        weight = decoder.ff2[l].weight
+        with torch.no_grad():
+            a = oracle.look(decoder, IDS, l)[0]
+            ranks = [oracle.rank(project(weight[:, j]), T) for j in range(64)]
+        gradient = attributions(decoder, IDS, T)[l].tolist()
+        wanted = {
+            "hybrid": oracle.select_neurons(project, weight, a, T, 20, 7),
+            "activations": sorted(range(64), key=lambda j, a=a: -a[j])[:7],
+            "rank": sorted(range(64), key=lambda j, ranks=ranks: ranks[j])[:7],
+            "gradient": sorted(range(64), key=lambda j, gradient=gradient: -gradient[j])[:7],
+        }
+        assert {neurons: selected(decoder, neurons, l) for neurons in wanted} == wanted
+
+
+def test_random_neurons_are_drawn_without_repetition(decoder):
+    def drawn(seed, n=7):
+        return selected(decoder, "random", 1, torch.Generator().manual_seed(seed), n)
+
+    assert drawn(0) == drawn(0) != drawn(1) and len(set(drawn(0))) == 7
+    assert sorted(drawn(0, 100)) == list(range(64)) != drawn(0, 100)
+
+
+@pytest.mark.parametrize("neurons", neuron.NEURONS)
+def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
+    """In the first layer of the edit: what the criterion names, in its order, on every run."""
+    hp = algorithm.Hyperparameters(
+        n_max=7, k=20, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, gate="mlp", neurons=neurons
+    )
+    target = [Target("a", "ssn", "a", IDS, next_tokens(decoder, IDS, 1), (0,))]
+    edit = algorithm.unlearn(decoder, target, hp, seed=5)
+    moves, l = edit.moves, edit.moves[0][0]
+    edit.undo()
+    again = algorithm.unlearn(decoder, target, hp, seed=5)
+    assert again.moves == moves
+    again.undo()
+    with torch.no_grad():
+        a, t = oracle.look(decoder, IDS, l)[0], target[0].secret_ids[0]
+    attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
+    seen = Seen(l, decoder.ff2[l].weight.detach(), a, attributed=attributed, draw=draw)
+    wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
+    edited = [j for layer, j, *_ in moves if layer == l]
+    assert edited and edited == wanted.tolist()[: len(edited)]
+    if neurons == "random":
+        assert algorithm.unlearn(decoder, target, hp, seed=6).moves != moves
+
+
+def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
+    """Every look is a fresh pass: a layer is gated after those below it were silenced."""
+    plain, hp = twin(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
+    located, wanted, open_layers = hp.located(), {}, []
+    for ids, t in pairs(secrets(decoder)):
+        project = oracle.Projection(plain)
+        for l in range(3):
+            weight = plain.ff2[l].weight
+            with torch.no_grad():
+                a, h, x = oracle.look(plain, ids, l)
+                if oracle.rank(project(h), t) >= 110 or oracle.rank(project(x), t) >= 90:
+                    continue
+                ranked = oracle.select_neurons(project, weight, a, t, located.k, located.k)
+                chosen = [n for n in ranked if weight[:, n].any()][:3]
+                weight[:, chosen] = 0
+            wanted.setdefault(l, set()).update(chosen)
+            open_layers.append(l)
+    before = weights(decoder)
+    edit = zero.unlearn(decoder, secrets(twin(decoder)), hp)
+    assert {l: set(kept) for l, kept in edit.originals.items()} == wanted and wanted
+    for l, kept in edit.originals.items():
+        assert not decoder.ff2[l].weight[:, list(kept)].any()
+        assert len(kept) <= 3 * open_layers.count(l)
+        assert torch.equal(decoder.ff2[l].weight, plain.ff2[l].weight)
+    edit.undo()
+    assert same_bits(decoder, before)

@@ -22,7 +22,8 @@ from companion.pages.figures import INK, look
 from companion.record import rows
 from companion.runs import datasets
 from revs.measures import evaluate
-from revs.method.algorithm import Hyperparameters, edit_until_low, select_neurons
+from revs.method.algorithm import Hyperparameters, edit_until_low
+from revs.method.neuron import Seen, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 
@@ -126,7 +127,7 @@ def example(seed: int = 2499) -> Example:
     layer = next(l for l, r in enumerate(by_layer) if r < hp.r_h)
     a, h, x = seen[layer]
     weight, hidden = decoder.neurons(layer).detach(), vocabulary.hidden(layer, h, x, t)
-    order, line = select_neurons(vocabulary, layer, weight, a, t, hp)
+    order, line = select_neurons(vocabulary, Seen(layer, weight, a), t, hp)
     c, _ = edit_until_low(hidden, line, a[order], hp)
     n, candidates = weight[:, order[0]], a.topk(hp.k).indices.tolist()
     moved = n + c[0] * vocabulary.step(layer, t)

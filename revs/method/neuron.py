@@ -161,7 +161,7 @@ def along_path(
 def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
     """c for each of the line's n neurons, and whether t's rank reached r_n: (n,), (n,) bool.
 
-    A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half the way.
+    A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half way.
     """
     there = quick.ranks_of(line) >= r_n - eps
     c = torch.zeros_like(line.scale)

@@ -164,7 +164,7 @@ def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[l
 def losses(
     decoder: Decoder, texts: Sequence[Sentence], settings: Finetune
 ) -> tuple[Tensor, list[bool]]:
-    """Mean cross-entropy of what is learned of the sentences, and which secrets are known by now."""
+    """Mean cross-entropy of what is learned of the sentences, and which secrets are known."""
     ids, mask = decoder.pad([text.ids for text in texts])
     secret = torch.zeros_like(mask, dtype=torch.bool)
     for row, text in zip(secret, texts, strict=True):

@@ -1,0 +1,51 @@
+"""``import revs``: a secret unlearned on a model that one already holds, undone, and looked at."""
+
+import pytest
+import torch
+from test_method import same_bits, weights
+
+import revs
+
+SETTINGS = {"n_max": 20, "k": 40, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12}
+SECRETS = [("Her number is ", "941-14-8265"), ("His is ", "123")]
+
+
+def test_five_lines_unlearn_rank_and_undo(decoder):
+    model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
+    ranks = revs.rank(model, tokenizer, *SECRETS[0])
+    assert len(ranks) == len(tokenizer("941-14-8265")["input_ids"]) == 11
+    edit = revs.unlearn(model, tokenizer, SECRETS, SETTINGS)
+    assert not same_bits(decoder, before)
+    # bytes are tokens here: of equal ids, as of all digits 9, 8, … the highest are the rarest
+    assert {t for _, _, t, _ in edit.moves} <= {tokenizer.convert_tokens_to_ids(c) for c in "9823"}
+    said = repr(edit)
+    assert "2 secrets" in said and "columns of" in said and "undo() restores it bit by bit" in said
+    edit.undo()
+    assert same_bits(decoder, before) and "nothing is changed" in repr(edit)
+    assert revs.rank(model, tokenizer, *SECRETS[0]) == ranks
+
+
+@torch.no_grad()
+def test_a_rank_is_that_of_the_model_s_own_logits(decoder):
+    """0-based, token by token, given the prompt and the true tokens before it."""
+    (prompt, secret), tokenizer = SECRETS[1], decoder.tokenizer
+    ids = tokenizer(prompt + secret)["input_ids"]
+    logits = decoder.model(input_ids=torch.tensor([ids])).logits[0]
+    start = len(ids) - len(secret)
+    wanted = [int((logits[i - 1] > logits[i - 1, ids[i]]).sum()) for i in range(start, len(ids))]
+    assert revs.rank(decoder.model, tokenizer, prompt, secret) == wanted
+
+
+def test_what_cannot_be_meant_is_refused_in_one_sentence(decoder, one_sentence):
+    model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
+    for secrets, said in (
+        ([("A: ", "x")], "Secret 1 has 1 tokens that may be unlearned"),
+        ([SECRETS[0], ("", "941")], "Secret 2 has no token before its secret"),
+    ):
+        with pytest.raises(ValueError, match=said) as error:
+            revs.unlearn(model, tokenizer, secrets)
+        assert one_sentence(error)
+    model.train()
+    with pytest.raises(ValueError, match="training mode") as error:
+        revs.rank(model, tokenizer, *SECRETS[0])
+    assert one_sentence(error) and same_bits(decoder, before)
