@@ -1,4 +1,4 @@
-"""What unlearned secrets become, and what stays known (Appendix "Qualitative Unlearning Examples"): runs tagged ``qualitative``."""
+"""What unlearned secrets become (App. "Qualitative Unlearning Examples"): tag ``qualitative``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from companion.pages import paper
 from companion.pages.results import measured
 from companion.pages.tables import DASH
-from companion.record import rows
-from companion.runs import datasets, methods, public
-from companion.runs import instead
+from companion.record import paper, rows
+from companion.runs import datasets, instead, methods, public
 
 TAG = "qualitative"
 PRINTED = "tab:unlearn_email_example"
@@ -30,25 +28,18 @@ def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
     return found
 
 
-def printed() -> Counter:
-    """What became of the paper's ten addresses, in the terms of ``revs.measures.instead``: their hosts say it."""
-    return Counter(printed_examples()["that is"])
-
-
 def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
-    """How many secrets became what: a line for each data set and method, and the paper's ten examples."""
+    """How many secrets became what: a line a data set and method, and the paper's ten examples."""
+    title = lambda name: methods.registry()[name]["title"]
     lines = [
-        {"data": methods.PAPER_DATA[one], "method": methods.registry()[name]["title"]}
-        | row["result"]["instead"]
+        {"data": methods.PAPER_DATA[one], "method": title(name)} | row["result"]["instead"]
         for one, of_data in found.items()
         for name, row in of_data.items()
     ]
-    theirs = printed()
-    lines.append(
-        {"data": "Emails, the paper's ten", "method": methods.registry()["revs"]["title"]}
-        | {name: theirs[name] for name in instead.BECAME}
-    )
-    return pd.DataFrame(lines)[["data", "method", *instead.BECAME]].astype(str)
+    theirs = Counter(printed_examples()["that is"])
+    theirs = {"data": "Emails, the paper's ten", "method": title("revs")} | theirs
+    frame = pd.DataFrame([*lines, theirs], columns=["data", "method", *instead.BECAME])
+    return frame.fillna(0).astype(dict.fromkeys(instead.BECAME, int))
 
 
 def examples(
@@ -56,101 +47,80 @@ def examples(
 ) -> pd.DataFrame:
     """What REVS makes of some secrets: up to ``each`` of every outcome on every data set.
 
-    Both sides are redacted, as rows have them, since what comes instead may be somebody's; of a built-in set, whose people are
-    ``invented``, the secret and the last words before it are shown.
+    Both sides are redacted, as rows have them, since what comes instead may be somebody's; of a
+    built-in set, whose people are ``invented``, the secret and the words before it are shown.
     """
     lines = []
     for one, of_data in found.items():
-        if "revs" in of_data:
-            sentences = {record.id: record for record in datasets.read(one)} if invented else {}
-            said = {
-                name: " ".join(["…", *record.prompt.split()[-WORDS:], f"`{record.secret}`"])
-                for name, record in sentences.items()
-            }
-            items = rows.items(of_data["revs"]).dropna(subset=["became"]).fillna("")
-            for outcome in instead.BECAME:
-                lines += [{"data": methods.PAPER_DATA[one], "it was": said.get(item["id"], f"`{item['was']}`"), "the model now writes": f"`{item['instead']}`" if item["instead"] else DASH, "that is": outcome}
-                          for item in items[items["became"] == outcome].head(each).to_dict("records")]  # fmt: skip
-    return pd.DataFrame(lines)
+        said = {}
+        for record in datasets.read(one) if invented else ():
+            words = record.prompt.split()[-WORDS:]
+            said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
+        items = rows.items(of_data["revs"]) if "revs" in of_data else pd.DataFrame({"became": []})
+        for outcome in instead.BECAME:
+            for item in items[items["became"] == outcome].head(each).to_dict("records"):
+                now = f"`{item['instead']}`" if item["instead"] else DASH
+                was = said.get(item["id"], f"`{item['was']}`")
+                lines.append((methods.PAPER_DATA[one], was, now, outcome))
+    return pd.DataFrame(lines, columns=["data", "it was", "the model now writes", "that is"])
 
 
 def printed_examples() -> pd.DataFrame:
-    """The paper's ten addresses and what REVS made of them, as far as both were printed: their hosts."""
+    """The paper's ten addresses and what REVS made of them, as far as they are printed: hosts."""
     domains = paper.tables()["tables"][PRINTED]["domains"]
     hidden = lambda host: f"`***@{host}`" if host else "`[email protected]`"
-    outcomes = [
-        instead.PLACEHOLDER
-        if after is None
-        else instead.AT_THE_HOST
-        if after == before
-        else instead.ELSEWHERE
-        for before, after in zip(domains["original"], domains["unlearned"])
-    ]
-    return pd.DataFrame(
-        {
-            "it was": map(hidden, domains["original"]),
-            "the model now writes": map(hidden, domains["unlearned"]),
-            "that is": outcomes,
-        }
-    )
+    lines = []
+    for before, after in zip(domains["original"], domains["unlearned"], strict=True):
+        outcome = instead.AT_THE_HOST if after == before else instead.ELSEWHERE
+        outcome = instead.PLACEHOLDER if after is None else outcome
+        lines.append((hidden(before), hidden(after), outcome))
+    return pd.DataFrame(lines, columns=["it was", "the model now writes", "that is"])
 
 
 def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
-    """Where the secret stands in the paper's example sentences, and in as many of ours (prompt, secret, suffix): which it is, in words before and after it, and for addresses at which host."""
-    table, words = (
-        paper.tables()["tables"][label],
-        lambda text: len(re.findall(r"\w[\w'.-]*", text)),
-    )
-    numbers: dict[str, int] = {}
-    ours = [
-        {
-            "secret": numbers.setdefault(secret, len(numbers) + 1),
-            "before": words(prompt),
-            "after": words(suffix),
-            "host": secret.rpartition("@")[2],
-        }
-        for prompt, secret, suffix in whole[: table["rows"]]
-    ]
+    """Where the secret stands in the paper's example sentences, and in as many of ours.
+
+    Ours are (prompt, secret, suffix). Which secret it is, in words before and after it, and for
+    addresses at which host.
+    """
+    table = paper.tables()["tables"][label]
+    words = lambda text: str(len(re.findall(r"\w[\w'.-]*", text)))
     hosts = table.get("domains", {}).get("original", [""] * table["rows"])
-    theirs = [each | {"host": host} for each, host in zip(table["sentences"], hosts)]
-    lines = [
-        {
-            "whose": whose,
-            "sentence": str(n),
-            "secret": str(each["secret"]),
-            "words before": str(each["before"]),
-            "words after": str(each["after"]),
-        }
-        | ({"host": f"`{each['host']}`"} if "domains" in table else {})
-        for whose, of in (("paper", theirs), ("ours", ours))
-        for n, each in enumerate(of, 1)
-    ]
-    return pd.DataFrame(lines)
+    numbers: dict[str, int] = {}
+    lines = []
+    for n, (one, host) in enumerate(zip(table["sentences"], hosts, strict=False), 1):
+        counts = (str(one[part]) for part in ("secret", "before", "after"))
+        lines.append(("paper", str(n), *counts, f"`{host}`"))
+    for n, (prompt, secret, suffix) in enumerate(whole[: table["rows"]], 1):
+        which = str(numbers.setdefault(secret, len(numbers) + 1))
+        host = f"`{secret.rpartition('@')[2]}`"
+        lines.append(("ours", str(n), which, words(prompt), words(suffix), host))
+    columns = ["whose", "sentence", "secret", "words before", "words after", "host"]
+    frame = pd.DataFrame(lines, columns=columns)
+    return frame if "domains" in table else frame.drop(columns="host")
 
 
 def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
-    """Each public address with the reason why it may be shown: a column for each method and data set, known or not; last, the paper's four."""
-    columns = {
-        f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}": row["result"]["public"][
-            "known"
-        ]
-        for one, of_data in found.items()
-        for name, row in of_data.items()
-    }
-    return pd.DataFrame(
-        [
-            {"address": f"`{one['address']}`", "whose": one["reason"]}
-            | {
-                title: "known" if known[one["id"]] else "not known"
-                for title, known in columns.items()
-            }
-            | {
-                "the paper: Llama-3-8B, REVS": "known"
-                if "in the paper's table" in one["reason"]
-                else DASH
-            }
-            for one in public.addresses()
-        ]
+    """Each public address with the reason why it may be shown, and whether it is still known.
+
+    A column a method and data set; last, the paper's four.
+    """
+    asked = public.addresses()
+    said = lambda yes: "known" if yes else "not known"
+    frame = pd.DataFrame(
+        {
+            "address": [f"`{one['address']}`" for one in asked],
+            "whose": [one["reason"] for one in asked],
+        }
+    )
+    for one, of_data in found.items():
+        for name, row in of_data.items():
+            known = row["result"]["public"]["known"]
+            title = f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}"
+            frame[title] = [said(known[address["id"]]) for address in asked]
+    theirs = ["in the paper's table" in one["reason"] for one in asked]
+    return frame.assign(
+        **{"the paper: Llama-3-8B, REVS": ["known" if yes else DASH for yes in theirs]}
     )
 
 
@@ -160,30 +130,3 @@ def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
         name: {address for address, yes in row["result"]["public"]["known"].items() if yes}
         for name, row in of_data.items()
     }
-
-
-def kept(found: dict[str, dict[str, dict]]) -> str:
-    """How many public addresses the unedited model writes, and how many of those each method leaves, in a sentence for each data set."""
-    said = []
-    for one, of_data in found.items():
-        knows = known(of_data)
-        before = knows.pop("unedited", set())
-        left = ", ".join(
-            f"{methods.registry()[name]['title']} {len(before & after)}"
-            for name, after in knows.items()
-        )
-        said.append(
-            f"{methods.PAPER_DATA[one]}: the unedited model writes **{len(before)}** of the {len(public.addresses())}"
-            + (f"; of those are left by {left}." if before else ", so that nothing can be lost.")
-        )
-    return "\n\n".join(said)
-
-
-def sentences(name: str, number: int) -> pd.DataFrame:
-    """The first sentences of a synthetic set, the secret in bold."""
-    return pd.DataFrame(
-        [
-            {"": str(n), "sentence": f"{record.prompt}**`{record.secret}`**{record.suffix}"}
-            for n, record in enumerate(datasets.read(name)[:number], 1)
-        ]
-    )
