@@ -70,7 +70,7 @@ def printed_examples() -> pd.DataFrame:
     domains = paper.tables()["tables"][PRINTED]["domains"]
     hidden = lambda host: f"`***@{host}`" if host else "`[email protected]`"
     lines = []
-    for before, after in zip(domains["original"], domains["unlearned"], strict=True):
+    for before, after in zip(domains["original"], domains["unlearned"]):
         outcome = instead.AT_THE_HOST if after == before else instead.ELSEWHERE
         outcome = instead.PLACEHOLDER if after is None else outcome
         lines.append((hidden(before), hidden(after), outcome))
@@ -88,7 +88,7 @@ def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.D
     hosts = table.get("domains", {}).get("original", [""] * table["rows"])
     numbers: dict[str, int] = {}
     lines = []
-    for n, (one, host) in enumerate(zip(table["sentences"], hosts, strict=False), 1):
+    for n, (one, host) in enumerate(zip(table["sentences"], hosts), 1):
         counts = (str(one[part]) for part in ("secret", "before", "after"))
         lines.append(("paper", str(n), *counts, f"`{host}`"))
     for n, (prompt, secret, suffix) in enumerate(whole[: table["rows"]], 1):

@@ -38,7 +38,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     tasks, where = benchmarks()
     result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
-    for (name, limit, metric), task in zip(asked, tasks, strict=True):
+    for (name, limit, metric), task in zip(asked, tasks):
         found = simple_evaluate(
             model=HFLM(
                 pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH[name]
@@ -86,7 +86,7 @@ def mmlu(test: Path) -> dict:
     def question(doc: dict) -> str:
         subject, choices = (
             doc["subject"].replace("_", " "),
-            zip(LETTERS, doc["choices"], strict=True),
+            zip(LETTERS, doc["choices"]),
         )
         return (
             f"The following is a multiple choice question about {subject}.\n\n"
@@ -113,9 +113,7 @@ def first_of_each(items):
     """The first EACH items of every subject whose review found no error."""
     taken: Counter = Counter()
     chosen = []
-    for number, (subject, kind) in enumerate(
-        zip(items["subject"], items["error_type"], strict=True)
-    ):
+    for number, (subject, kind) in enumerate(zip(items["subject"], items["error_type"])):
         if kind == "ok" and taken[subject] < EACH:
             taken[subject] += 1
             chosen.append(number)

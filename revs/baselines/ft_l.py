@@ -32,7 +32,7 @@ class Hyperparameters:
     batch: int = 64  # targets of one step
 
     def __post_init__(self):
-        require(self, positive=("lr", "norm_constraint"), counts=("steps", "batch"))
+        require(self, "lr", "norm_constraint", steps=1, batch=1)
 
 
 def objective(log_p: Tensor) -> Tensor:
@@ -44,8 +44,7 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
-    # neighbours of one length waste no padding
-    todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))
+    todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # saves padding
     names = ff2_names(decoder, chosen(decoder, hp.layers))
     with Training(decoder, names, hp.lr, "FT-L") as training:
         for _ in progress(range(hp.steps)):
@@ -61,10 +60,8 @@ def descend(
 ) -> float:
     """One step on a batch, unless its mean probability (returned) is low enough already."""
     training.clear()
-    p = sum(
-        training.backward(objective(log_p(decoder, some)) / len(batch))
-        for some in chunks(batch, TOGETHER)
-    )
+    loss = lambda some: objective(log_p(decoder, some)) / len(batch)
+    p = sum(training.backward(loss(some)) for some in chunks(batch, TOGETHER))
     if p >= hp.loss_break:
         training.step()
         training.clamp(hp.norm_constraint)

@@ -17,12 +17,10 @@ from torch import Tensor
 
 from revs.baselines import memit
 from revs.baselines.training import chosen, require
-from revs.measures.ordinary import inputs
+from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
-
-__all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Hyperparameters(memit.Hyperparameters):
 
     def __post_init__(self):
         super().__post_init__()
-        require(self, counts=("k",))
+        require(self, k=1)
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:

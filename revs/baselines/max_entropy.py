@@ -18,12 +18,10 @@ from torch import Tensor
 
 from revs.baselines import memit
 from revs.baselines.training import chosen
-from revs.measures.ordinary import inputs
+from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
-
-__all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """MEMIT (Meng et al. 2023) with the objective turned round (Appendix "MEMIT Baseline"): less of t.
 
-The subject is the end of the prompt, the relation is empty. Two steps, as in the source:
+Two steps, as in the source, for the end of a prompt as the subject:
 
 1. ``compute_z``: for each target a vector z = h + δ at the last of some layers and the prompt's
    last token, with δ minimising
@@ -34,21 +34,19 @@ from torch import Tensor
 from torch.nn.functional import kl_div
 
 from revs.baselines.training import chosen, chunks, ff2_names, require, tail
-from revs.measures.ordinary import inputs, pieces
+from revs.measures.evaluate import greedy
+from revs.measures.ordinary import inputs as inputs
+from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
 from revs.model.targets import Target, pairs
 
-__all__ = ["Hyperparameters", "inputs", "moments", "objective", "rewrite", "unlearn"]
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
 WINDOW, TOGETHER = 128, 16  # tokens of a window of benign text, windows of a forward pass
 PER_NEURON = 24  # tokens for each neuron: fewer would estimate a matrix of rank ff poorly
-CACHE: Path | None = None  # a folder in which whoever runs MEMIT wants moments kept, by content
-
-# log p (contexts, N, V), log p of the lens (layers, N, V), t (N,), hp → loss (N,)
-Objective = Callable[[Tensor, Tensor, Tensor, object], Tensor]
+CACHE: Path | None = None  # a folder in which whoever runs MEMIT wants moments kept
 
 
 @dataclass(frozen=True)
@@ -67,12 +65,11 @@ class Hyperparameters:
     mom2_update_weight: float = 15000.0  # λ
 
     def __post_init__(self):
-        positive = ("lr", "clamp_norm_factor", "mom2_update_weight")
-        require(self, positive, counts=("steps", "n_max_len"))
+        require(self, "lr", "clamp_norm_factor", "mom2_update_weight", steps=1, n_max_len=1)
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
-    """prob_coefficient · p(t), its mean over contexts: (C, N, V), –, (N,) → (N,)."""
+    """prob_coefficient · p(t), its mean over contexts: log p (C, N, V), –, t (N,) → (N,)."""
     of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
     return hp.prob_coefficient * of_t.exp().mean(0)
 
@@ -85,11 +82,13 @@ def unlearn(
 
 
 def rewrite(
-    decoder: Decoder, targets: Sequence[Target], hp, objective: Objective, lens, progress, what: str
+    decoder: Decoder, targets: Sequence[Target], hp, objective: Callable, lens, progress, what: str
 ) -> Edit:
     """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
     layers = chosen(decoder, hp.layers)
-    requests = Requests.of(decoder, targets, hp.n_max_len)
+    prompts, t = zip(*((tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)))
+    special = frozenset(decoder.tokenizer.all_special_ids)
+    requests = Requests(prompts, t, [[], *write_contexts(decoder)], special)
     longest = max(map(len, requests.contexts)) + max(map(len, requests.prompts))
     decoder.check_length(longest, f"A prompt of {what}, with a text before it,")
     C = moments(decoder, layers)
@@ -116,53 +115,27 @@ def rewrite(
 class Requests:
     """What is asked for: N prompts, the token t after each, and texts to put before a prompt."""
 
-    prompts: list[list[int]]
-    t: list[int]
-    contexts: list[list[int]]  # the first is empty
+    prompts: Sequence[list[int]]
+    t: Sequence[int]
+    contexts: Sequence[list[int]]  # the first is empty
     special: frozenset[int] = frozenset()  # tokens that stand at the beginning of a text only
-
-    @classmethod
-    def of(cls, decoder: Decoder, targets: Sequence[Target], characters: int) -> Requests:
-        """The targets' prompts, cut to their last ``characters``, and what the model writes."""
-        todo = pairs(targets)
-        return cls(
-            [tail(decoder, ids, characters) for ids, _ in todo],
-            [t for _, t in todo],
-            [[], *write_contexts(decoder)],
-            frozenset(decoder.tokenizer.all_special_ids),
-        )
 
     def after(self, context: list[int]) -> list[list[int]]:
         """The prompts after a context; a special first token goes if the context has it already."""
-        return [
-            context + (ids[1:] if context and ids[0] in self.special else ids)
-            for ids in self.prompts
-        ]
+        begins = lambda ids: bool(context) and ids[0] in self.special
+        return [context + ids[begins(ids) :] for ids in self.prompts]
 
     def in_contexts(self) -> list[list[int]]:
         """The prompts after the first context, then after the second …"""
         return [text for context in self.contexts for text in self.after(context)]
 
 
-@torch.no_grad()
 def write_contexts(decoder: Decoder) -> list[list[int]]:
     """What the model itself writes (greedily) after some words, and a full stop."""
-    tokenizer, found = decoder.tokenizer, []
-    for word in CONTEXTS:
-        ids, mask = decoder.pad([tokenizer(word)["input_ids"]])
-        written = decoder.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=WRITTEN,
-            min_new_tokens=WRITTEN,
-            do_sample=False,
-            pad_token_id=tokenizer.pad_token_id or 0,
-        )
-        found.append(written[0].tolist() + tokenizer(". ", add_special_tokens=False)["input_ids"])
-    return found
-
-
-# --- step 1 -------------------------------------------------------------------------------------
+    words = [decoder.tokenizer(word)["input_ids"] for word in CONTEXTS]
+    stop = decoder.tokenizer(". ", add_special_tokens=False)["input_ids"]
+    write = lambda ids: greedy(decoder, [ids], WRITTEN, min_new_tokens=WRITTEN)[0]
+    return [ids + write(ids) + stop for ids in words]
 
 
 class LastToken:
@@ -173,15 +146,14 @@ class LastToken:
 
     def __init__(self, decoder: Decoder, prompts: list[list[int]], layer: int, lens: Sequence[int]):
         self.decoder, self.layer, self.lens = decoder, layer, lens
-        ids, self.mask = decoder.pad(prompts, left=True)
-        self.last, self.places = ids[:, -1:], (self.mask.cumsum(1) - 1).clamp_min(0)
+        ids, mask = decoder.pad(prompts, left=True)
+        places = (mask.cumsum(1) - 1).clamp_min(0)
+        inputs = {"input_ids": ids[:, :-1], "attention_mask": mask[:, :-1]}
+        inputs |= {"position_ids": places[:, :-1], "use_cache": True}
+        self.last = {"input_ids": ids[:, -1:], "attention_mask": mask}
+        self.last |= {"position_ids": places[:, -1:], "use_cache": True}
         with torch.no_grad():
-            self.prefix = decoder.model.base_model(
-                input_ids=ids[:, :-1],
-                attention_mask=self.mask[:, :-1],
-                position_ids=self.places[:, :-1],
-                use_cache=True,
-            ).past_key_values
+            self.prefix = decoder.model.base_model(**inputs).past_key_values
             self.h = self(None)[2]
 
     def __call__(self, delta: Tensor | None) -> tuple[Tensor, list[Tensor], Tensor]:
@@ -202,13 +174,8 @@ class LastToken:
         layers = self.decoder.layers
         handles = [layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
         try:
-            final = self.decoder.model.base_model(
-                input_ids=self.last,
-                attention_mask=self.mask,
-                position_ids=self.places[:, -1:],
-                past_key_values=copy.deepcopy(self.prefix),
-                use_cache=True,
-            )
+            prefix = copy.deepcopy(self.prefix)
+            final = self.decoder.model.base_model(**self.last, past_key_values=prefix)
         finally:
             for handle in handles:
                 handle.remove()
@@ -222,7 +189,7 @@ class LastToken:
 
 
 def compute_z(
-    model: LastToken, requests: Requests, hp: Hyperparameters, objective: Objective, progress=iter
+    model: LastToken, requests: Requests, hp: Hyperparameters, objective: Callable, progress=iter
 ) -> Tensor:
     """Step 1: z of each request, (N, d). Each has its own δ and stops by itself, as if alone."""
     decoder, C, N = model.decoder, len(requests.contexts), len(requests.t)
@@ -258,9 +225,6 @@ def compute_z(
     return h + delta.detach()
 
 
-# --- step 2 -------------------------------------------------------------------------------------
-
-
 @torch.no_grad()
 def insert(
     decoder: Decoder, requests: Requests, z: Tensor, C: dict[int, Tensor], hp: Hyperparameters
@@ -281,8 +245,7 @@ def keys_and_values(
 ) -> tuple[Tensor, Tensor]:
     """Keys (N, ff) at one layer and the streams (N, d) after another, at the last tokens.
 
-    Keys are averaged over the prompt alone and, with equal weight, all its contexts together, as in
-    the source.
+    As in the source, half of a key is that of the prompt alone, half the mean over its contexts.
     """
     seen = {}
 
@@ -296,10 +259,8 @@ def keys_and_values(
     keys, values = [], []
     for context in requests.contexts:
         ids, mask = decoder.pad(requests.after(context), left=True)
-        hooks = [
-            decoder.ff2[layer].register_forward_pre_hook(key),
-            decoder.layers[z_layer].register_forward_hook(value),
-        ]
+        hooks = [decoder.ff2[layer].register_forward_pre_hook(key)]
+        hooks += [decoder.layers[z_layer].register_forward_hook(value)]
         places = (mask.cumsum(1) - 1).clamp_min(0)
         decoder.run(hooks, input_ids=ids, attention_mask=mask, position_ids=places)
         keys.append(seen["key"])
@@ -307,15 +268,11 @@ def keys_and_values(
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]
 
 
-# --- what the memories that must stay look like -------------------------------------------------
-
-
 @torch.no_grad()
 def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
     """C = E[a·aᵀ] of FF₂'s inputs at some layers over benign text: {layer: (ff, ff)}, float32.
 
-    The source takes 100,000 samples of Wikipedia. With a folder CACHE they are kept there by
-    content, and found there if this very model's are: a product that is computed once for a model.
+    The source takes 100,000 samples of Wikipedia. With a folder CACHE, this very model's are kept.
     """
     number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
     if CACHE is None:

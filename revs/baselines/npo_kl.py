@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.nn.functional import kl_div, logsigmoid
 
 from revs.baselines.training import Training, chunks, epochs, log_p, require, tail
-from revs.measures.ordinary import inputs, pieces
+from revs.measures.ordinary import inputs as inputs
+from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
-__all__ = ["Hyperparameters", "inputs", "objective", "train", "unlearn"]
 WINDOW = 32  # tokens of benign text beside each target
 
 
@@ -39,12 +39,7 @@ class Hyperparameters:
     batch: int = 4
 
     def __post_init__(self):
-        require(self, positive=("lr", "beta"), counts=("epochs", "batch", "n_max_len"))
-        if self.kl_coefficient < 0:
-            raise ValueError(
-                f"kl_coefficient is {self.kl_coefficient}, but must not be negative: "
-                "0 leaves the term out."
-            )
+        require(self, "lr", "beta", epochs=1, batch=1, n_max_len=1, kl_coefficient=0)
 
 
 def objective(log_p: Tensor, reference: Tensor, beta: float) -> Tensor:

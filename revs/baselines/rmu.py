@@ -17,12 +17,12 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from revs.baselines.training import Training, chosen, chunks, epochs, ff2_names, require
-from revs.measures.ordinary import inputs, pieces
+from revs.measures.ordinary import inputs as inputs
+from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
 
-__all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 WINDOW = 32  # tokens of benign text beside each target
 
 
@@ -39,14 +39,9 @@ class Hyperparameters:
     batch: int = 4
 
     def __post_init__(self):
-        require(self, positive=("lr",), counts=("epochs", "batch"))
-        if self.alpha < 0:
-            raise ValueError(f"alpha is {self.alpha}, but must not be negative: 0 holds nothing.")
+        require(self, "lr", epochs=1, batch=1, alpha=0)
         if not self.layers:
-            raise ValueError(
-                "layers are [], but FF₂ of at least one layer must be trained: "
-                "name some that the model has."
-            )
+            raise ValueError("layers are [], but FF₂ of some must be trained: name one or more.")
         if max(self.layers) > self.layer_id:
             raise ValueError(
                 f"layers are {list(self.layers)} and layer_id is {self.layer_id}, "

@@ -14,12 +14,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from revs.baselines import npo_kl
-from revs.measures.ordinary import inputs
+from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
-
-__all__ = ["Hyperparameters", "inputs", "objective", "unlearn"]
 
 
 @dataclass(frozen=True)

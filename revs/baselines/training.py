@@ -14,14 +14,12 @@ from revs.model.architecture import Decoder
 Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
 
 
-def require(hp, positive: Sequence[str] = (), counts: Sequence[str] = ()) -> None:
-    """Raises ValueError for a setting that is not positive, or for a count below 1."""
-    for name in positive:
-        if not getattr(hp, name) > 0:
-            raise ValueError(f"{name} is {getattr(hp, name)}, but must be positive.")
-    for name in counts:
-        if getattr(hp, name) < 1:
-            raise ValueError(f"{name} is {getattr(hp, name)}, but must be at least 1.")
+def require(hp, *positive: str, **least: float) -> None:
+    """Raises ValueError for a setting that is not positive, or less than the least it may be."""
+    for name in (*positive, *least):
+        value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
+        if not (value >= least[name] if name in least else value > 0):
+            raise ValueError(f"{name} is {value}, but must be {right}.")
 
 
 def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
@@ -38,8 +36,8 @@ def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
         texts += [prompts[i]] if row[i] == len(texts) else []
     ids, mask = decoder.pad(texts)
     found = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    rows = [row[i] for i in range(len(prompts))]
-    return found.last_hidden_state[rows, [len(ids) - 1 for ids in prompts]]
+    rows, last = zip(*((row[i], len(ids) - 1) for i, ids in enumerate(prompts)))
+    return found.last_hidden_state[list(rows), list(last)]
 
 
 def log_p(decoder: Decoder, pairs: Sequence[Pair]) -> Tensor:
@@ -97,8 +95,8 @@ class Training:
     """``with Training(…) as training:`` AdamW on the named weights; everything else is frozen.
 
     Low-precision weights are updated through float32 copies: a step of 1e-6 would be lost in
-    bfloat16's rounding. What it needs beside the model, in numbers a weight: the original, the
-    gradient and Adam's two moments, and that copy. An exception puts the originals back.
+    bfloat16's rounding. It needs, a weight: the original, the gradient, Adam's two moments, and
+    that copy. An exception puts the originals back.
     """
 
     def __init__(self, decoder: Decoder, names: Sequence[str], lr: float, what: str):
@@ -108,11 +106,9 @@ class Training:
         self.weights = [decoder.model.get_parameter(name) for name in names]
 
     def __enter__(self) -> Training:
-        precise = (torch.float32, torch.float64)
-        self.masters = [
-            weight if weight.dtype in precise else weight.detach().float().requires_grad_()
-            for weight in self.weights
-        ]
+        low = lambda weight: weight.dtype not in (torch.float32, torch.float64)
+        copied = lambda weight: weight.detach().float().requires_grad_()
+        self.masters = [copied(weight) if low(weight) else weight for weight in self.weights]
         self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
         # last: nothing below can fail
         self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
@@ -131,7 +127,7 @@ class Training:
     @torch.no_grad()
     def step(self) -> None:
         """One AdamW step on the gradients so far."""
-        for weight, master in zip(self.weights, self.masters, strict=True):
+        for weight, master in zip(self.weights, self.masters):
             if master is not weight and weight.grad is not None:
                 master.grad = weight.grad.float()
         self.optimizer.step()
@@ -140,14 +136,14 @@ class Training:
     @torch.no_grad()
     def clamp(self, radius: float) -> None:
         """Brings every weight back to within ± radius of its original."""
-        for master, original in zip(self.masters, self.edit.whole.values(), strict=True):
+        for master, original in zip(self.masters, self.edit.whole.values()):
             master.clamp_(original.to(master) - radius, original.to(master) + radius)
         self.written()
 
     @torch.no_grad()
     def written(self) -> None:
         """Rounds the float32 copies into the weights."""
-        for weight, master in zip(self.weights, self.masters, strict=True):
+        for weight, master in zip(self.weights, self.masters):
             if master is not weight:
                 weight.copy_(master)
 

@@ -16,7 +16,7 @@ depths into one number.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -43,12 +43,9 @@ STRATEGIES = {
 Depths = list[list[int]]  # of one secret: layer by layer, for each of its target tokens
 
 
-# --- from depths to a number --------------------------------------------------------------------
-
-
 def released(depths: Sequence[Depths], k: int) -> float:
     """As in the released code: each layer's mean Efficacy@k over secrets, the smallest of them."""
-    layers = zip(*depths, strict=True)
+    layers = zip(*depths)
     return min(mean([max(score(r, k) for r in one) for one in secrets]) for secrets in layers)
 
 
@@ -59,12 +56,8 @@ def per_example(depths: Sequence[Depths], k: int) -> float:
 
 def union(depths: Sequence[Depths], k: int) -> float:
     """A token is found if it is a candidate in any layer (C_LLA's union), a secret if all are."""
-    return mean(
-        [
-            max(min(score(layer[t], k) for layer in layers) for t in range(len(layers[0])))
-            for layers in depths
-        ]
-    )
+    tokens = [list(zip(*layers)) for layers in depths]  # of one secret: token by token
+    return mean([max(min(score(r, k) for r in token) for token in secret) for secret in tokens])
 
 
 def token_wise(depths: Sequence[Depths], k: int) -> float:
@@ -77,7 +70,7 @@ def released_delta(depths: Sequence[Depths], k: int) -> float:
     return min(mean([score(r, k) for layer in layers for r in layer]) for layers in depths)
 
 
-READINGS: dict[str, Callable[[Sequence[Depths], int], float]] = {
+READINGS = {
     "released": released,
     "per_example": per_example,
     "union": union,
@@ -102,9 +95,6 @@ def resistance(found: dict[str, dict[str, Depths]], k: int) -> dict:
     return result
 
 
-# --- from a model to depths ---------------------------------------------------------------------
-
-
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """Resistance@k of the unlearned secrets to each attack in each reading, and each's depths.
 
@@ -113,11 +103,9 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     prompts = {target.id: target.prompt_ids for target in split.forget}
     lens, delta = depths(decoder, split.forget, prompts)
     blurred, _ = depths(decoder, split.forget, perturbed(decoder, split.forget), delta=False)
-    found = dict(zip(ATTACKS, (lens, delta, blurred), strict=True))
-    each = [target.id for target in split.forget]
-    return resistance(found, k), {
-        one: {attack: found[attack][one] for attack in ATTACKS} for one in each
-    }
+    found = dict(zip(ATTACKS, (lens, delta, blurred)))
+    columns = {one.id: {name: found[name][one.id] for name in ATTACKS} for one in split.forget}
+    return resistance(found, k), columns
 
 
 def perturbations(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
@@ -180,7 +168,7 @@ def depths(
             before = v
         for into, rows in [(by_secret[0], by_lens), (by_secret[1], by_delta)][: 1 + delta]:
             split = torch.stack(rows).split([len(target.T) for target in batch], dim=1)
-            into |= {one.id: layers.tolist() for one, layers in zip(batch, split, strict=True)}
+            into |= {one.id: layers.tolist() for one, layers in zip(batch, split)}
     return by_secret
 
 
@@ -189,7 +177,7 @@ def streams(
 ) -> list[Tensor]:
     """The residual stream after every layer at some (row, position) of the texts: [(n, d), …]."""
     found: list[Tensor] = []
-    rows, positions = zip(*places, strict=True)
+    rows, positions = zip(*places)
 
     def keep(_module, _inputs, output):
         found.append(stream_of(output)[list(rows), list(positions)])

@@ -45,24 +45,15 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
             "or more in the line of the secret, that alone lead to it."
         )
     kept = {target.id for target in changed}
-    found = {
-        "own": reproduced(decoder, [target for target in named if target.id in kept]),
-        "other": reproduced(decoder, changed),
-    }
-    result = {
-        "named": len(kept),
-        "told": len(named) - len(kept),
-        "unnamed": len(targets) - len(named),
-    }
+    found = {"own": reproduced(decoder, [target for target in named if target.id in kept])}
+    found["other"] = reproduced(decoder, changed)
+    result: dict = {"named": len(kept), "told": len(named) - len(kept)}
+    result["unnamed"] = len(targets) - len(named)
     for whose, verdicts in found.items():
-        result[whose] = {
-            verdict: mean([one[verdict] for one in verdicts.values()])
-            for verdict in ("exact", "within_50")
-        }
-    return result, {
-        target.id: {f"{whose}_name": found[whose][target.id]["within_50"] for whose in found}
-        for target in changed
-    }
+        share = lambda verdict, of=verdicts: mean([one[verdict] for one in of.values()])
+        result[whose] = {verdict: share(verdict) for verdict in ("exact", "within_50")}
+    within = lambda one: {f"{whose}_name": found[whose][one.id]["within_50"] for whose in found}
+    return result, {target.id: within(target) for target in changed}
 
 
 def name(prompt: str) -> str | None:
@@ -99,11 +90,8 @@ def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[st
     The second is the one by which it was curated.
     """
     ranks, written = secret_ranks(decoder, targets), continuations(decoder, targets)
-    text = decoder.tokenizer.decode
-    return {
-        target.id: {
-            "exact": not any(ranks[target.id]),
-            "within_50": text(target.secret_ids).strip() in text(written[target.id]),
-        }
-        for target in targets
-    }
+    text, found = decoder.tokenizer.decode, {}
+    for target in targets:
+        within_50 = text(target.secret_ids).strip() in text(written[target.id])
+        found[target.id] = {"exact": not any(ranks[target.id]), "within_50": within_50}
+    return found

@@ -32,38 +32,39 @@ def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[
     found = {}
     for batch in batches(targets):
         texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
-        for target, text in zip(batch, texts, strict=True):
+        for target, text in zip(batch, texts):
             decoder.check_length(len(text), target.id)
         ids, mask = decoder.pad(texts)
         output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         places = [
             row[len(target.prompt_ids) - 1 : len(text)]
-            for row, target, text in zip(output.last_hidden_state, batch, texts, strict=True)
+            for row, target, text in zip(output.last_hidden_state, batch, texts)
         ]
         logits = decoder.logits(torch.cat(places))
         secrets = [t for target in batch for t in target.secret_ids]
         ranks = rank(logits, torch.tensor(secrets, device=logits.device))
         ranks = ranks.split([len(target.secret_ids) for target in batch])
-        found |= {target.id: r.tolist() for target, r in zip(batch, ranks, strict=True)}
+        found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
     return found
 
 
 @torch.no_grad()
+def greedy(decoder: Decoder, prompts: Sequence[list[int]], tokens: int, **more) -> list[list[int]]:
+    """What the model writes after each prompt by greedy decoding, at most so many tokens."""
+    ids, mask = decoder.pad(prompts, left=True)
+    more |= {"do_sample": False, "pad_token_id": decoder.tokenizer.pad_token_id or 0}
+    model, inputs = decoder.model, {"input_ids": ids, "attention_mask": mask}
+    return model.generate(**inputs, max_new_tokens=tokens, **more)[:, ids.shape[1] :].tolist()
+
+
 def continuations(
     decoder: Decoder, targets: Sequence[Target], tokens: int = 50
 ) -> dict[str, list[int]]:
-    """What the model writes after each prompt by greedy decoding: {id: token ids}."""
+    """What the model writes after each target's prompt: {id: token ids}."""
     found = {}
     for batch in batches(targets):
-        ids, mask = decoder.pad([target.prompt_ids for target in batch], left=True)
-        written = decoder.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            max_new_tokens=tokens,
-            do_sample=False,
-            pad_token_id=decoder.tokenizer.pad_token_id or 0,
-        )[:, ids.shape[1] :]
-        found |= {target.id: row.tolist() for target, row in zip(batch, written, strict=True)}
+        written = greedy(decoder, [target.prompt_ids for target in batch], tokens)
+        found |= {target.id: row for target, row in zip(batch, written)}
     return found
 
 
@@ -85,26 +86,17 @@ def effectiveness(
     sentences that are no longer reproduced exactly, adds the released code's specificity: the
     secret anywhere in 50 greedy tokens.
     """
-
-    def item(part: str, target: Target) -> dict:
-        r = ranks[target.id]
-        exact = not any(r)
-        asked = written is not None and part == "retain"
-        return {
-            "id": target.id,
-            "part": part,
-            "ranks": r,
-            "T": list(target.T),
-            "efficacy": efficacy([r[i] for i in target.T], k),
-            "exact": exact,
-            "within_50": exact or contains(written[target.id], target.secret_ids)
-            if asked
-            else None,
-        }
-
-    parts = {"forget": split.forget, "unseen": split.unseen, "retain": split.retain}
-    of = {part: [item(part, target) for target in targets] for part, targets in parts.items()}
-    values = lambda part, column: mean([one[column] for one in of[part]])
+    items = []
+    for part in ("forget", "unseen", "retain"):
+        for target in getattr(split, part):
+            r, within_50 = ranks[target.id], None
+            item = {"id": target.id, "part": part, "ranks": r, "T": list(target.T)}
+            item["efficacy"] = efficacy([r[i] for i in target.T], k)
+            item["exact"] = not any(r)
+            if written is not None and part == "retain":
+                within_50 = item["exact"] or contains(written[target.id], target.secret_ids)
+            items.append(item | {"within_50": within_50})
+    values = lambda part, column: mean([one[column] for one in items if one["part"] == part])
     result = {
         "k": k,
         "efficacy": values("forget", "efficacy"),
@@ -117,7 +109,7 @@ def effectiveness(
     result["unlearning_score"] = unlearning_score(
         result["efficacy"], result["specificity"], result["generalization"]
     )
-    return result, [one for items in of.values() for one in items]
+    return result, items
 
 
 @torch.no_grad()

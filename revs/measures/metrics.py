@@ -57,5 +57,5 @@ def flips(before: str, after: str) -> dict[str, int]:
         raise ValueError(
             f"The runs have {len(before)} and {len(after)} answers: compare runs on the same items."
         )
-    pairs = list(zip(before, after, strict=True))
+    pairs = list(zip(before, after))
     return {"lost": sum(a > b for a, b in pairs), "won": sum(a < b for a, b in pairs)}

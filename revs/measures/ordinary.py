@@ -50,15 +50,11 @@ def pieces(tokenizer, number: int, length: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Ordinary:
-    """What a model makes of some windows.
-
-    ``perplexity`` is exp of the mean cross-entropy in nats a token; ``next`` is the most probable
-    next token at every place.
-    """
+    """What a model makes of some windows."""
 
     windows: range
-    perplexity: float
-    next: list[int] = field(repr=False)
+    perplexity: float  # exp of the mean cross-entropy in nats a token
+    next: list[int] = field(repr=False)  # the most probable next token at every place
 
     def changed(self, after: Ordinary) -> float:
         """The share of next tokens, in [0, 1], that are others in a later look at the same text.
@@ -69,7 +65,7 @@ class Ordinary:
             raise ValueError(
                 "These are looks at different texts: compare one text before and after."
             )
-        pairs = zip(self.next, after.next, strict=True)
+        pairs = zip(self.next, after.next)
         return sum(a != b for a, b in pairs) / len(self.next)
 
 
