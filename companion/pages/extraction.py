@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from companion.pages import paper, results
+from companion.pages import results
 from companion.pages.tables import percent
-from companion.record import rows
+from companion.record import paper, rows
 from companion.runs import methods
 from revs.measures import metrics
 from revs.measures.attacks import ATTACKS, READINGS

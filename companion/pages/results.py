@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from companion.pages import paper
 from companion.pages.tables import DASH, METRICS, percent
-from companion.record import rows
+from companion.record import paper, rows
 from companion.runs import methods
 from companion.runs.datasets import together
 from companion.runs.models import registry
@@ -310,26 +309,6 @@ def unlearned_ranks(items: pd.DataFrame) -> pd.Series:
     return pd.Series([r[i] for r, T in zip(forget["ranks"], forget["T"]) for i in T])
 
 
-def provenance_table(found: dict[str, dict]) -> pd.DataFrame:
-    """One line for each row; machines are numbered as in ``machines``."""
-    known = [*dict.fromkeys(map(machine, found.values()))]
-    return pd.DataFrame(
-        [
-            {
-                "row": name,
-                "origin": row["origin"],
-                "when": row["provenance"]["when"],
-                "machine": str(1 + known.index(machine(row))),
-                "seconds": f"{sum(row['provenance']['seconds'].values()):.0f}",
-                "MiB": f"{row['provenance']['peak_memory_mb']:,}",
-                "stamp": f"`{row['provenance']['stamp'][:12]}`",
-                "file": f"../rows/{name}.json",
-            }
-            for name, row in found.items()
-        ]
-    )
-
-
 def machine(row: dict) -> tuple[tuple[str, str], ...]:
     """The machine and the versions that a row was measured with."""
     made = row["provenance"]
@@ -340,35 +319,3 @@ def machine(row: dict) -> tuple[tuple[str, str], ...]:
         "system": made["hardware"]["system"],
     }
     return tuple((hardware | made["versions"]).items())
-
-
-def machines(found: dict[str, dict]) -> pd.DataFrame:
-    """The distinct machines and versions, numbered."""
-    known = dict.fromkeys(map(machine, found.values()))
-    return pd.DataFrame(
-        [{"machine": str(number)} | dict(one) for number, one in enumerate(known, 1)]
-    )
-
-
-def dictionary() -> pd.DataFrame:
-    """The data dictionary: every described field of rows/schema.json."""
-    lines = []
-
-    def walk(node: dict, prefix: str) -> None:
-        for name, field in node.get("properties", {}).items():
-            if "description" in field:
-                kind = field.get("type", "")
-                lines.append(
-                    {
-                        "field": f"`{prefix}{name}`",
-                        "type": " or ".join(kind) if isinstance(kind, list) else kind or DASH,
-                        "meaning": field["description"],
-                    }
-                )
-            walk(field, f"{prefix}{name}.")
-
-    walk(rows.schema(), "")
-    for rule in rows.schema()["allOf"]:
-        kind = rule["if"]["properties"]["kind"]["const"]
-        walk({"properties": rule["then"]["properties"]["result"]["properties"]}, f"{kind}: result.")
-    return pd.DataFrame(lines).drop_duplicates("field")

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
 
-from companion.pages import extraction, paper, results
+from companion.pages import extraction, results
 from companion.pages.tables import DASH, percent
-from companion.record import rows
+from companion.record import paper, rows
 from companion.runs import datasets, methods
 from revs.measures.attacks import ATTACKS, READINGS
 
