@@ -28,7 +28,7 @@ def row(what: str, model: str, data: str) -> dict:
 
 
 def times(found: dict) -> pd.DataFrame:
-    """One measurement, a line for each way: seconds of every round and their median, of all tokens."""
+    """One measurement, a line for each way: every round and their median, in seconds."""
     result = found["result"]
     frame = pd.DataFrame({"way": list(result["timings"]), "rounds": result["timings"].values()})
     frame["median"] = frame["way"].map(result["medians"])
