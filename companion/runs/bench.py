@@ -6,6 +6,7 @@ differ from run to run: such a row is a measurement, no result that can be drawn
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -277,8 +278,8 @@ def in_turn(stage: Stage, ways: dict[str, tuple]) -> tuple[dict, list[dict]]:
             edit.undo()
         took = {way: each[0] for way, each in summed(items).items()}
         quickest = min((took[name] for name in took if name != "revs"), default=0.0)
-        most = max(AGAIN * quickest, NEAR * took.get("revs", 0.0))
-        ways = {name: way for name, way in ways.items() if took.get(name, most + 1) <= most}
+        most = max(AGAIN * quickest, NEAR * took["revs"]) if "revs" in took else math.inf
+        ways = {name: way for name, way in ways.items() if took.get(name, math.nan) <= most}
     return found | {"tokens": len(stage.pairs), "timings": summed(items)}, items
 
 
