@@ -56,8 +56,8 @@ def examples(
         for record in datasets.read(one) if invented else ():
             words = record.prompt.split()[-WORDS:]
             said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
-        items = rows.items(of_data["revs"]) if "revs" in of_data else pd.DataFrame({"became": []})
-        for outcome in instead.BECAME:
+        items = rows.items(of_data["revs"]).fillna("") if "revs" in of_data else None
+        for outcome in () if items is None else instead.BECAME:
             for item in items[items["became"] == outcome].head(each).to_dict("records"):
                 now = f"`{item['instead']}`" if item["instead"] else DASH
                 was = said.get(item["id"], f"`{item['was']}`")
