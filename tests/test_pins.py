@@ -1,4 +1,4 @@
-"""One set of pins: requirements.txt, environment.yml and pyproject.toml agree, and so does what README.md says of Python."""
+"""One set of pins: requirements.txt, environment.yml and pyproject.toml agree, README.md too."""
 
 import re
 import tomllib
@@ -72,6 +72,7 @@ def test_every_package_is_installed():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     found = {
         ".".join(path.parent.relative_to(ROOT).parts)
-        for path in (ROOT / "revs").rglob("__init__.py")
+        for package in ("revs", "companion")
+        for path in (ROOT / package).rglob("__init__.py")
     }
     assert found == {name for name in listed if "_project" not in name}
