@@ -1,16 +1,22 @@
-"""Finding secrets in text without a network: Presidio's recognisers (Appendix "Naturally Memorized Dataset").
+"""Finding secrets in text without a network: Presidio's recognisers (Appendix "Naturally Memorized
+Dataset").
 
-The recognisers are called one by one, without Presidio's engine, which would want a language model for names.
+The recognisers are called one by one, without Presidio's engine, which would want a language model
+for names.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 PIECE = 4000  # characters that a recogniser sees at once
+CUTS = (" \n\t", ',;<>()[]"')  # after which a text may be cut: hardly any secret has one of them
+# No host has so many parts, and a recogniser's time grows with their square.
+DOTTED = re.compile(r"(?:[^\s./@]{1,63}\.){20,}")
 # kind → Presidio's recogniser, and characters without which there is nothing to find
 RECOGNISERS = {
     "email": ("EmailRecognizer", "@"),
@@ -33,7 +39,7 @@ class Span:
 
 @functools.cache
 def recogniser(kind: str):
-    """Presidio's recogniser of a kind; it must not ask the network for a list of top-level domains."""
+    """Presidio's recogniser of a kind; it must not ask the network for top-level domains."""
     os.environ["TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS"] = ""
     from presidio_analyzer import predefined_recognizers
 
@@ -41,16 +47,20 @@ def recogniser(kind: str):
 
 
 def spans(text: str, kinds: Sequence[str] = KINDS) -> list[Span]:
-    """Every secret in a text, in order; of two that overlap, the longer, of equals the kind named first."""
+    """Every secret in a text, in order; of two that overlap the longer, of equals the first kind."""
     found = [
         Span(kind, start + a, start + b)
-        for start, piece in pieces(text)
+        for start, passage in passages(text)
         for kind in kinds
-        for a, b in within(piece, kind)
+        for a, b in within(passage, kind)
     ]
     found.sort(key=lambda span: (span.start - span.end, kinds.index(span.kind), span.start))
-    kept: list[Span] = []
-    taken = bytearray(len(text))
+    return apart(found, len(text))
+
+
+def apart(found: list[Span], length: int) -> list[Span]:
+    """Of spans the first of those that overlap, in the order of a text of this length."""
+    kept, taken = [], bytearray(length)
     for span in found:
         if not any(taken[span.start : span.end]):
             kept.append(span)
@@ -58,23 +68,27 @@ def spans(text: str, kinds: Sequence[str] = KINDS) -> list[Span]:
     return sorted(kept, key=lambda span: span.start)
 
 
-def within(piece: str, kind: str) -> Iterator[tuple[int, int]]:
-    """What one recogniser finds in a piece, without the quotes around it and the signs that end a sentence."""
+def within(passage: str, kind: str) -> Iterator[tuple[int, int]]:
+    """What one recogniser finds, without quotes around it and the signs that end a sentence."""
     name, needed = RECOGNISERS[kind]
-    if any(character in piece for character in needed):
-        for result in recogniser(kind).analyze(piece, recogniser(kind).supported_entities, None):
-            secret = piece[result.start : result.end]
+    if any(character in passage for character in needed):
+        for result in recogniser(kind).analyze(passage, recogniser(kind).supported_entities, None):
+            secret = passage[result.start : result.end]
             start = result.start + len(secret) - len(secret.lstrip("\"' "))
             yield start, start + len(secret.strip("\"' ").rstrip(".,;:!?"))
 
 
-def pieces(text: str) -> Iterator[tuple[int, str]]:
-    """A text in pieces, cut after a space or a line's end where there is one, with their places."""
+def passages(text: str) -> Iterator[tuple[int, str]]:
+    """A text in passages with their places; long runs of words with dots between are blanks there.
+
+    One ends after a space or a line's end, else after a sign that hardly any secret has; only a
+    word longer than a passage is cut anywhere.
+    """
     start = 0
     while start < len(text):
         end = min(start + PIECE, len(text))
         if end < len(text):
-            cut = max(text.rfind(space, start, end) for space in " \n\t")
-            end = cut + 1 if cut > start else end
-        yield start, text[start:end]
+            cuts = (max(text.rfind(sign, start, end) for sign in signs) for signs in CUTS)
+            end = next((cut + 1 for cut in cuts if cut > start), end)
+        yield start, DOTTED.sub(lambda run: " " * len(run[0]), text[start:end])
         start = end

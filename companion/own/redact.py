@@ -1,4 +1,4 @@
-"""Secrets as they may be shown: enough to see what sort of thing it was, not enough to reach anyone."""
+"""Secrets as they may be shown: enough to see what it was, not enough to reach anyone."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import re
 
 from companion.own.detect import spans
 
-PROVIDERS = {
-    "gmail.com",
-    "yahoo.com",
-    "hotmail.com",
-    "outlook.com",
-    "aol.com",
-    "gmx.de",
-    "web.de",
-    "example.com",
-    "example.org",
-    "example.net",
-}
+# of an address there, what is before the @ says who it is, and what is after it does not
+PROVIDERS = set("gmail.com yahoo.com hotmail.com outlook.com aol.com gmx.de web.de".split())
+PROVIDERS |= {"example.com", "example.org", "example.net"}
 HIDDEN = "***"
 
 
 def redact(kind: str, secret: str) -> str:
-    """An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme; a number its signs."""
+    """A secret without what is its own.
+
+    An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme; a
+    number its signs.
+    """
     if kind == "email" and "@" in secret:
         local, _, domain = secret.partition("@")
-        return f"{local[:1]}{HIDDEN}@{domain if domain.lower() in PROVIDERS else HIDDEN + domain[domain.rfind('.') :] if '.' in domain else HIDDEN}"
+        if domain.lower() not in PROVIDERS:
+            domain = HIDDEN + (domain[domain.rfind(".") :] if "." in domain else "")
+        return f"{local[:1]}{HIDDEN}@{domain}"
     if kind == "url":
         scheme, sign, _ = secret.partition("://")
         return f"{scheme}://{HIDDEN}" if sign else HIDDEN

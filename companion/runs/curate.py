@@ -1,7 +1,9 @@
-"""Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation", Table "PII types")
+"""Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation")
 
-Writes data sets that ``companion.runs.unlearn`` reads, one of all secrets (NAME.jsonl) and one of each kind
-(NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. The row holds counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
+Writes data sets that ``companion.runs.unlearn`` reads, one of all secrets (NAME.jsonl) and one of
+each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. The
+row holds counts, and for each memorised secret where it was found. A run that is stopped goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -10,202 +12,116 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from companion.own.curate import DROPPED, SIGNS, candidates, prepare, tried
+from companion.own.curate import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
 from companion.own.curate import told as tells
 from companion.own.detect import KINDS
-from companion.own.documents import MACHINE, Document, counted, missing, read, unread
+from companion.own.documents import MACHINE, MISSING, noted, read, unread
+from companion.own.steps import check
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, alone, resolve
-from companion.runs import command, models
+from companion.runs import command, memory, models
+from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
-from companion.runs.progress import Progress
-from companion.runs.unlearn import base
-from revs.model import load
+from companion.runs.progress import progress
+from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
-SAY = 5  # seconds between two lines of progress
-TOGETHER = 64  # candidates that are tried before they are noted
+
+@dataclass(frozen=True)
+class Settings:
+    """Which documents and model, and what becomes of what is found."""
+
+    documents: str = "data/documents/files"  # a folder or a file; "machine": what packages carry
+    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    finetune: bool | dict = True  # memorise what these documents quote; False: the model as it is
+    name: str = "own"  # of the data set: build/curated/NAME.jsonl
+    kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
+    limit: int | None = None  # secrets of a kind that are tried; None: all
+    T: int = 2  # target tokens that a secret must have
+    told: bool = True  # keep secrets whose own part stands in their prompt; False: leave them out
+    challenge_tokenizer: str | None = None  # whose ids the challenge's files hold
+    dtype: str = "float32"  # precision of the weights
+    device_map: str | None = None  # where the model goes; None: a GPU if there is one
+    rows: str = "build/rows"  # where the result row goes
 
 
-def run(
-    documents: str = "data/documents/files",  # a folder, a text file, JSON Lines with "text", the files of the Training Data Extraction Challenge, or "machine": what this machine's packages carry
-    model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    finetune: bool
-    | dict = True,  # let it memorise the built-in sets first, which those documents quote; false: the model as it is
-    name: str = "own",  # of the data sets: build/curated/NAME.jsonl, NAME-email.jsonl, …
-    kinds: list = list(KINDS),  # email, url, phone, ip, ssn
-    limit: int | None = None,  # secrets of a kind that are tried; None: all
-    T: int = 2,  # target tokens that a secret must have
-    told: bool = True,  # keep secrets whose own part stands in their prompt; false: count them and leave them out
-    challenge_tokenizer: str
-    | None = None,  # whose ids the challenge's files are; None: the model's own
-    dtype: str = "float32",
-    device_map: str | None = None,
-    rows: str = "build/rows",  # where the row goes
-) -> dict:
-    """Finds the secrets in documents that a model has memorised; returns the row."""
-    row = curated(**locals())
-    for line in report(row):
-        print(line)
-    return row
-
-
-def curated(**settings) -> dict:
-    """Detects, filters and tries; writes the data set and the row."""
-    where = rows.writable(resolve(settings.pop("rows")))
-    if unknown := set(settings["kinds"]) - set(KINDS):
+def run(settings: Settings) -> dict:
+    """Finds the secrets in documents that a model has memorised."""
+    where = rows.writable(resolve(settings.rows))
+    check(settings.kinds)
+    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings.name):
         raise ValueError(
-            f"kinds has {', '.join(sorted(unknown))}, but must be of {', '.join(KINDS)}."
+            f"name is '{settings.name}', but becomes the name of a file: use letters, digits, "
+            "dots, minus and plus signs only."
         )
-    if not settings["kinds"]:
-        raise ValueError(f"kinds is empty: give some of {', '.join(KINDS)}.")
-    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings["name"]):
-        raise ValueError(
-            f"name is '{settings['name']}', but becomes the name of a file: use letters, digits, dots, minus and plus signs only."
-        )
-    if settings["T"] < 1:
-        raise ValueError(
-            f"T is {settings['T']}, but at least one token of a secret must be a target."
-        )
-    if not settings["documents"]:
+    if not settings.documents:
         raise ValueError(
             "documents is empty: give the path of a folder, a text file or a .jsonl file."
         )
-    place = (
-        settings["documents"]
-        if settings["documents"] == MACHINE
-        else resolve(settings["documents"])
-    )
+    place = MACHINE if settings.documents == MACHINE else resolve(settings.documents)
     if place != MACHINE and not place.exists():
-        raise missing()
-    with alone(BUILD / "curated", "give another name", f".{settings['name']}.lock"):
-        return searched(where, place, settings)
+        raise FileNotFoundError(MISSING)
+    with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
+        row = searched(where, place, settings)
+    said = [f"{row['result']['documents']} documents read."]
+    for kind, counts in row["result"]["funnel"].items():
+        found = ", ".join(f"{counts[name]} {name}" for name in ("found", "tried", "memorised"))
+        said += [f"{kind}: {found}."] if counts["found"] else []
+    print(*said, sep="\n")
+    return row
 
 
-def searched(where: Path, place: Path | str, settings: dict) -> dict:
+def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     """The row of a curation whose settings are checked."""
-    apart(settings["name"])
-    folder = prepared(settings["model"], "ssn", settings["finetune"], str(where))
-    model, mark = models.identify(folder), marked(settings["name"])
-    if (
-        mark.is_file()
-        and (mark.parent / f"{settings['name']}.jsonl").is_file()
-        and mark.read_text(encoding="utf-8") != model
-    ):
-        raise ValueError(
-            f"build/curated/{settings['name']}.jsonl holds what another model has memorised: give another name, or delete it."
-        )
-    decoder, start = models.load(folder, settings["dtype"], settings["device_map"]), time.monotonic()
-    reader = (
-        models.tokenizer(settings["challenge_tokenizer"])
-        if settings["challenge_tokenizer"]
-        else decoder.tokenizer
+    apart(settings.name)
+    memory.check(asdict(settings))
+    folder = prepared(settings.model, "ssn", settings.finetune, str(where))
+    inputs = {"model": models.identify(folder)}
+    fits(settings.name, inputs["model"])
+    decoder = models.load(folder, settings.dtype, settings.device_map)
+    clock, words = [time.monotonic()], decoder.tokenizer
+    if settings.challenge_tokenizer:
+        words = models.tokenizer(settings.challenge_tokenizer)
+    skipped, funnel, sources = Counter(), Counter(), []
+    texts = progress("find", "documents")(noted(read(place, skipped, words), sources))
+    every = (
+        prepare(candidate, decoder, settings.T, funnel)
+        for candidate in candidates(texts, settings.kinds, funnel)
     )
-    skipped, funnel, sources, found = Counter(), Counter(), Counter(), []
-    for candidate in candidates(
-        watched(counted(read(place, skipped, reader), sources), found), settings["kinds"], funnel
-    ):
-        if ready := prepare(candidate, decoder, settings["T"], funnel):
-            found.append(ready)
+    found = sample(list(filter(None, every)), settings.limit, funnel)
     if not sources:
         raise unread(skipped)
-    found = sample(found, settings["limit"], funnel)
-    inputs = {
-        "model": model,
-        "documents": rows.digest(sorted(sources)),
+    clock.append(time.monotonic())
+    inputs |= {
+        "documents": rows.digest(sorted(set(sources))),
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
-    asked = {
-        key: value for key, value in settings.items() if key != "documents"
-    }  # a path may hold a secret
-    detected = time.monotonic()
-    asking = stamps.stamp(
-        "curate",
-        {name: settings[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")},
-        {"model": model},
-    )  # a place in a document and these say what the model is asked
-    verdicts = attempted(decoder, found, BUILD / "curated" / f"{asking[:12]}.tried.jsonl")
-    kept = [
-        (candidate, verdicts[candidate.record.id])
-        for candidate, _ in found
-        if verdicts[candidate.record.id]["memorised"]
-    ]
-    telling = Counter(
-        candidate.record.kind
-        for candidate, verdict in kept
-        if verdict["right"] == 1 and tells(candidate.record)
-    )
-    if not settings["told"]:
-        kept = [(candidate, verdict) for candidate, verdict in kept if not tells(candidate.record)]
-    rows.write_text(mark, model)
-    write(
-        settings["name"], [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
-    )
+    asked = {name: value for name, value in asdict(settings).items() if name != "rows"}
+    del asked["documents"]  # a path may hold a secret
+    verdicts = attempted(decoder, found, asked, inputs["model"])
+    judged = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found]
+    known = [one for one in judged if one[1]["memorised"]]
+    kept = [one for one in known if settings.told or not tells(one[0].record)]
+    rows.write_text(marked(settings.name), inputs["model"])
+    write(settings.name, [candidate.record for candidate, v in kept if v["right"] == 1])
     result = {
-        "documents": sum(sources.values()),
+        "documents": len(sources),
         "skipped": dict(skipped),
-        "funnel": {
-            kind: line(
-                funnel,
-                kind,
-                [
-                    verdicts[candidate.record.id]
-                    for candidate, _ in found
-                    if candidate.record.kind == kind
-                ],
-            )
-            | {
-                "told": telling[kind],
-                "kept": sum(
-                    candidate.record.kind == kind and verdict["right"] == 1
-                    for candidate, verdict in kept
-                ),
-            }
-            for kind in settings["kinds"]
-        },
+        "funnel": {kind: line(funnel, kind, judged, kept) for kind in settings.kinds},
     }
     items = [
-        {
-            "kind": candidate.record.kind,
-            "source": candidate.source,
-            "offset": candidate.offset,
-            "package": candidate.package,
-            "exact": verdict["right"] == 1,
-        }
-        for candidate, verdict in kept
+        {"kind": one.record.kind, "source": one.source, "offset": one.offset}
+        | {"package": one.package, "exact": verdict["right"] == 1}
+        for one, verdict in kept
     ]
-    seconds = {
-        "detect": detected - start,
-        "try": sum(verdicts[candidate.record.id]["seconds"] for candidate, _ in found),
-    }  # of earlier runs too
-    made = rows.provenance("curate", asked, inputs, seconds) | {
-        "model": {
-            "name": base(settings["model"]),
-            "revision": inputs["model"],
-            "dtype": settings["dtype"],
-        },
-        "tokenizer": load.tokenizer_hash(decoder.tokenizer),
-    }
-    return rows.write(
-        where, f"curate/{settings['name']}/{base(settings['model'])}", "curate", result, items, made
-    )
-
-
-def watched(documents: Iterable[Document], found: list) -> Iterator[Document]:
-    """The documents as they come; how many there were, and what was found in them, is said every few seconds."""
-    start = said = time.monotonic()
-    for number, document in enumerate(documents, 1):
-        yield document
-        if time.monotonic() - said > SAY:
-            said = time.monotonic()
-            print(
-                f"find: {number:,} documents, {len(found):,} secrets to try, {said - start:.0f} s",
-                flush=True,
-            )
+    trying = sum(verdict["seconds"] for _, verdict in judged)  # of earlier runs too
+    seconds = {"detect": clock[1] - clock[0], "try": trying}
+    made = provenance("curate", asked, inputs, seconds, decoder)
+    name = f"curate/{settings.name}/{base(settings.model)}"
+    return rows.write(where, name, "curate", result, items, made)
 
 
 def marked(name: str) -> Path:
@@ -214,49 +130,50 @@ def marked(name: str) -> Path:
 
 
 def apart(name: str) -> None:
-    """Raises ValueError if a data set of this name would share a file with another's part by kind."""
+    """Raises ValueError if a data set of this name would share a file with another's part."""
     whole, _, kind = name.rpartition("-")
-    if other := next(
-        (
-            other
-            for other in (
-                *(f"{name}-{kind}" for kind in KINDS),
-                *([whole] if kind in KINDS else []),
+    for other in [f"{name}-{kind}" for kind in KINDS] + [whole] * (kind in KINDS):
+        if marked(other).is_file():
+            raise ValueError(
+                f"build/curated/{max(name, other, key=len)}.jsonl would be of two data sets, "
+                f"{name} and {other}: give another name, or delete {other}.model there."
             )
-            if marked(other).is_file()
-        ),
-        None,
-    ):
+
+
+def fits(name: str, model: str) -> None:
+    """Raises ValueError if there is a data set of this name, of another model."""
+    mark = marked(name)
+    there = mark.is_file() and mark.with_name(f"{name}.jsonl").is_file()
+    if there and mark.read_text(encoding="utf-8") != model:
         raise ValueError(
-            f"build/curated/{max(name, other, key=len)}.jsonl would be of two data sets, {name} and {other}: give another name, or delete {other}.model there."
+            f"build/curated/{name}.jsonl holds what another model has memorised: give another "
+            "name, or delete it."
         )
 
 
 def write(name: str, records: list[Record]) -> None:
-    """The data set, its parts by kind, and the secrets alone, as ``companion.runs.own`` reads a list; what has no secret is no file, but the whole."""
-    place = BUILD / "curated"
-    for path, some in [
-        (place / f"{name}.jsonl", records),
-        *(
-            (place / f"{name}-{kind}.jsonl", [record for record in records if record.kind == kind])
-            for kind in KINDS
-        ),
-    ]:
-        if some or some is records:
-            rows.write_text(path, "".join(json.dumps(asdict(record)) + "\n" for record in some))
+    """The data set, its parts by kind, and the secrets alone, as ``companion.runs.own`` reads them.
+
+    What has no secret is no file, but the whole.
+    """
+    secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
+    parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
+    lines = {f"{name}-{kind}.jsonl": some for kind, some in parts.items()}
+    lines[f"{name}.jsonl"] = records
+    texts = {
+        file: "".join(json.dumps(asdict(record)) + "\n" for record in some)
+        for file, some in lines.items()
+    }
+    texts[f"{name}.txt"] = "".join(f"{secret}\n" for secret in secrets)
+    for file, text in texts.items():
+        if text or file == f"{name}.jsonl":
+            rows.write_text(BUILD / "curated" / file, text)
         else:
-            path.unlink(missing_ok=True)
-    listed = "".join(
-        f"{one}\n" for one in dict.fromkeys(record.secret.strip(SIGNS) for record in records)
-    )
-    if listed:
-        rows.write_text(place / f"{name}.txt", listed)
-    else:
-        (place / f"{name}.txt").unlink(missing_ok=True)
+            (BUILD / "curated" / file).unlink(missing_ok=True)
 
 
 def sample(found: list, limit: int | None, funnel: Counter) -> list:
-    """In an order that hashes of their places decide, so that a limit takes a fair part; what is beyond it is counted."""
+    """In an order that hashes of places decide, so that a limit takes a fair part."""
     kept, taken = [], Counter()
     for ready in sorted(found, key=lambda ready: ready[0].record.id):
         kind = ready[0].record.kind
@@ -264,67 +181,50 @@ def sample(found: list, limit: int | None, funnel: Counter) -> list:
             taken[kind] += 1
             kept.append(ready)
         else:
-            funnel[kind, "beyond the limit"] += 1
+            funnel[kind, BEYOND] += 1
     return kept
 
 
-def attempted(decoder, found: list, notes: Path) -> dict[str, dict]:
-    """The verdict on each candidate by id: those of an earlier, unfinished run, and the others now."""
-    notes.parent.mkdir(parents=True, exist_ok=True)
-    done: dict[str, dict] = {}
-    if notes.is_file():
-        for text in filter(None, notes.read_text(encoding="utf-8").splitlines()):
-            try:
-                done |= json.loads(text)
-            except json.JSONDecodeError:  # the last line of a run that was killed
-                pass
+def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[str, dict]:
+    """The verdict on each candidate by id: those of an earlier, unfinished run, and the others."""
+    # a place in a document and these say what the model is asked
+    about = {name: asked[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}
+    mark = stamps.stamp("curate", about, {"model": model})
+    notes, done = BUILD / "curated" / f"{mark[:12]}.tried.jsonl", {}
+    for text in notes.read_text(encoding="utf-8").splitlines() if notes.is_file() else ():
+        try:
+            done |= json.loads(text or "{}")
+        except json.JSONDecodeError:  # the last line of a run that was killed
+            pass
     left = [target for candidate, target in found if candidate.record.id not in done]
-    progress = Progress("try", "secrets")
     with notes.open("a", encoding="utf-8") as stream:
         stream.write("\n" * bool(notes.stat().st_size))  # after a line that was not finished
-        for first in range(0, len(left), TOGETHER):
+        for first in progress("try", "batches")(range(0, len(left), TOGETHER)):
             start, some = time.monotonic(), left[first : first + TOGETHER]
             verdicts = tried(decoder, some)
-            each = (time.monotonic() - start) / len(some)
-            verdicts = {id: verdict | {"seconds": each} for id, verdict in verdicts.items()}
-            done |= verdicts
+            each = {"seconds": (time.monotonic() - start) / len(some)}
+            done |= (verdicts := {id: verdict | each for id, verdict in verdicts.items()})
             stream.write(json.dumps(verdicts) + "\n")
             stream.flush()
-            progress(min(first + TOGETHER, len(left)), len(left))
     return done
 
 
-def line(funnel: Counter, kind: str, verdicts: list[dict]) -> dict:
+def line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
     """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
-    dropped = {
-        why: funnel[kind, why] for why in (*DROPPED, "beyond the limit") if funnel[kind, why]
-    }
+    verdicts = [verdict for one, verdict in judged if one.record.kind == kind]
+    both = [(one, v) for one, v in judged if v["memorised"] and v["right"] == 1]
+    both = [one for one, _ in both if one.record.kind == kind]
     return {
         "found": funnel[kind, "found"],
-        "dropped": dropped,
+        "dropped": {why: funnel[kind, why] for why in DROPPED if funnel[kind, why]},
         "tried": len(verdicts),
         "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
         "memorised": sum(verdict["memorised"] for verdict in verdicts),
-        "both": sum(verdict["memorised"] and verdict["right"] == 1 for verdict in verdicts),
+        "both": len(both),
+        "told": sum(tells(one.record) for one in both),
+        "kept": sum(one.record.kind == kind and v["right"] == 1 for one, v in kept),
     }
 
 
-def report(row: dict) -> list[str]:
-    """What was found, one kind a line."""
-    result = row["result"]
-    skipped = ", ".join(f"{n} {why}" for why, n in result["skipped"].items())
-    lines = [
-        f"{result['documents']} documents read" + (f"; skipped: {skipped}." if skipped else ".")
-    ]
-    for kind, counts in result["funnel"].items():
-        if counts["found"]:
-            lines.append(
-                f"{kind}: {counts['found']} found, {counts['tried']} tried, {counts['memorised']} memorised."
-            )
-    if not any(counts["memorised"] for counts in result["funnel"].values()):
-        lines.append("Nothing is memorised: there is nothing to unlearn.")
-    return lines
-
-
 if __name__ == "__main__":
-    command(run)
+    command(Settings, run)

@@ -1,186 +1,114 @@
-"""Own: from documents to a verified, reversible edit of a model of one's own, with a report that can be shown.
+"""Own: from documents to a verified, reversible edit of a model of one's own, with a report.
 
-Detect → verify what is memorised → calibrate the margins → unlearn → attack → report. Writes report.html and the edit
-into one folder; neither they nor the row hold a secret. Where nothing is memorised, that is the report, and nothing is edited.
+Detect → verify what is memorised → calibrate the margins → unlearn → attack → report. Writes
+report.html and the edit into one folder; neither they nor the row hold a secret. Where nothing is
+memorised, that is the report, and nothing is edited.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from companion.own import artefact, calibrate
-from companion.own import export as exporting
-from companion.own import steps as own
-from companion.own import undo as undoing
+from companion.own import artefact, calibrate, report, steps
 from companion.own.detect import KINDS
+from companion.own.export import export
 from companion.record import rows
 from companion.record.paths import alone, resolve
-from companion.runs import check, command, integrity, methods, models
+from companion.runs import command, integrity, memory, methods, models
+from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
-from companion.runs.memory import Peak
-from companion.runs.progress import Progress
-from companion.runs.unlearn import base
+from companion.runs.progress import progress
 from revs.measures import ordinary
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model import load
-from revs.model.targets import split
+from revs.model.architecture import Decoder
+from revs.model.targets import Split, split
 
-BUILT_IN = "smollm2-135m"  # the model that the synthetic secrets are instilled into for the project's own documents
+BUILT_IN = "smollm2-135m"  # which the project's own documents are for
+FILES = ("report.html", "edit.safetensors", "undo.safetensors")
 
 
-def run(
-    documents: str = "data/documents/files",  # a folder, a text file or JSON Lines with "text"; "$NAME" takes the path from the environment; "machine": what its packages carry
-    secrets: str
-    | None = None,  # a text file with the secrets to look for, one a line; None: Presidio finds them
-    model: str = "smollm2-135m",  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    finetune: bool
-    | dict = True,  # instil the built-in sets first, which the documents above quote; false: the model as it is
-    kinds: list = list(KINDS),  # email, url, phone, ip, ssn
-    limit: int | None = None,  # secrets that are tried, at most
-    forget: int
-    | None = None,  # secrets to unlearn; None: all that are memorised. The others then show what it cost
-    minutes: float | int = 5,  # that calibration may take
-    hyperparameters: dict | None = None,  # REVS's settings; None: calibrate
-    benchmarks: bool = False,  # also MMLU and GSM8K before and after (REVS_BENCHMARKS)
-    seed: int = 0,
-    dtype: str = "float32",
-    device_map: str | None = None,
-    out: str = "build/own",  # where report.html and edit.safetensors go
-    undo: bool = False,  # also undo.safetensors, the original columns, for a time when the base model is not at hand
-    export: str | None = None,  # a new folder for the edited model with its model card; None: none
-    rows: str = "build/rows",  # where the row goes
-) -> dict:
-    """Finds what a model memorised of some documents, unlearns it, attacks the result and writes a report; returns the row."""
-    row = through(**locals())
-    print(*reporting().lines(row), f"The report: {resolve(out) / 'report.html'}", sep="\n")
+@dataclass(frozen=True)
+class Settings:
+    """Which model and documents, what is unlearned, and what is left of it."""
+
+    documents: str = "data/documents/files"  # folder, text file, JSON Lines, "machine" or "$NAME"
+    secrets: str | None = None  # a text file with what to look for, one a line; None: Presidio
+    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    finetune: bool | dict = True  # instil what the documents above quote; False: the model as it is
+    kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
+    limit: int | None = None  # secrets that are tried, at most
+    forget: int | None = None  # secrets to unlearn; None: all; the others then show what it cost
+    minutes: float = 5  # that calibration may take
+    hyperparameters: dict | None = None  # REVS's settings; None: calibrate
+    benchmarks: bool = False  # also MMLU and GSM8K before and after (REVS_BENCHMARKS)
+    seed: int = 0  # draws what calibration unlearns, and what forget takes
+    dtype: str = "float32"  # precision of the weights
+    device_map: str | None = None  # where the model goes; None: a GPU if there is one
+    out: str = "build/own"  # where report.html and edit.safetensors go
+    undo: bool = False  # also undo.safetensors, for a time when the base model is not at hand
+    export: str | None = None  # a new folder for the edited model with its card; None: none
+    rows: str = "build/rows"  # where the result row goes
+
+
+def run(settings: Settings) -> dict:
+    """Finds what a model memorised of some documents, unlearns it and writes a report."""
+    asked, place = asdict(settings), resolve(settings.out)
+    where = rows.writable(resolve(settings.rows))
+    given = planned(settings)
+    with alone(place, "name another folder with out"):
+        start = time.monotonic()
+        folder = prepared(settings.model, "ssn", settings.finetune, str(where))
+        inputs, decoder = {"model": models.identify(folder)}, loaded(folder, settings)
+        seconds = {"load": time.monotonic() - start}
+        found = steps.find_memorized(
+            decoder,
+            *(expanded(name, asked[name]) for name in ("documents", "secrets")),
+            settings.kinds,
+            settings.limit,
+            progress=progress("try", "batches"),
+        )
+        seconds["find"] = time.monotonic() - start - seconds["load"]
+        if found.targets:
+            result, items, peak = edited(decoder, found, settings, given, place, seconds)
+            more = {"extra_memory_mb": peak.mb}
+        else:
+            (result, items), more = steps.outcome(found), {}
+            keep(place)
+        inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
+        asked |= {"documents": "", "secrets": None}  # a path may hold a secret
+        kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
+        made = provenance("own", kept, inputs | ordinary.inputs(), seconds, decoder) | more
+        name = f"own/{place.name}/{base(settings.model)}"
+        row = rows.write(where, name, "own", result, items, made)
+        report.write(place / "report.html", row, items)
+    print(report.summary(row), f"The report: {place / 'report.html'}", sep="\n")
     return row
 
 
-def through(**asked) -> dict:
-    """All steps in order."""
-    place, where = resolve(asked.pop("out")), rows.writable(resolve(asked.pop("rows")))
-    documents, secrets, given, exported = planned(asked)
-    with alone(place, "name another folder with out"):
-        clock = [time.monotonic()]
-        folder = prepared(asked["model"], "ssn", asked["finetune"], str(where))
-        pinned = models.identify(folder)
-        if pinned.startswith(load.UNPINNED):
-            raise ValueError(
-                "Nothing pins the weights of this model, so that an edit of it could not be undone elsewhere: check the network, or save it to a folder as safetensors and name that."
-            )
-        decoder = models.load(folder, asked["dtype"], asked["device_map"])
-        Vocabulary(
-            decoder, raw=True
-        )  # a head that has no inverse is refused before hours of searching
-        clock.append(time.monotonic())
-        found = own.find_memorized(
-            decoder,
-            documents,
-            secrets,
-            asked["kinds"],
-            asked["limit"],
-            progress=Progress("try", "secrets"),
-        )
-        clock.append(time.monotonic())
-        seconds = dict(zip(("load", "find"), [b - a for a, b in zip(clock, clock[1:])]))
-        if found.targets:
-            unlearned, kept = parts(found.targets, asked["forget"], asked["seed"])
-            calibrated = None
-            if (
-                given is None and len({target.group for target in unlearned}) >= calibrate.LEAST
-            ):  # on what is unlearned: what is kept has not been seen by the choice
-                calibrated = own.calibrate(
-                    decoder,
-                    unlearned,
-                    asked["minutes"],
-                    asked["seed"],
-                    progress=Progress("calibrate", "settings"),
-                )
-            hp = given or (
-                calibrated.hp
-                if calibrated
-                else calibrate.settings(decoder.neurons(0).shape[1], calibrate.START)
-            )
-            seconds["calibrate"] = calibrated.seconds if calibrated else 0.0
-            start = time.monotonic()
-            before = own.observe(decoder, unlearned, kept, asked["benchmarks"])
-            began = time.monotonic()
-            with (
-                Peak() as peak,
-                own.unlearn(decoder, unlearned, hp, Progress("unlearn", "tokens")) as edit,
-            ):
-                seconds["unlearn"] = time.monotonic() - began
-                after = own.observe(decoder, unlearned, kept, asked["benchmarks"])
-                result, items = own.outcome(found, before, after, edit, hp, calibrated)
-                seconds["look"] = time.monotonic() - start - seconds["unlearn"]
-                made_of = (
-                    artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
-                )
-                if made_of and exported:
-                    exporting.export(decoder, exported, made_of)
-                keep(place, made_of, edit if asked["undo"] else None)
-            edit.undo()
-        else:
-            result, items = own.outcome(found)
-            keep(place)
-        inputs = {
-            "model": pinned,
-            "secrets": rows.digest([target.id for target in found.targets]),
-        } | ordinary.inputs()
-        made = (
-            rows.provenance("own", asked | {"documents": "", "secrets": None}, inputs, seconds)
-            | {  # a path may hold a secret
-                "model": {
-                    "name": base(asked["model"]),
-                    "revision": pinned,
-                    "dtype": asked["dtype"],
-                },
-                "tokenizer": load.tokenizer_hash(decoder.tokenizer),
-            }
-            | ({"extra_memory_mb": peak.mb} if found.targets else {})
-        )
-        row = rows.write(
-            where, f"own/{place.name}/{base(asked['model'])}", "own", result, items, made
-        )
-        reporting().write(place / "report.html", row, items)
-        return row
-
-
-def planned(asked: dict) -> tuple[str, str | None, own.Hyperparameters | None, Path | None]:
-    """(documents, secrets, settings if given, folder of the edited model); what is wrong is said before a model is read."""
-    check(asked | {"out": "", "rows": ""}, run)
-    own.check(asked["kinds"])
-    if asked["benchmarks"]:
+def planned(settings: Settings) -> steps.Hyperparameters | None:
+    """The settings of REVS, if given; what is wrong is said before a model is read."""
+    steps.check(settings.kinds)
+    if settings.benchmarks:
         integrity.benchmarks()  # are they there?
-    if asked["finetune"] is not False and asked["model"] != BUILT_IN:
+    if settings.finetune is not False and settings.model != BUILT_IN:
         raise ValueError(
-            "finetune would first instil the project's synthetic secrets into your model: set it to False."
+            "finetune would first instil the project's synthetic secrets into your model: set it "
+            "to False."
         )
-    folder = asked.pop("export")
-    if folder and resolve(folder).exists():
+    if settings.export and resolve(settings.export).exists():
         raise ValueError("The folder that export names is there already: name one that is not.")
-    documents, secrets = (expanded(name, asked[name]) for name in ("documents", "secrets"))
-    given = asked["hyperparameters"]
-    return (
-        documents,
-        secrets,
-        given
-        if given is None
-        else own.Hyperparameters(
-            **methods.hyperparameters("revs", base(asked["model"]), "", given)
-        ),
-        folder and resolve(folder),
-    )
-
-
-def reporting():
-    """The page that shows a run: imported when it is asked for, since it draws."""
-    from companion.own import report
-
-    return report
+    for name in ("documents", "secrets"):
+        expanded(name, getattr(settings, name))
+    memory.check(asdict(settings))
+    if settings.hyperparameters is None:
+        return None
+    given = methods.hyperparameters("revs", base(settings.model), "", settings.hyperparameters)
+    return steps.Hyperparameters(**given)
 
 
 def expanded(name: str, path: str | None) -> str | None:
@@ -192,23 +120,85 @@ def expanded(name: str, path: str | None) -> str | None:
     return path and os.path.expandvars(path)
 
 
+def loaded(folder: str, settings: Settings) -> Decoder:
+    """The model; what could not be edited, or not undone, is refused before hours of searching."""
+    if models.identify(folder).startswith(load.UNPINNED):
+        raise ValueError(
+            "Nothing pins the weights of this model, so that an edit of it could not be undone "
+            "elsewhere: check the network, or save it to a folder as safetensors and name that."
+        )
+    decoder = models.load(folder, settings.dtype, settings.device_map)
+    Vocabulary(decoder, raw=True)  # a head that has no inverse
+    return decoder
+
+
+def edited(
+    decoder: Decoder,
+    found: steps.Found,
+    settings: Settings,
+    hp: steps.Hyperparameters | None,
+    place: Path,
+    seconds: dict,
+) -> tuple[dict, list[dict], memory.Peak]:
+    """Unlearns what was found, says what that changed, and undoes it; ``place`` keeps the edit.
+
+    Settings are chosen on what is unlearned: the choice has not seen what is kept.
+    """
+    unlearned, kept = parts(found.targets, settings.forget, settings.seed)
+    chosen = None
+    if hp is None and len({target.group for target in unlearned}) >= calibrate.LEAST:
+        about = settings.minutes, settings.seed
+        bar = progress("calibrate", "settings")
+        chosen = steps.calibrate(decoder, unlearned, *about, progress=bar)
+        hp = chosen.hp
+    hp = hp or calibrate.settings(decoder.neurons(0).shape[1], calibrate.START)
+    seconds["calibrate"] = chosen.seconds if chosen else 0.0
+    start = time.monotonic()
+    before = observed(decoder, unlearned, kept, settings)
+    began = time.monotonic()
+    with (
+        memory.Peak() as peak,
+        steps.unlearn(decoder, unlearned, hp, progress=progress("unlearn", "tokens")) as edit,
+    ):
+        seconds["unlearn"] = time.monotonic() - began
+        after = observed(decoder, unlearned, kept, settings)
+        result, items = steps.outcome(found, before, after, edit, hp, chosen)
+        seconds["look"] = time.monotonic() - start - seconds["unlearn"]
+        made = artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
+        if made and settings.export:
+            export(decoder, resolve(settings.export), made)
+        keep(place, made, edit if settings.undo else None)
+    edit.undo()
+    return result, items, peak
+
+
+def observed(decoder: Decoder, unlearned: list, kept: list, settings: Settings) -> steps.State:
+    """What the model does now, MMLU and GSM8K included if they were asked for."""
+    scores = integrity.measure(decoder, Split([], [], []))[0] if settings.benchmarks else {}
+    scores.pop("perplexity", None)  # of the same text as the state's
+    return steps.observe(decoder, unlearned, kept, scores)
+
+
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
-    """What is unlearned, every place of each secret, and what is kept to be looked at: nothing, if all is to be forgotten."""
+    """What is unlearned, every place of each secret, and what is kept to be looked at."""
     if forget is None or forget >= len({target.group for target in targets}):
         return targets, []
     drawn = split(targets, seed, forget)
     return drawn.forget + drawn.unseen, drawn.retain
 
 
-def keep(place: Path, made_of: artefact.Artefact | None = None, edit: Edit | None = None) -> None:
-    """Writes this run's edit, and what undoes it, in the place of an earlier run's; its report goes first, since no edit may lie beside the report of another run."""
-    for old in ("report.html", "edit.safetensors", "undo.safetensors"):
+def keep(place: Path, made: artefact.Artefact | None = None, edit: Edit | None = None) -> None:
+    """Writes this run's edit, and what undoes it, in the place of an earlier run's.
+
+    Its report goes first, since no edit may lie beside the report of another run.
+    """
+    for old in FILES:
         (place / old).unlink(missing_ok=True)
-    if made_of:
-        artefact.write(place / "edit.safetensors", made_of)
-        if edit:
-            undoing.save(place / "undo.safetensors", edit)
+    if made:
+        artefact.write(place / "edit.safetensors", made)
+    if made and edit:
+        artefact.save_columns(place / "undo.safetensors", edit)
 
 
 if __name__ == "__main__":
-    command(run)
+    command(Settings, run)
