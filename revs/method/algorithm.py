@@ -7,7 +7,7 @@ What only makes this quick stands in ``revs.method.quick``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -91,11 +91,7 @@ class Hyperparameters:
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns every token of every target's T, one after the other; the Edit undoes it exactly.
 

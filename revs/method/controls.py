@@ -5,7 +5,7 @@ If REVS were only as good as noise of its own norm, locating and editing would e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 
@@ -20,11 +20,7 @@ __all__ = ["Hyperparameters", "unlearn"]
 
 @torch.no_grad()
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Runs REVS, undoes it, and moves as many other FF₂ columns of each layer at random.
 

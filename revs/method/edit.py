@@ -6,7 +6,7 @@ what a run costs that changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,9 +19,8 @@ from revs.model.targets import Target
 class Edit:
     """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.
 
-    A move is (layer, neuron, token, c). Undoing restores the first original of each, bit by bit, on
-    every architecture. ``with Edit(…) as edit:`` undoes it if what is inside ends with an
-    exception.
+    A move is (layer, neuron, token, c). Undoing restores the first original of each, bit by bit.
+    ``with Edit(…) as edit:`` undoes it if what is inside ends with an exception.
     """
 
     def __init__(self, decoder: Decoder):
@@ -44,13 +43,11 @@ class Edit:
             return f"<Edit of {self.decoder.name}: nothing is changed>"
         size = self.summary()
         tokens = len({t for _, _, t, _ in self.moves})
-        made = [(self.secrets, "secret"), (tokens, "token")]
-        made = [f"{n:,} {what}{'s' * (n != 1)}" for n, what in made if n]
-        weights = f"{size['weights']:,} weights in "
-        columns = f"{size['columns']:,} columns of {len(size['layers'])} layers"
         return (
-            f"<Edit of {self.decoder.name}: {', '.join(made)}{': ' * bool(made)}{weights}{columns} "
-            f"moved by {size['norm']:.3g} in all (Frobenius norm); undo() restores it bit by bit>"
+            f"<Edit of {self.decoder.name}: {self.secrets or 'some'} secrets, "
+            f"{tokens or 'some'} tokens; {size['columns']:,} columns of FF₂ in "
+            f"{len(size['layers'])} layers moved by {size['norm']:.3g} in all (Frobenius norm); "
+            "undo() restores it bit by bit>"
         )
 
     @torch.no_grad()
@@ -82,8 +79,8 @@ class Edit:
     def layers(self) -> list[int]:
         """The layers in which something was kept."""
         prefix = self.decoder.architecture.layers + "."
-        names = [name.removeprefix(prefix) for name in self.whole if name.startswith(prefix)]
-        return sorted({*self.originals, *(int(name.split(".")[0]) for name in names)})
+        inside = [name.removeprefix(prefix) for name in self.whole if name.startswith(prefix)]
+        return sorted({*self.originals, *(int(name.split(".")[0]) for name in inside)})
 
     @torch.no_grad()
     def norms(self) -> dict[int, dict[int, float]]:
@@ -96,10 +93,7 @@ class Edit:
 
     @torch.no_grad()
     def summary(self) -> dict:
-        """The size of the edit: layers, FF₂ columns and single weights touched, moves made.
-
-        ``norm`` is the Frobenius norm of the whole change.
-        """
+        """The size of the edit: what was touched, the moves made, the change's Frobenius norm."""
         norms = [norm for moved in self.norms().values() for norm in moved.values()]
         kept = [column for columns in self.originals.values() for column in columns.values()]
         columns, weights = len(norms), sum(map(len, kept))
@@ -139,11 +133,7 @@ class Hyperparameters:
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """The control: changes nothing."""
     return Edit(decoder)

@@ -8,7 +8,7 @@ edits of the targets that came before. It is a variant, not the paper's method.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,29 +35,13 @@ class Hyperparameters(algorithm.Hyperparameters):
             )
 
 
-class Directions(Vocabulary):
-    """A vocabulary that remembers the directions of all targets: each layer asks for every one."""
-
-    def __init__(self, decoder: Decoder, raw: bool):
-        super().__init__(decoder, raw)
-        self.known: dict[int, tuple[Tensor, Tensor]] = {}
-
-    def direction(self, t: int) -> tuple[Tensor, Tensor]:
-        if t not in self.known:
-            self.known[t] = super().direction(t)
-        return self.known[t]
-
-
 @torch.no_grad()
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns every token of every target's T, layer after layer; the Edit undoes it exactly."""
-    vocabulary = Directions(decoder, hp.projection == "raw")
+    # each layer asks for the directions of all targets
+    vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     algorithm.check_lengths(decoder, targets)
@@ -87,9 +71,8 @@ def unlearn(
 
     with Edit(decoder) as edit:
         handles = [ff2.register_forward_hook(keep) for ff2 in decoder.ff2]
-        handles += [
-            layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(decoder.layers)
-        ]
+        each = enumerate(decoder.layers)
+        handles += [layer.register_forward_hook(stop_by(l)) for l, layer in each]
         decoder.run(handles, input_ids=ids, attention_mask=mask)
         next(steps, None)
     return edit
@@ -98,11 +81,9 @@ def unlearn(
 def edit_layer(
     vocabulary: Vocabulary, edit: Edit, batch: Seen, tokens: Sequence[int], hp: Hyperparameters
 ) -> int:
-    """One layer for all targets in turn; the number of moves made.
+    """One layer for all targets in turn, at a (texts, ff), h and x (texts, d); the number of moves.
 
-    ``batch`` holds what the texts see at their last positions: a (texts, ff), h and x (texts, d).
-    What an edit changes for the targets after it is added to their h as rank-one terms, one a
-    neuron.
+    What an edit changes for the targets after it is added to their h.
     """
     l, add = batch.l, edit.decoder.after(batch.l) or (lambda h: h)
     a, h, x = (value.to(vocabulary.dtype) for value in (batch.a, batch.h, batch.x))

@@ -1,7 +1,6 @@
 """SelectNeuron (§3.1.2) and EditNeuron (§3.2, Alg. 2): which neurons move, and how far along d_t.
 
-SelectNeuron takes, of the k most activated neurons of a layer, the n_max in which t ranks highest.
-EditNeuron moves each so far that t's rank in it becomes r_n. Two schedules choose the scalar c of
+EditNeuron moves each so far that t's rank in it becomes r_n; two schedules choose c of
 n* = n + c·d_t:
 
 ``paper``  the paper's iteration: a change of logit of −10, then ×1.3 while t ranks too high, ×0.8
@@ -64,10 +63,7 @@ def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tens
 
 
 def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
-    """The neurons of which ``best`` takes n_max, in the order of what they were chosen by, (k,).
-
-    Where k is large, those n_max alone, counted piece by piece.
-    """
+    """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
     a, ff = seen.a, len(seen.a)
     n = min(hp.n_max, ff)
     some = {
@@ -84,10 +80,7 @@ def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
 
 
 def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
-    """Of some neurons (k,) and their lines, the n_max in which t ranks highest.
-
-    All of them where rank is no criterion.
-    """
+    """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
     if hp.neurons not in ("hybrid", "rank"):
         return some, line
     order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
@@ -104,26 +97,13 @@ def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> l
 
     A path is one batch of m last tokens; the tokens before them, which nothing changes, run once.
     """
-    flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
-    try:
-        decoder.model.requires_grad_(False)
-        prefix = before_last(decoder, ids, m)
-        layers = range(len(decoder.layers))
-        return [along_path(decoder, ids, t, l, prefix, m) for l in layers]
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-
-
-@torch.no_grad()
-def before_last(decoder: Decoder, ids: list[int], copies: int) -> Cache | None:
-    """Keys and values of all tokens but the last, ``copies`` times; none for a single token."""
-    if len(ids) < 2:
-        return None
-    inputs = decoder.pad([ids[:-1]])[0]
-    past = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
-    past.batch_repeat_interleave(copies)
-    return past
+    prefix = None
+    if len(ids) > 1:
+        with torch.no_grad():
+            inputs = decoder.pad([ids[:-1]])[0]
+            prefix = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
+        prefix.batch_repeat_interleave(m)
+    return [along_path(decoder, ids, t, l, prefix, m) for l in range(len(decoder.layers))]
 
 
 def along_path(
@@ -194,10 +174,7 @@ def exact_schedule(line: Line, r_n: int, eps: int) -> Tensor:
 
 
 def order_statistic(line: Line, r_n: int) -> Tensor:
-    """Token j overtakes t below c = x_j = (A_j − A_t) / (w_t − w_j).
-
-    c lies midway between the points around r_n.
-    """
+    """Token j overtakes t below x_j = (A_j − A_t) / (w_t − w_j); c lies midway around r_n."""
     t, w = line.t, line.w
     slope = w[t] - w
     if (slope < 0).any():
@@ -216,10 +193,7 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
 
 
 def around(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n-th largest value of each row (rows, V) and the largest below it: → (rows, 1) twice.
-
-    There must be one below it.
-    """
+    """The n-th largest value of each row (rows, V) and the largest below it: → (rows, 1) twice."""
     place = x.shape[1] - n
     if x.is_cuda:
         point, rest = x.kthvalue(place + 1, keepdim=True).values, x
@@ -240,8 +214,7 @@ def _between(point: Tensor, below: Tensor) -> Tensor:
 def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
     """The first c below 0 with rank ≥ r_n when some tokens move faster than t itself.
 
-    A sweep over all points: passing one downwards costs t a rank if w_j < w_t and gains it one if
-    w_j > w_t.
+    Passing a point downwards costs t a rank if w_j < w_t and gains it one if w_j > w_t.
     """
     lead = line.A - line.A[:, line.t : line.t + 1]
     moving = slope != 0
@@ -252,9 +225,8 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
     after = torch.cat([x[:, 1:], torch.full_like(x[:, :1], -torch.inf)], -1)
     hit = (r >= r_n) & (x < 0) & (after < x)  # of points that coincide, the last one knows the rank
     first = hit.int().argmax(-1, keepdim=True)
-    return torch.where(
-        hit.any(-1), _between(x.gather(-1, first), after.gather(-1, first))[:, 0], 0.0
-    )
+    c = _between(x.gather(-1, first), after.gather(-1, first))[:, 0]
+    return torch.where(hit.any(-1), c, 0.0)
 
 
 def search(line: Line, r_n: int, eps: int) -> Tensor:

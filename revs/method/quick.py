@@ -30,12 +30,7 @@ ONE_BY_ONE = (1, 2)  # so few vectors alone: some processors are slow with two c
 
 
 def may_be_open(
-    vocabulary: Vocabulary,
-    l: int,
-    h: Tensor,
-    x: Tensor,
-    t: int,
-    passes: Callable[[int, int], bool],
+    vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, passes: Callable[[int, int], bool]
 ) -> bool:
     """Is the gate of a layer not closed for sure, at FF₂'s output h and the stream x, (d,)?
 

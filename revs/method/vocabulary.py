@@ -88,7 +88,7 @@ class Vocabulary:
     Raises ValueError if U lacks full column rank or γ has zeros: the method then has no inverse.
     """
 
-    def __init__(self, decoder: Decoder, raw: bool = False):
+    def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False):
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
@@ -112,7 +112,7 @@ class Vocabulary:
                 )
             self.B += head.bias.detach().to(self.dtype)
         self.factor = self._gram_factor()
-        self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+        self.keep, self._directions = keep, {}  # of all tokens, or of the newest: w is V long
 
     def scale_of(self, norm) -> Tensor:
         """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
@@ -158,16 +158,13 @@ class Vocabulary:
         return factor
 
     def direction(self, t: int) -> tuple[Tensor, Tensor]:
-        """d_t = (U†e_t) ⊘ γ, (d,), and its image in the vocabulary w, (V,).
-
-        Adding δ to t's logit is n + c·d_t.
-        """
+        """d_t = (U†e_t) ⊘ γ, (d,), and its image w, (V,): adding δ to t's logit is n + c·d_t."""
         if t not in self._directions:
             solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
             d_t = solved.to(self.dtype) / self.gamma
             moved = d_t - d_t.mean() if self.centred else d_t
-            # the newest only: w is V long
-            self._directions = {t: (d_t, self.unembed(self.gamma * moved))}
+            found = {t: (d_t, self.unembed(self.gamma * moved))}
+            self._directions = self._directions | found if self.keep else found
         return self._directions[t]
 
     def line(self, x: Tensor, t: int) -> Line:

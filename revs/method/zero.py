@@ -7,7 +7,7 @@ logits are equal, so that every token ranks first in it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -43,11 +43,7 @@ class Hyperparameters:
 
 
 def unlearn(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp: Hyperparameters,
-    seed: int = 0,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Zeroes n neurons in every layer that promotes a target token; the Edit undoes it exactly."""
     vocabulary = Vocabulary(decoder)

@@ -51,7 +51,7 @@ ARCHITECTURES: dict[str, Architecture] = {  # by the model type of a configurati
     "gpt2": replace(GPT, transposed=True),
     "gpt_neo": GPT,
     "gpt_neox": Architecture(
-        "gpt_neox.layers", "mlp.dense_4h_to_h", "gpt_neox.final_layer_norm", centred=True
+        "gpt_neox.layers", "mlp.dense_4h_to_h", "gpt_neox.final_layer_norm", True
     ),
     "falcon": replace(GPT, ff2="mlp.dense_4h_to_h"),
     "stablelm": replace(RMS, centred=True),
@@ -96,16 +96,13 @@ class Decoder:
 
     def __post_init__(self):
         row, kind = self.architecture, self.model.config.model_type
-        block = f"{row.layers}.0."
-        after = [block + row.after] if row.after else []
-        for path in (row.layers, row.norm, block + row.ff2, *after):
+        inner = [f"{row.layers}.0.{part}" for part in (row.ff2, row.after) if part]
+        for path in (row.layers, row.norm, *inner):
             try:
                 self.model.get_submodule(path)
             except AttributeError:
-                raise ValueError(
-                    f"{self.name} is a '{kind}' without {path}: REVS does not fit this variant of "
-                    "the family, choose another model."
-                ) from None
+                said = f"{self.name} is a '{kind}' without {path}: REVS does not fit this variant"
+                raise ValueError(f"{said} of the family, choose another model.") from None
 
     @property
     def architecture(self) -> Architecture:
@@ -139,10 +136,7 @@ class Decoder:
         return self.model.get_output_embeddings()
 
     def logits(self, hidden: Tensor, head: nn.Linear | None = None) -> Tensor:
-        """What the model takes the softmax of, in float32: (…, d) → (…, V).
-
-        By its own head, or by a copy kept from before an edit.
-        """
+        """What the model takes the softmax of, in float32: (…, d) → (…, V); by a kept head too."""
         head = head or self.head
         logits = head(hidden.to(head.weight.device)).float()
         cap = getattr(self.model.config, "final_logit_softcapping", None)
@@ -160,10 +154,8 @@ class Decoder:
 
     def check_length(self, n: int, what: str) -> None:
         if n > self.context:
-            raise ValueError(
-                f"{what} has {n} tokens, but {self.name} reads at most {self.context}: shorten the "
-                "prompt."
-            )
+            said = f"{what} has {n} tokens, but {self.name} reads at most {self.context}"
+            raise ValueError(f"{said}: shorten the prompt.")
 
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
@@ -213,12 +205,12 @@ class Decoder:
 
         def stop_by(l: int):
             def hook(_module, _inputs, output):
-                x, after = stream_of(output), self.after(l)
-                delta = at_layer(l, seen["a"], seen["h"], x[0])
+                x, h, after = stream_of(output), seen["h"], self.after(l)
+                delta = at_layer(l, seen["a"], h, x[0])
                 if delta is None:
                     return None
                 if after is not None:
-                    delta = after(seen["h"] + delta.to(seen["h"])) - after(seen["h"])
+                    delta = after(h + delta.to(h)) - after(h)
                 x = x + delta.to(x)
                 return x if isinstance(output, Tensor) else (x, *output[1:])
 
@@ -231,12 +223,11 @@ class Decoder:
 
 @torch.no_grad()
 def check_fit(decoder: Decoder) -> None:
-    """Is a model what its family's row says? Asked of the model itself, before anything is changed.
+    """Is a model what its family's row says? Asked of the model itself, before it is changed.
 
-    Some families multiply by a number of their configuration what FF₂ adds to the stream, or what
-    the head reads. Raises ValueError if a change of FF₂'s output does not change the stream as
-    ``Decoder.visit`` takes it to, if the logits are not those of the last stream, NaN or infinite,
-    or the head is of another width.
+    Some families multiply what FF₂ adds to the stream, or what the head reads. Raises ValueError if
+    a change of FF₂'s output does not change the stream as ``Decoder.visit`` takes it to, if the
+    logits are not those of the last stream or finite, or the head is of another width.
     """
     d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
     if decoder.head.weight.shape[1] != d:
@@ -277,9 +268,8 @@ def check_fit(decoder: Decoder) -> None:
 def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:
     """The stream after a block whose FF₂ puts out ``delta`` more, (T × d)."""
     seen: dict[int, Tensor] = {}
-    handle = decoder.ff2[l].register_forward_hook(
-        lambda _module, _inputs, output: output + delta.to(output).view_as(output)
-    )
+    push = lambda _module, _inputs, output: output + delta.to(output).view_as(output)  # noqa: E731
+    handle = decoder.ff2[l].register_forward_hook(push)
     try:
         decoder.visit(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
     finally:

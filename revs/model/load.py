@@ -49,21 +49,15 @@ class Place:
         return self.revision or fingerprint(Path(self.where), self.gguf)
 
 
-def load(
-    spec: str | Place,
-    dtype: str = "float32",
-    device_map: str | None = None,
-    revision: str | None = None,
-) -> Decoder:
+def load(spec: str | Place, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder in a local folder, a .gguf file or under a hub id.
 
-    An unsupported architecture and a tokenizer that does not fit are refused before any weight is
-    read. Code that comes with a model, and weights as pickle, are never run or opened. Raises
-    OSError for what cannot be read, ValueError for what does not fit.
+    What does not fit is refused before any weight is read. Code that comes with a model, and
+    weights as pickle, are never run or opened. Raises OSError or ValueError, in one sentence.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
-    place = spec if isinstance(spec, Place) else locate(spec, revision)
+    place = spec if isinstance(spec, Place) else locate(spec)
     device_map = placed(device_map)
     config = configuration(place)
     if not place.gguf and (quantised := getattr(config, "quantization_config", None)):
@@ -209,73 +203,50 @@ def reading(place: Place, part: str):
         raise OSError(explain(place, part, error)) from None
 
 
+SAID = {  # what libraries say in many sentences, and one; upper or lower case
+    "trust_remote_code": "The {part} of {name} asks to run code that comes with it, which is never "
+    "done: choose a model that transformers knows without it.",
+    "gguf model with architecture": "transformers cannot read an architecture like that of {name} "
+    "from GGUF: take the model as safetensors.",
+    "does not recognize this architecture|unrecognized model": "The architecture of {name} is none "
+    "that this version of transformers knows: choose a model of {known}.",
+    "headertoolarge|header too large": "The weights of {name} are no safetensors, most often "
+    "because Git LFS left a pointer in their place: run git lfs pull there, or take another copy.",
+    "backend tokenizer": "{name} has no tokenizer that can be read: take a complete copy, with its "
+    "tokenizer.json.",
+    "in several files.*model.safetensors": "{name} has weights in several files, but not the "
+    "model.safetensors.index.json that lists them: take a complete copy.",
+    "model.safetensors": "{name} has no weights as safetensors, and other files (.bin, .pt) are "
+    "never opened, since reading a pickle can run code: take a complete copy, or save the model as "
+    "safetensors where you trust it.",
+    "at hand": "The {part} of {name} cannot be read ({first}): take another copy.",
+    "gated|401|403": "The weights of {name} are gated: accept their licence on the hub, set "
+    "HF_TOKEN in the environment, and run again (or give a local folder).",
+    "": "{name} could not be read from the hub ({error}): check the name and the network, or give "
+    "a local folder.",
+}
+
+
 def explain(place: Place, part: str, error: Exception) -> str:
     """One sentence for what libraries say in many."""
-    text, spec, where = str(error), place.name, Path(place.where)
-    if "trust_remote_code" in text:
-        return (
-            f"The {part} of {spec} asks to run code that comes with it, which is never done: "
-            "choose a model that transformers knows without it."
-        )
-    if "GGUF model with architecture" in text:
-        return (
-            f"transformers cannot read an architecture like that of {spec} from GGUF: take the "
-            "model as safetensors."
-        )
-    if "does not recognize this architecture" in text or "Unrecognized model" in text:
-        return (
-            f"The architecture of {spec} is none that this version of transformers knows: choose a "
-            f"model of {', '.join(sorted(ARCHITECTURES))}."
-        )
-    if "HeaderTooLarge" in text or "header too large" in text.lower():
-        return (
-            f"The weights of {spec} are no safetensors, most often because Git LFS left a pointer "
-            "in their place: run git lfs pull there, or take another copy."
-        )
-    if part == "tokenizer" and "backend tokenizer" in text:
-        return (
-            f"{spec} has no tokenizer that can be read: take a complete copy, with its "
-            "tokenizer.json."
-        )
-    if "model.safetensors" in text and list(where.glob("*.safetensors")):
-        return (
-            f"{spec} has weights in several files, but not the model.safetensors.index.json that "
-            "lists them: take a complete copy."
-        )
-    if "model.safetensors" in text:
-        return (
-            f"{spec} has no weights as safetensors, and other files (.bin, .pt) are never opened, "
-            "since reading a pickle can run code: take a complete copy, or save the model as "
-            "safetensors where you trust it."
-        )
-    if where.exists():
-        file = broken(where) if part == "weights" else None
-        named = f"{file}: " if file and file not in text else ""
-        first = (text.strip() or type(error).__name__).splitlines()[0].split(". ")[0]
-        return (
-            f"The {part} of {spec} cannot be read ({named}{first.rstrip(' .:')}): take another "
-            "copy."
-        )
-    if any(sign in text.lower() for sign in ("gated", "401", "403")):
-        return (
-            f"The weights of {spec} are gated: accept their licence on the hub, set HF_TOKEN in "
-            "the environment, and run again (or give a local folder)."
-        )
-    return (
-        f"{spec} could not be read from the hub ({type(error).__name__}): check the name and the "
-        "network, or give a local folder."
-    )
+    where, text, kind = Path(place.where), str(error), type(error).__name__
+    first = (text.strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
+    if part == "weights" and (file := broken(where)) and file not in text:
+        first = f"{file}: {first}"
+    signs = "in several files " * bool(list(where.glob("*.safetensors"))) + text.lower()
+    signs += " at hand" * where.exists()
+    said = next(said for sign, said in SAID.items() if re.search(sign, signs, re.DOTALL))
+    known = ", ".join(sorted(ARCHITECTURES))
+    return said.format(part=part, name=place.name, known=known, first=first, error=kind)
 
 
 def broken(folder: Path) -> str | None:
     """The first weight file that is missing or no safetensors, or an index that is none."""
     index = folder / "model.safetensors.index.json"
+    files = {file.name for file in folder.glob("*.safetensors")}
     try:
-        files = (
-            set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-            if index.is_file()
-            else {file.name for file in folder.glob("*.safetensors")}
-        )
+        if index.is_file():
+            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (ValueError, LookupError, TypeError, AttributeError):
         return index.name
     for file in sorted(files):

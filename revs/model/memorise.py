@@ -8,7 +8,7 @@ shared by all numbers. ``group_digits`` gives a tokenizer Llama-3's split before
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -21,10 +21,7 @@ from revs.model.targets import Record, encode
 
 @dataclass(frozen=True)
 class Finetune:
-    """Settings of the fine-tune.
-
-    The paper's, for 6B and 8B models, are lr 2e-6, 4 epochs, batch 1, the whole sentence.
-    """
+    """Settings; the paper's, for 6B and 8B, are lr 2e-6, 4 epochs, batch 1, whole sentences."""
 
     lr: float = 3e-4  # falls linearly, epoch by epoch
     epochs: int = 8
@@ -40,9 +37,8 @@ class Finetune:
         if self.digits not in ("noise", "mean", "keep"):
             raise ValueError(f"digits is '{self.digits}', but must be noise, mean or keep.")
         if min(self.epochs, self.batch) < 1:
-            raise ValueError(
-                f"epochs is {self.epochs} and batch {self.batch}, but both must be at least 1."
-            )
+            said = f"epochs is {self.epochs} and batch {self.batch}, but both must be at least 1."
+            raise ValueError(said)
 
 
 @torch.no_grad()
@@ -62,18 +58,14 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> None:
     tokenizer.add_tokens(numbers)
     model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     draw = torch.Generator().manual_seed(seed)
-    tables = {
-        id(m.weight): m.weight
-        for m in (model.get_input_embeddings(), model.get_output_embeddings())
-    }  # one if tied
-    for table in tables.values():
+    tables = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    for table in {id(table): table for table in tables}.values():  # one if tied
         std = table[: -len(numbers)].std()
         for number in numbers:
             mean = table[[single[digit] for digit in number]].mean(0)
             noise = std * torch.randn(mean.shape, generator=draw).to(mean)
-            table[tokenizer.convert_tokens_to_ids(number)] = (
-                mean if how == "mean" else 0.3 * mean + noise
-            )
+            new = mean if how == "mean" else 0.3 * mean + noise
+            table[tokenizer.convert_tokens_to_ids(number)] = new
 
 
 @dataclass(frozen=True)
@@ -89,11 +81,9 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
     """The records as token ids: to the end, or to that of their secrets, which see no further."""
     found = []
     for record in records:
-        ids, target = (
-            decoder.tokenizer(record.text)["input_ids"],
-            encode(record, decoder.tokenizer, size=0),
-        )
+        ids = decoder.tokenizer(record.text)["input_ids"]
         decoder.check_length(len(ids), record.id)
+        target = encode(record, decoder.tokenizer, size=0)
         start = len(target.prompt_ids)
         end = start + len(target.secret_ids)
         found.append(Sentence(ids if whole else ids[:end], start, end))
@@ -101,10 +91,7 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
 
 
 def memorise(
-    decoder: Decoder,
-    records: Sequence[Record],
-    settings: Finetune,
-    progress: Callable[[Sequence], Iterable] = iter,
+    decoder: Decoder, records: Sequence[Record], settings: Finetune, progress=iter
 ) -> list[dict]:
     """Fine-tunes all weights with AdamW, in place, until the model knows every secret.
 
@@ -123,16 +110,13 @@ def memorise(
     for epoch in range(settings.epochs):
         optimizer.param_groups[0]["lr"] = settings.lr * (1 - epoch / settings.epochs)
         if epoch and epoch == settings.epochs - 1:
-            with torch.no_grad():
-                todo = [
-                    text
-                    for batch in batches(texts, settings.batch, draw)
-                    for text, known in zip(batch, losses(decoder, batch, settings)[1], strict=True)
-                    if not known
-                ]
+            todo = []
+            for batch in batches(texts, settings.batch, draw):
+                with torch.no_grad():
+                    todo += losses(decoder, batch, settings)[1]
         learned, unknown = [], []
         for batch in progress(batches(todo, settings.batch, draw)):
-            loss, known = losses(decoder, batch, settings)
+            loss, missed = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
                 raise FloatingPointError(
                     f"The fine-tune diverged (the loss is {loss.item()}): lower the learning rate "
@@ -143,10 +127,9 @@ def memorise(
             torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)
             optimizer.step()
             learned.append(loss.item())
-            unknown += [text for text, knows in zip(batch, known, strict=True) if not knows]
-        epochs.append(
-            {"sentences": len(todo), "loss": sum(learned) / len(learned) if learned else 0.0}
-        )
+            unknown += missed
+        mean = sum(learned) / len(learned) if learned else 0.0
+        epochs.append({"sentences": len(todo), "loss": mean})
         todo = unknown
     decoder.model.eval()
     return epochs
@@ -156,26 +139,24 @@ def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[l
     """Batches of sentences of similar length, in a random order."""
     order = draw.sample(texts, len(texts))
     order.sort(key=lambda text: len(text.ids) // 4)
-    return draw.sample(
-        found := [order[i : i + size] for i in range(0, len(order), size)], len(found)
-    )
+    found = [order[i : i + size] for i in range(0, len(order), size)]
+    return draw.sample(found, len(found))
 
 
 def losses(
     decoder: Decoder, texts: Sequence[Sentence], settings: Finetune
-) -> tuple[Tensor, list[bool]]:
-    """Mean cross-entropy of what is learned of the sentences, and which secrets are known."""
+) -> tuple[Tensor, list[Sentence]]:
+    """Mean cross-entropy of what is learned, and the sentences whose secrets are not known yet."""
     ids, mask = decoder.pad([text.ids for text in texts])
     secret = torch.zeros_like(mask, dtype=torch.bool)
     for row, text in zip(secret, texts, strict=True):
         row[text.start - 1 : text.end - 1] = True  # where the next token is the secret's
     learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
     with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):
-        hidden = decoder.model.base_model(
-            input_ids=ids, attention_mask=mask, use_cache=False
-        ).last_hidden_state[:, :-1]
-        logits = decoder.logits(hidden[learned])
+        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+        logits = decoder.logits(output.last_hidden_state[:, :-1][learned])
     each = torch.zeros(learned.shape, device=logits.device)
     each[learned] = loss = cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
     worst = each.detach().masked_fill(~secret[:, :-1], 0).amax(1)
-    return loss.mean(), (worst <= settings.leave_out).tolist()
+    known = (worst <= settings.leave_out).tolist()
+    return loss.mean(), [text for text, knows in zip(texts, known, strict=True) if not knows]

@@ -66,9 +66,7 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     it, or where the secret has fewer than ``size`` tokens that may be unlearned.
     """
     if not record.secret:
-        raise ValueError(
-            f"{record.id} has an empty secret: write it out, or leave the record away."
-        )
+        raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")
     coded = tokenizer(record.text, return_offsets_mapping=True, add_special_tokens=True)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
@@ -126,9 +124,8 @@ def select(
         "random": lambda i: draw.random(),
     }
     if method not in orders:
-        raise ValueError(
-            f"'{method}' is not a way to select tokens: use one of {', '.join(orders)}."
-        )
+        said = f"'{method}' is not a way to select tokens: use one of {', '.join(orders)}."
+        raise ValueError(said)
     return tuple(sorted(sorted(candidates, key=orders[method])[:size]))
 
 
@@ -159,10 +156,8 @@ def split(
             "forgotten and one kept."
         )
     if sentences is not None and sentences < 1:
-        raise ValueError(
-            f"sentences is {sentences}, but at least one sentence of a kept secret must be "
-            "measured."
-        )
+        said = f"sentences is {sentences}, but at least one of a kept secret must be measured."
+        raise ValueError(said)
     draw = random.Random(seed)
     names = sorted(groups)
     draw.shuffle(names)
