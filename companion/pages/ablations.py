@@ -15,6 +15,7 @@ from companion.record import paper
 from companion.runs import methods
 
 RESISTANCE = "Resistance"  # the Resistance Score as the released code reads it
+UNATTACKED = {"resistance_score": {"released": math.nan}}
 PAPER = {"Efficacy@100": "Efficacy", "Resistance Score": RESISTANCE}  # the paper's words
 
 # the rows of the paper's tables: our tag, our words, the paper's words
@@ -52,17 +53,12 @@ def scores(model: str, data: str) -> pd.DataFrame:
             "run `make ablations`, or look for recorded rows."
         )
     frame[list(METRICS)] *= 100
-    frame["resistance"] = [resistance(row["result"]) for row in frame["row"]]
+    attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]
+    frame["resistance"] = [100 * one["resistance_score"]["released"] for one in attacks]
     given = frame["row"].map(lambda row: row["provenance"]["settings"]["hyperparameters"])
     usual = given["base"]
     frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
     return frame
-
-
-def resistance(result: dict) -> float:
-    """The Resistance Score of a run in the released code's reading; nan if it was not attacked."""
-    attacked = result.get("attacks")
-    return 100 * attacked["resistance_score"]["released"] if attacked else math.nan
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
@@ -88,5 +84,5 @@ def beside(which: str, model: str) -> pd.DataFrame:
     printed = table.pivot(index="row", columns="column", values="printed").reindex(columns=titles)
     printed = printed.rename(index={theirs: ours for _, ours, theirs in entries}).astype(object)
     whole = pd.concat([*found, printed.assign(measured="paper, Emails")]).rename_axis("alternative")
-    whole = whole.loc[list(words.values()), ["measured", *titles, "columns"]]
-    return whole.reset_index()
+    whole = whole.reindex(columns=["measured", *titles, "columns"])
+    return whole.loc[list(words.values())].reset_index()

@@ -21,7 +21,7 @@ from revs.measures import metrics
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
 KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
 TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
-UNCHANGED = "none"  # what revs.measures.perturbations calls a prompt as it is
+UNCHANGED = "none"  # what revs.measures.attacks calls a prompt as it is
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 Curves = dict[str, pd.DataFrame]  # method → one line a point
 Found = tuple[bool, str, list[str]]  # does it hold, what was found in words, the rows behind it
@@ -56,31 +56,30 @@ def forgotten(row: dict) -> list[list[int]]:
 
 def by_strength(model: str, data: str) -> Curves:
     """Each method's runs over its ``knob``, weakest setting first, the tuned one among them."""
-    found = varied(model, data, KNOBS)
-    return {name: part.sort_values("knob", ignore_index=True) for name, part in found.items()}
+    return varied(model, data, KNOBS, "knob")
 
 
 def by_targets(model: str, data: str) -> Curves:
-    """Each method's runs over the number of secrets, the tuned half among them."""
-    found = varied(model, data, dict.fromkeys(KNOBS, "forget"))
-    return {name: part.sort_values("targets", ignore_index=True) for name, part in found.items()}
+    """Each method's runs over the number of secrets to forget, the tuned half among them."""
+    return varied(model, data, dict.fromkeys(KNOBS, "forget"), "targets")
 
 
-def varied(model: str, data: str, what: dict[str, str]) -> Curves:
+def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
     """Each method's finished runs of seed 0 in which this alone was varied, and the tuned one, in
     per cent; ``targets`` are the secrets unlearned. A method with one run is left out."""
     frame = measured(model, data)
     frame = frame[(frame["seed"] == 0) & frame["failed"].isna()].copy()
     frame[list(METRICS)] *= 100
+    frame["alone"] = [set(row["varied"]) == {what.get(row["method"])} for row in frame["row"]]
     found = {}
     for name, knob in KNOBS.items():
         part = frame[frame["method"] == name]
         part = part.assign(tuned=part["tag"] == TAGS[name], knob=part.get(knob))
-        part["alone"] = [set(row["varied"]) == {what[name]} for row in part["row"]]
         part = part[part["tuned"] | part["alone"]]
+        targets = [row["result"]["after"]["forget"] for row in part["row"]]
+        part = part.assign(targets=targets, rows=[[row] for row in part["name"]])
         if len(part) > 1:
-            of = {"targets": [row["result"]["after"]["forget"] for row in part["row"]]}
-            found[name] = part.assign(rows=[[name] for name in part["name"]], **of)
+            found[name] = part.sort_values(by, ignore_index=True)
     return found
 
 

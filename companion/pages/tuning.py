@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 import pandas as pd
 
 from companion.pages import errata
 from companion.pages.results import measured
-from companion.pages.tables import DASH, METRICS, percent
+from companion.pages.tables import DASH
 from companion.record import paper
 from companion.runs import methods, tune
 
 
-def trials(model: str, data: str, tag: str = "", folders: Sequence[Path] = ()) -> pd.DataFrame:
+def trials(model: str, data: str, tag: str = "") -> pd.DataFrame:
     """One line a trial of every method's search with this tag, results as shares: ``number`` is the
     trial's, ``printed`` whether its settings are the paper's. ValueError if there is none."""
-    frame = measured(model, data, folders=folders)
+    frame = measured(model, data)
     start = "-".join(filter(None, (tag, "trial")))
     frame = frame[frame["tag"].str.startswith(start)]
     if frame.empty:
@@ -35,20 +32,6 @@ def trials(model: str, data: str, tag: str = "", folders: Sequence[Path] = ()) -
         method=pd.Categorical(frame["method"], named, ordered=True),
     )
     return frame.sort_values(["method", "number"], ignore_index=True)
-
-
-def own_trials(row: dict, folder: Path) -> pd.DataFrame:
-    """The trials of one tune row, best first, as texts, from the folder that it was written to."""
-    asked = row["provenance"]["settings"]
-    frame = trials(row["model"], row["data"], asked.get("tag", ""), (folder,))
-    frame = frame[(frame["method"] == row["method"]) & (frame["seed"] == row["seed"])]
-    frame = frame.sort_values("unlearning_score", ascending=False, kind="stable")
-    given = [one["provenance"]["settings"]["hyperparameters"].items() for one in frame["row"]]
-    table = {
-        "trial": frame["number"].astype(str),
-        "settings": [", ".join(f"{key} = {short(value)}" for key, value in one) for one in given],
-    } | {title: frame[metric].map(percent) for metric, title in METRICS.items()}
-    return pd.DataFrame(table)
 
 
 def printed(entry: dict) -> str:

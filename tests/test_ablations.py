@@ -1,0 +1,190 @@
+"""The pages of ablations, curves and tuning: made-up runs with known numbers, and recorded ones."""
+
+import pytest
+import yaml
+
+from companion.pages import ablations, errata, results, tuning
+from companion.pages.tables import DASH, METRICS
+from companion.record import paper, rows
+from companion.record.paths import ROOT
+from companion.runs import methods
+
+MODEL = "smollm2-135m"
+BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
+
+
+@pytest.fixture
+def shelf(monkeypatch):
+    """shelf(tag, method, seed, …): a run that takes its place among rows which stand for all."""
+    found = {}
+    monkeypatch.setattr(
+        rows,
+        "find",
+        lambda *folders, kind=None, data=None: {
+            name: row for name, row in found.items() if (row["kind"], row["data"]) == (kind, data)
+        },
+    )
+
+    def put(
+        tag="", method="revs", seed=0, data="ssn", given=None, varied=None, targets=20, model=MODEL,
+        efficacy=0.5, specificity=0.5, resistance=None, failed=None, **result
+    ):  # fmt: skip
+        scores = dict.fromkeys(METRICS, efficacy) | {
+            "generalization": None,
+            "specificity": specificity,
+            "unlearning_score": results.metrics.unlearning_score(efficacy, specificity, None),
+            "forget": targets,
+        }
+        result |= {"before": scores, "after": scores, "edit": {"columns": 3}}
+        if resistance:
+            result["attacks"] = {"resistance_score": {"released": resistance}}
+        made = {
+            "settings": {"hyperparameters": BASE | (given or {})},
+            "hardware": {"gpu": None, "cpu": "Z80"},
+            "model": {"revision": "0123456789"},
+            "seconds": {"unlearn": 10.0},
+            "extra_memory_mb": 100,
+        }
+        row = {"kind": "unlearn", "data": data, "model": model, "method": method, "seed": seed}
+        row |= {"tag": tag, "varied": varied or {}, "origin": "recorded", "provenance": made}
+        row |= {"name": f"unlearn/{data}/{model}/{method}-seed{seed}-{tag}"}
+        row |= {"result": {"failed": failed} if failed else result}
+        found[row["name"]] = row
+        return row
+
+    return put
+
+
+# --- ablations -----------------------------------------------------------------------------------
+
+
+def test_an_ablation_stands_beside_the_papers_rows(shelf):
+    shelf("base", efficacy=0.8, resistance=0.7)
+    shelf("neurons-random", efficacy=0.1)
+    shelf("base", data="emails")  # alone: nothing to compare it with
+    table = ablations.beside("neurons", MODEL).set_index(["alternative", "measured"])
+    ours = [index for index in table.index if index[1] != "paper, Emails"]
+    assert ours == [("random", "ours, SSN"), ("hybrid", "ours, SSN")] and len(table) == 7
+    hybrid, printed = table.loc[("hybrid", "ours, SSN")], table.loc[("hybrid", "paper, Emails")]
+    assert (hybrid["Efficacy"], hybrid["Resistance"], hybrid["columns"]) == (80, 70, 3)
+    assert printed["Unlearning Score"] == "75.2"  # as printed
+    assert table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2"
+    assert table["Resistance"].isna()[("random", "ours, SSN")] and hybrid.isna()["Generalization"]
+    shelf("neurons-rank", data="emails")
+    table = ablations.beside("neurons", MODEL)
+    assert ("rank", "ours, Emails") in set(
+        zip(table["alternative"], table["measured"], strict=True)
+    )
+
+
+@pytest.mark.parametrize("which", ablations.ALL)
+def test_every_row_of_an_ablation_is_in_the_papers_table_and_asked_for(which):
+    from companion.workflow.profile import read
+
+    label, entries = ablations.ALL[which]
+    assert {theirs for _, _, theirs in entries} == set(paper.table(label)["row"])
+    tags = {job.settings.get("tag") for job in read("ablations").jobs.values()}
+    assert {tag for tag, _, _ in entries} <= tags
+
+
+def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
+    shelf("neurons-random")
+    assert set(ablations.beside("neurons", MODEL)["measured"]) == {"paper, Emails"}
+    with pytest.raises(ValueError, match="no row 'base'.*make ablations"):
+        ablations.scores(MODEL, "ssn")
+
+
+def test_a_curve_holds_everything_else_fixed(shelf):
+    shelf("base", efficacy=0.3)
+    shelf("curve-n_max90", given={"n_max": 90}, efficacy=0.9)
+    shelf("curve-n_max10", given={"n_max": 10}, efficacy=0.1)
+    shelf("curve-n_max50", given={"n_max": 50, "r_n": 0.9})  # something else moved too
+    shelf("curve-k200", given={"k": 200})
+    shelf("other", given={"n_max": 70})
+    runs = ablations.scores(MODEL, "ssn")
+    assert runs.loc["curve-n_max50", "changed"] == {"n_max": 50, "r_n": 0.9}
+    found = ablations.curve(runs, "n_max")
+    assert list(found["n_max"]) == [10, 30, 90] and list(found["efficacy"].round()) == [10, 30, 90]
+    assert list(ablations.curve(runs, "k")["k"]) == [100, 200]
+
+
+# --- tuning --------------------------------------------------------------------------------------
+
+
+def test_trials_of_every_method(shelf):
+    for number, efficacy in ((2, 1.0), (0, 0.0), (1, 0.5)):
+        shelf(f"trial{number:02d}", "ft_l", data="ssn-tune", efficacy=efficacy)
+        shelf(f"raw-trial{number:02d}", data="ssn-tune")
+    shelf("trial03", "ft_l", data="ssn-tune", failed="FT-L diverged.")
+    shelf("trial00", "simnpo", data="ssn-tune")
+    shelf("other", "ft_l", data="ssn-tune")
+    frame = tuning.trials(MODEL, "ssn-tune")
+    assert list(frame["number"]) == [0, 1, 2, 3, 0] and frame["failed"].notna().sum() == 1
+    assert list(frame["printed"]) == [True, True, False, False, False]  # the paper lacks SimNPO
+    assert list(frame["method"].cat.categories) == ["ft_l", "simnpo"]
+    assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
+    with pytest.raises(ValueError, match="make tune"):
+        tuning.trials(MODEL, "ssn")
+
+
+def test_the_papers_settings_in_a_cell():
+    """† stands where errata finds a value outside the sweep, and nowhere else."""
+    shown = {
+        (one["method"], f"`{one['name']}`", one["model"], one["dataset"]): tuning.printed(one)
+        for one in paper.tables()["hyperparameters"]
+    }
+    outside = errata.outside_their_sweep()[["method", "setting", "model", "data"]].to_numpy()
+    assert {key for key, cell in shown.items() if "†" in cell} == set(map(tuple, outside)) != set()
+    assert shown["REVS", "`r_n`", "GPT-J-6B", "SSN"] == "37500 (0.74)"
+    assert shown["MEMIT", "`loss_break`", "Llama-3-8B", "Emails"] == "as SSN"
+    assert shown["FT-L", "`layers`", "GPT-J-6B", "SSN"] == "0–27"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, DASH),
+        ([3], "3"),
+        ([3, 4, 5, 6], "3–6"),
+        ([3, 4], "3, 4"),
+        ("all", "all"),
+        (15000.0, "15000"),
+        (1.2345678e-5, "1.235e-05"),
+        (20, "20"),
+    ],
+)
+def test_a_setting_in_a_cell(value, shown):
+    assert tuning.short(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("space", "shown"),
+    [
+        (None, DASH),
+        ({"values": [[3], [3, 4, 5]]}, "3, 3–5"),
+        ({"low": 10, "high": 400}, "10 to 400"),
+        ({"low": 0.5, "high": 0.98, "scale": "linear"}, "0.5 to 0.98 (uniform)"),
+    ],
+)
+def test_a_range_in_a_cell(space, shown):
+    assert tuning.interval(space) == shown
+
+
+def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
+    """params/ablations.yml names them, since a profile cannot read a row."""
+    found = rows.find(kind="tune", data="ssn")[f"tune/ssn/{MODEL}/revs-seed0"]["result"]
+    profile = yaml.safe_load((ROOT / "params" / "ablations.yml").read_text(encoding="utf-8"))
+    given = [
+        run["parameters"]["hyperparameters"]
+        for run in profile["runs"]
+        if run.get("parameters", {}).get("tag") == "tuned-here"
+    ]
+    assert given == [found["hyperparameters"]]
+
+
+def test_what_was_chosen_is_the_best_of_the_search():
+    chosen = methods.tuned()["revs"][MODEL]["ssn"]
+    found = rows.find(kind="tune", data="ssn-tune")[f"tune/ssn-tune/{MODEL}/revs-seed0"]["result"]
+    frame = tuning.trials(MODEL, "ssn-tune")
+    scores = frame[frame["method"] == "revs"]["unlearning_score"]
+    assert found["hyperparameters"] == chosen and found["unlearning_score"] == scores.max()

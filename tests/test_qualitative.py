@@ -1,0 +1,63 @@
+"""Qualitative examples come out of rows as they are named (Appendix)."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from companion.pages import qualitative
+from companion.pages.tables import DASH
+from companion.record import rows
+from companion.runs import datasets, instead, methods
+
+FIRST = datasets.read("emails")[0]
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """A run of REVS on e-mails: what five secrets became, one of which was kept."""
+    became = [instead.ELSEWHERE, instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE, None]
+    items = pd.DataFrame({"id": list("abcd") + ["e"], "became": became})
+    items.loc[1, "id"] = FIRST.id
+    monkeypatch.setattr(rows, "items", lambda row: items.assign(was="a***", instead="b***"))
+    counts = dict.fromkeys(instead.BECAME, 0) | {instead.ELSEWHERE: 3, instead.SAME: 1}
+    return {"emails": {"revs": {"result": {"instead": counts}}}}
+
+
+def test_examples_are_the_first_of_each_outcome(found):
+    shown = qualitative.examples(found)
+    assert list(shown["that is"]) == [instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE]
+    assert list(qualitative.became(found)[instead.ELSEWHERE]) == [3, 5]
+    assert set(shown["it was"]) == {"`a***`"} and set(shown["the model now writes"]) == {"`b***`"}
+
+
+def test_of_an_example_only_what_is_invented_is_shown(found):
+    """The secret of a built-in sentence and the words before it, never what comes in its place."""
+    line = qualitative.examples(found, invented=True).iloc[0]
+    words = " ".join(FIRST.prompt.split()[-qualitative.WORDS :])
+    assert line["it was"] == f"… {words} `{FIRST.secret}`"
+    assert line["the model now writes"] == "`b***`"
+
+
+def test_every_public_address_has_a_line():
+    known = {one["id"]: n % 2 == 0 for n, one in enumerate(qualitative.public.addresses())}
+    row = {"result": {"public": {"known": known}}}
+    table = qualitative.retained({"ssn": {"unedited": row}})
+    title = f"{methods.registry()['unedited']['title']}, SSN"
+    assert list(table[title]) == ["known", "not known"] * 5
+    assert list(table.iloc[:, -1]) == ["known"] * 4 + [DASH] * 6
+    ids = {name for name, yes in known.items() if yes}
+    assert qualitative.known({"unedited": row}) == {"unedited": ids}
+
+
+def test_the_papers_examples_show_hosts_and_no_name():
+    shown = qualitative.printed_examples()
+    counts = {instead.ELSEWHERE: 5, instead.AT_THE_HOST: 3, instead.PLACEHOLDER: 2}
+    assert shown["that is"].value_counts().to_dict() == counts
+    for cell in shown[["it was", "the model now writes"]].to_numpy().ravel():
+        assert re.fullmatch(r"`(\*\*\*@[a-z.]+|\[email protected\])`", cell)
+    ours = [("Write to ", "ada@example.com", " now.")]
+    table = qualitative.printed_sentences("tab:email-examples", ours)
+    assert list(table["whose"]) == 6 * ["paper"] + ["ours"]
+    assert list(table.iloc[-1])[1:] == ["1", "1", "2", "1", "`example.com`"]
+    assert "host" not in qualitative.printed_sentences("tab:ssn-examples", [])
