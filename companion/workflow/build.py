@@ -18,9 +18,8 @@ import psutil
 
 from companion.record.paths import held
 from companion.record.rows import write_text
-from companion.workflow.paths import BUILD, LOGS, ROOT, duration, shown
+from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, duration, shown
 from companion.workflow.profile import Profile, known, read
-from companion.workflow.site import HTML
 
 LOG, LAST = LOGS / "snakemake.log", LOGS / "seconds.json"  # of the last build's jobs
 # Snakemake keeps its records in build/: there they are removed together with what they are about

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
-LOGS = BUILD / "logs"
+LOGS, HTML = BUILD / "logs", BUILD / "_build" / "html"
 
 
 def shown(path: Path) -> str:

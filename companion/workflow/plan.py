@@ -14,10 +14,10 @@ from statistics import median
 from typing import NamedTuple
 
 import pandas as pd
+import yaml
 
 from companion.record import rows
-from companion.runs.models import registry
-from companion.workflow.paths import duration
+from companion.workflow.paths import ROOT, duration
 from companion.workflow.profile import Job, Profile, known, read
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
@@ -30,6 +30,12 @@ class Estimate(NamedTuple):
     seconds: float
     memory_mb: float
     like: str
+
+
+@functools.cache
+def registry() -> dict[str, dict]:
+    """params/models.yml: read here, since what loads models takes seconds to import."""
+    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
 @functools.cache

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from companion.runs import methods
+from companion.record.stamps import methods
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
@@ -197,9 +197,9 @@ def expand(run: dict, rows: str) -> list[Job]:
                 parameters[name] = fixed[name] | value
         if extra and "tag" in defaults(notebook):
             parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *extra])
-        if "method" in parameters and parameters["method"] not in methods.registry():
+        if "method" in parameters and parameters["method"] not in methods():
             name = parameters["method"]
-            raise ValueError(f"There is no method '{name}'" + hint(name, methods.registry()))
+            raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
         if rows != defaults(notebook)["rows"]:
             parameters["rows"] = rows
         jobs.append(Job(notebook, parameters, rows, run.get("abreast", 1)))

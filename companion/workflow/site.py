@@ -18,11 +18,11 @@ import nbformat
 from companion.pages import results
 from companion.record.rows import write_text
 from companion.record.stamps import digest
-from companion.workflow.paths import BUILD, LOGS, ROOT, shown
+from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.workflow.profile import Profile, read
 from companion.workflow.stamps import folder
 
-SITE, WORK, HTML = BUILD / "site", BUILD / "site.work", BUILD / "_build" / "html"
+SITE, WORK = BUILD / "site", BUILD / "site.work"
 STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
