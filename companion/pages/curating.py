@@ -62,7 +62,7 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
-    """Some records of a curated data set: the last words of the prompt, and the secret, redacted."""
+    """Some records of a curated data set, redacted: the last words of the prompt, the secret."""
     path = BUILD / "curated" / f"{name}.jsonl"
     records = datasets.read(str(path)) if path.stat().st_size else []
     lines = []
