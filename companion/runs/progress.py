@@ -11,7 +11,5 @@ from tqdm import tqdm
 
 def progress(what: str, unit: str = "steps") -> Callable[[Iterable], Iterable]:
     """What wraps the steps of a loop, ``for step in progress(steps)``, and says where it is."""
-    return functools.partial(tqdm, desc=what, unit=f" {unit}", file=sys.stdout, mininterval=5.0)
-
-
-Progress = progress
+    look = {"desc": what, "unit": f" {unit}", "mininterval": 5.0, "disable": False}
+    return functools.partial(tqdm, file=sys.stdout, **look)

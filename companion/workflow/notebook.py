@@ -41,10 +41,10 @@ class Lines:
         self.name, self.rest = name, ""
 
     def write(self, text: str) -> None:
-        *lines, self.rest = (self.rest + text).split("\n")
+        *lines, self.rest = (self.rest + text.replace("\r", "\n")).split("\n")
         for line in lines:
             if line.strip():
-                print(f"{self.name}: {line.split(chr(13))[-1]}", flush=True)
+                print(f"{self.name}: {line}", flush=True)
 
     def flush(self) -> None:
         """Whole lines are flushed as they are printed."""

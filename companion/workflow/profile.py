@@ -192,11 +192,14 @@ def expand(run: dict, rows: str) -> list[Job]:
         for name, value in varied.items():
             if name not in NAMED:
                 pairs = value.items() if isinstance(value, dict) else [(name, value)]
-                extra += [f"{key}{each}" for key, each in pairs]
+                extra += pairs
             if isinstance(value, dict) and isinstance(fixed.get(name), dict):
                 parameters[name] = fixed[name] | value
         if extra and "tag" in defaults(notebook):
-            parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *extra])
+            tags = [parameters.get("tag"), *(f"{key}{value}" for key, value in extra)]
+            parameters["tag"] = "-".join(filter(None, tags))
+        if extra and "varied" in defaults(notebook):
+            parameters["varied"] = dict(extra)
         if "method" in parameters and parameters["method"] not in methods():
             name = parameters["method"]
             raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
