@@ -7,6 +7,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
+from companion.record import rows
+from revs.measures import attacks, metrics
 from revs.model.architecture import Decoder
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
@@ -153,3 +155,68 @@ def one_sentence():
 @pytest.fixture
 def tokenizer() -> PreTrainedTokenizerFast:
     return byte_level()
+
+
+BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """shelf(tag, method, seed, …): puts a run into a folder that takes the recorded rows' place.
+
+    It has one forgotten secret with two target tokens at ``ranks``, found by every attack at the
+    ``depths`` of its layers, and one kept secret.
+    """
+    monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")
+    monkeypatch.setattr(rows, "MEASURED", tmp_path / "none")
+    (tmp_path / "rows").mkdir()
+    schema = rows.schema()
+    monkeypatch.setattr(rows, "schema", lambda: schema)
+
+    def put(
+        tag="",
+        method="revs",
+        seed=0,
+        data="ssn",
+        hyperparameters=None,
+        efficacy=0.5,
+        specificity=0.5,
+        failed=None,
+        ranks=(200, 0),
+        seconds=10.0,
+        extra=100,
+        depths=None,
+        model="smollm2-135m",
+        unseen=True,
+    ):
+        unedited = {"efficacy": 0.0, "generalization": 0.0 if unseen else None, "specificity": 1.0}
+        after = {"efficacy": efficacy, "generalization": efficacy if unseen else None}
+        after |= {"specificity": specificity, "specificity_within_50": None}
+        after |= {"k": 100, "forget": 1, "retain": 1}
+        score = metrics.unlearning_score(efficacy, specificity, after["generalization"])
+        edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
+        result = {"before": after | unedited | {"unlearning_score": 0.0}, "edit": edit}
+        result["after"] = after | {"unlearning_score": score}
+        kept = {"id": "b", "part": "retain", "ranks": [0, 0], "T": [0, 1]}
+        kept |= {"efficacy": 0.0, "exact": True}
+        gone = {"id": "a", "part": "forget", "ranks": list(ranks), "T": [0, 1]}
+        gone |= {"efficacy": 1.0, "exact": False}
+        if depths:
+            found = {attack: {"a": depths} for attack in attacks.ATTACKS}
+            result["attacks"] = attacks.resistance(found, 100)
+            gone |= dict.fromkeys(attacks.ATTACKS, depths)
+            kept |= dict.fromkeys(attacks.ATTACKS)
+        name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
+        settings = {"method": method, "seed": seed, "data": data, "forget": 1}
+        settings["hyperparameters"] = BASE | (hyperparameters or {})
+        made = rows.provenance("unlearn", settings, {}, {"unlearn": seconds}) | {
+            "model": {"name": model, "revision": "x", "dtype": "float32"},
+            "tokenizer": "x",
+            "extra_memory_mb": extra,
+        }
+        if failed:
+            result = {"failed": failed}
+        items = [] if failed else [gone, kept]
+        return rows.write(rows.RECORDED, name, "unlearn", result, items, made, tag)
+
+    return put
