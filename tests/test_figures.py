@@ -3,50 +3,56 @@
 import math
 
 import matplotlib.pyplot as plt
+import pandas as pd
 import pytest
 
-from companion.pages import extraction, figures
-from revs.measures.attacks import ATTACKS
+from companion.pages import figures
 
 
-def resistances(*values: float) -> dict:
-    return {attack: (value, 0.0) for attack, value in zip(ATTACKS, values)}
-
-
-def test_a_radar_has_a_closed_line_a_method_and_the_papers_are_dashed():
-    panels = {
-        "paper, Llama-3-8B": {
-            "revs": resistances(1, 0.5, 0.25),
-            "memit": resistances(0.1, 0.2, 0.3),
-        },
-        "ours": {"revs": resistances(0.4, 0.8, 1)},
-    }
-    fig, axes = plt.subplots(1, 2, subplot_kw={"projection": "polar"}, layout="constrained")
-    figures.radars(axes, panels, {attack: extraction.TITLES[attack] for attack in ATTACKS})
-    figures.legend(fig, {"revs", "memit"})
-    of_memit, of_revs = axes[0].lines  # in the order of the registry
-    assert list(of_revs.get_ydata()) == [100, 50, 25, 100] and list(
-        of_memit.get_ydata()
-    ) == pytest.approx([10, 20, 30, 10])
-    assert list(of_revs.get_xdata()) == pytest.approx([0, math.tau / 3, 2 * math.tau / 3, math.tau])
-    assert [line.get_linestyle() for line in (of_revs, *axes[1].lines)] == [
-        "--",
-        "-",
-    ] and of_revs.get_markerfacecolor() == "none" != axes[1].lines[0].get_markerfacecolor()
-    assert [label.get_text() for label in axes[0].get_xticklabels()] == [
-        "Logit-Lens",
-        "Delta",
-        "Perturbation",
+@pytest.fixture
+def scores():
+    """Three metrics of two methods, ours and the paper's, in the shape of results.scores."""
+    lines = [
+        ("REVS", "ours", (40, 80, 100)),
+        ("REVS", "paper, Llama-3-8B", (100, 50, 25)),
+        ("MEMIT", "ours", (10, 20, math.nan)),
     ]
-    assert [text.get_text() for text in fig.legends[0].texts] == ["MEMIT", "REVS"] and [
-        ax.get_title() for ax in axes
-    ] == list(panels)
-    plt.close(fig)
+    frame = pd.DataFrame(
+        {"method": method, "measured": whose, "metric": metric, "mean": mean, "std": 5}
+        for method, whose, means in lines
+        for metric, mean in zip("abc", means, strict=True)
+    )
+    yield frame
+    plt.close("all")
 
 
-def test_the_area_of_a_radar_grows_with_the_square():
-    assert extraction.covered(resistances(1, 1, 1)) == 1
-    assert extraction.covered(resistances(0.5, 0.5, 0.5)) == 0.25
-    assert extraction.covered(resistances(0, 0.9, 0.8)) == pytest.approx(
-        0.24
-    )  # though the harmonic mean is 0
+def test_dots_are_a_line_a_method_the_papers_hollow(scores):
+    fig, ax = plt.subplots()
+    figures.dots(ax, scores[scores["metric"] == "a"])
+    found = {bar.lines[0].get_ydata()[0]: bar.lines[0] for bar in ax.containers}
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["MEMIT", "REVS"]
+    assert {y: list(line.get_xdata()) for y, line in found.items()} == {
+        0.85: [40],
+        1.2: [100],
+        -0.15: [10],
+    }
+    assert found[1.2].get_markerfacecolor() == "none" != found[0.85].get_markerfacecolor()
+    figures.dots(empty := plt.figure().add_subplot(), scores[scores["method"] == "RMU"])
+    assert not empty.get_visible()
+
+
+def test_a_radar_has_a_closed_line_a_method_and_the_papers_are_dashed(scores):
+    fig, ax = plt.subplots(subplot_kw={"projection": "polar"}, layout="constrained")
+    figures.radar(ax, scores[scores["method"] == "REVS"])
+    ours, paper = ax.lines
+    assert list(ours.get_ydata()) == [40, 80, 100, 40] and ours.get_linestyle() == "-"
+    assert list(paper.get_ydata()) == [100, 50, 25, 100] and paper.get_linestyle() == "--"
+    assert list(ours.get_xdata()) == pytest.approx([0, math.tau / 3, 2 * math.tau / 3, 0])
+    assert paper.get_markerfacecolor() == "none" != ours.get_markerfacecolor()
+    assert [label.get_text() for label in ax.get_xticklabels()] == list("abc")
+    figures.legend(fig, scores["method"])
+    assert [text.get_text() for text in fig.legends[0].texts] == ["MEMIT", "REVS"]
+
+
+def test_a_look_is_asked_for_by_name_or_title():
+    assert figures.look("npo_kl") == figures.look("NPO-KL") != figures.look("NPO-KL", paper=True)

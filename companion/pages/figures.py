@@ -81,7 +81,7 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
             linestyle="none",
             **look(part["method"], hollow) | {"markersize": 6},
         )
-    ax.set(xlim=(-5, 105), ylim=(len(names) - 0.5, -0.5), visible=bool(ax.lines))
+    ax.set(xlim=(-5, 105), ylim=(max(len(names), 1) - 0.5, -0.5), visible=bool(ax.lines))
     ax.set_yticks(range(len(names)), names)
 
 

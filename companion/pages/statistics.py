@@ -124,13 +124,13 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     each has SEEDS seeds."""
     found = results.runs(model, data)
     score = {
-        name: found[(found["method"] == name) & found["failed"].isna()].set_index("seed")
+        name: found[(found["method"] == name) & found["failed"].isna()]
         for name, entry in methods.registry().items()
         if paper.has_settings(entry["title"])
     }
     tests = {}
     for name, frame in score.items():
-        pairs = score["revs"].join(frame, how="inner", rsuffix="_theirs")
+        pairs = score["revs"].merge(frame, on="seed", suffixes=("", "_theirs"))
         ours, theirs = pairs["unlearning_score"], pairs["unlearning_score_theirs"]
         if name != "revs":
             tests[name] = (signed_rank(list(ours), list(theirs)), ours.mean() > theirs.mean())
@@ -169,9 +169,9 @@ def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd
     for name, runs in frame.groupby("data", sort=False):
         drawn = samples([parts(row) for row in runs["row"]], title)
         runs = runs.assign(sample=[one[title] for one in drawn])
-        revs = runs[runs["method"] == "revs"].set_index("seed")
+        revs = runs[runs["method"] == "revs"]
         for method, mine in runs.groupby("method"):
-            both = mine.set_index("seed").join(revs, how="inner", rsuffix="_revs")
+            both = mine.merge(revs, on="seed", suffixes=("", "_revs"))
             line = {"data": name, "method": method, title: percent(float(np.mean(mine["score"])))}
             line["interval"] = between(mine["sample"])
             if method != "revs" and len(both):
