@@ -188,18 +188,15 @@ def expand(run: dict, rows: str) -> list[Job]:
     jobs = []
     for values in itertools.product(*over.values()):
         varied = dict(zip(over, values, strict=True))
-        parameters, extra = fixed | varied, []
+        parameters, extra = fixed | varied, {}
         for name, value in varied.items():
             if name not in NAMED:
-                pairs = value.items() if isinstance(value, dict) else [(name, value)]
-                extra += pairs
-            if isinstance(value, dict) and isinstance(fixed.get(name), dict):
-                parameters[name] = fixed[name] | value
+                extra |= value if isinstance(value, dict) else {name: value}
         if extra and "tag" in defaults(notebook):
-            tags = [parameters.get("tag"), *(f"{key}{value}" for key, value in extra)]
-            parameters["tag"] = "-".join(filter(None, tags))
+            said = [f"{name}{value}" for name, value in extra.items()]
+            parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *said])
         if extra and "varied" in defaults(notebook):
-            parameters["varied"] = dict(extra)
+            parameters["varied"] = extra
         if "method" in parameters and parameters["method"] not in methods():
             name = parameters["method"]
             raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
