@@ -113,7 +113,7 @@ def test_the_stopwatch_charges_each_part_to_itself_alone(monkeypatch):
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sentence):
-    """The least is the weights; of a fine-tune four times as much. Unknown sizes are not refused."""
+    """The least is the weights, of a fine-tune four times them; unknown sizes are not refused."""
     settings = {"model": "smollm2-135m", "dtype": "float32", "method": "revs"}
     monkeypatch.setattr(memory, "free", lambda *_: 1.5 * 2**30)
     memory.check(settings)
