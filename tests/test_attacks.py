@@ -1,6 +1,4 @@
-"""Extraction attacks (§4.4.3) against the same attacks written plainly: one prompt, one layer, one token at a time."""
-
-import json
+"""Extraction attacks (§4.4.3) against the same written plainly: a prompt, a layer, a token."""
 
 import pytest
 import torch
@@ -14,7 +12,7 @@ K = 20
 
 
 def secrets(decoder) -> list[Target]:
-    """Secrets of different lengths, with two, one and three target tokens, some of them far apart."""
+    """Secrets of different lengths, with two, one and three target tokens, some far apart."""
     encode = lambda text: decoder.tokenizer(text)["input_ids"]
     texts = [
         ("The number is ", "941-14-8265", (0, 4)),
@@ -30,15 +28,9 @@ def secrets(decoder) -> list[Target]:
 @torch.no_grad()
 def logits_by_layer(decoder, ids: list[int]) -> list[torch.Tensor]:
     """v^ℓ of every layer after some tokens, by transformers' own list of hidden states."""
-    streams = []
-    handles = [
-        layer.register_forward_hook(
-            lambda _m, _i, out: streams.append(
-                (out if isinstance(out, torch.Tensor) else out[0])[0, -1]
-            )
-        )
-        for layer in decoder.layers
-    ]
+    streams, of = [], lambda out: out if isinstance(out, torch.Tensor) else out[0]
+    keep = lambda _module, _inputs, out: streams.append(of(out)[0, -1])
+    handles = [layer.register_forward_hook(keep) for layer in decoder.layers]
     decoder.model(input_ids=torch.tensor([ids]), use_cache=False)
     for handle in handles:
         handle.remove()
@@ -63,9 +55,8 @@ def plainly(decoder, target: Target, prompt_ids: list[int]):
 def test_depths_are_those_of_one_prompt_at_a_time(decoder):
     """Batches, padding and one pass for all tokens of a secret change nothing."""
     targets = secrets(decoder)
-    lens, delta = attacks.depths(
-        decoder, targets, {target.id: target.prompt_ids for target in targets}
-    )
+    prompts = {target.id: target.prompt_ids for target in targets}
+    lens, delta = attacks.depths(decoder, targets, prompts)
     for target in targets:
         assert (lens[target.id], delta[target.id]) == plainly(decoder, target, target.prompt_ids)
     assert not any(layer._forward_hooks for layer in decoder.layers)
@@ -85,38 +76,45 @@ def test_an_attack_reads_the_perturbed_prompt(decoder):
     assert result["black_box"] == pytest.approx(sum(last) / 3)
 
 
-def test_spaces_are_put_inside_and_one_behind():
-    prompt = "The number of Ada is "
-    changed = attacks.perturb(prompt, "a")
-    assert changed.replace(" ", "") == prompt.replace(" ", "") and changed.endswith("  ")
-    assert len(changed) == len(prompt) + 11 and changed == attacks.perturb(
-        prompt, "a"
-    ) != attacks.perturb(prompt, "b")
-    assert attacks.perturb("ab", "a") == " a b "
+@pytest.mark.parametrize("name", attacks.STRATEGIES)
+def test_a_prompt_is_changed_as_the_strategy_says(name):
+    characters, number, behind = strategy = attacks.STRATEGIES[name]
+    prompt = "0123456789" * 4
+    changed = attacks.perturb(prompt, "seed", *strategy)
+    assert len(changed) == len(prompt) + number + len(behind) and changed.endswith(behind)
+    assert "".join(c for c in changed if c.isdigit()) == prompt
+    assert set(changed) - set(prompt) <= set(characters + behind)
+    assert changed == attacks.perturb(prompt, "seed", *strategy)
+    assert not number or changed != attacks.perturb(prompt, "other", *strategy)
+    assert attacks.perturb("ab", "s") == " a b "
+
+
+def test_the_papers_strategy_is_the_attack(decoder):
+    """Where the same places are drawn, the numbers are those of the attack."""
+    split, readings = Split(secrets(decoder), [], []), ("released", "per_example")
+    result, columns = attacks.perturbations(decoder, split, K)
+    attacked, _ = attacks.measure(decoder, split, K)
+    of = lambda attack: {reading: attacked[attack][reading] for reading in readings}
+    assert result["10 spaces, one behind"] == pytest.approx(of("perturbation"))
+    assert result["none"] == pytest.approx(of("logit_lens"))
+    assert set(result) == set(attacks.STRATEGIES) and columns == {}
 
 
 def test_the_four_readings_by_hand():
-    """Two secrets of two tokens in two layers; k = 10, so that depth 10 is safe and depth 0 is found."""
+    """Two secrets of two tokens in two layers; k = 10: depth 10 is safe and depth 0 is found."""
     a, b = [[0, 10], [10, 0]], [[5, 5], [10, 10]]
-    assert attacks.per_example([a, b], 10) == pytest.approx(
-        (1.0 + 0.5) / 2
-    )  # min over layers of max over tokens
-    assert attacks.union([a, b], 10) == pytest.approx(
-        (0.0 + 0.5) / 2
-    )  # each token of a is found in one of the layers
-    assert attacks.token_wise([a, b], 10) == pytest.approx((0.0 + 0.5) / 2)
+    c = [[0, 10], [0, 10]]  # its second token is safe in all layers
+    half = pytest.approx(0.5 / 2)  # each token of a is found in one of the layers
+    assert attacks.per_example([a, b], 10) == pytest.approx((1.0 + 0.5) / 2)
+    assert attacks.union([a, b], 10) == attacks.token_wise([a, b], 10) == half
     assert attacks.released([a, b], 10) == pytest.approx(min((1.0 + 0.5) / 2, (1.0 + 1.0) / 2))
     assert attacks.released_delta([a, b], 10) == pytest.approx(min(0.5, 0.75))
-    c = [[0, 10], [0, 10]]  # its second token is safe in all layers
-    assert (
-        attacks.union([c], 10) == 1.0
-        and attacks.token_wise([c], 10) == 0.0
-        and attacks.per_example([c], 10) == 1.0
-    )
+    assert attacks.union([c], 10) == attacks.per_example([c], 10) == 1.0
+    assert attacks.token_wise([c], 10) == 0.0
 
 
 def test_the_readings_are_ordered(decoder):
-    """per_example ≥ union ≥ token_wise, for each attack; released ≥ per_example where it is a minimum of means."""
+    """per_example ≥ union ≥ token_wise; released ≥ per_example as a minimum of means."""
     targets = secrets(decoder)
     for k in (3, 20, 100):
         result, _ = attacks.measure(decoder, Split(targets, [], targets), k)
@@ -130,45 +128,19 @@ def test_the_readings_are_ordered(decoder):
             assert result["resistance_score"][reading] == pytest.approx(wanted)
 
 
-def test_items_fit_a_row(decoder):
-    """Depths of layers × |T| whole numbers, as JSON takes them."""
-    targets = secrets(decoder)
-    _, columns = attacks.measure(decoder, Split(targets, [], targets), K)
-    for target in targets:
-        shapes = {
-            attack: (len(layers), {len(layer) for layer in layers})
-            for attack, layers in columns[target.id].items()
-        }
-        assert shapes == {
-            "logit_lens": (3, {len(target.T)}),
-            "delta": (2, {len(target.T)}),
-            "perturbation": (3, {len(target.T)}),
-        }
-    assert json.loads(json.dumps(columns)) == columns
-
-
 def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, one_sentence):
-    target = Target(
-        "long",
-        "ssn",
-        "long",
-        decoder.tokenizer("x" * 84)["input_ids"],
-        decoder.tokenizer("941")["input_ids"],
-        (0, 2),
-        "x" * 84,
-    )
+    text, ids = "x" * 84, lambda text: decoder.tokenizer(text)["input_ids"]
+    target = Target("long", "ssn", "long", ids(text), ids("941"), (0, 2), text)
     with pytest.raises(ValueError, match="long has 97 tokens, but") as error:
         attacks.measure(decoder, Split([target], [], [target]), K)
     assert one_sentence(error)
 
 
 def test_the_readings_of_every_recorded_row_are_ordered():
-    """Candidates of all layers together are no fewer than those of one; one token is found no later than all."""
-    attacked = {
-        name: row["result"]["attacks"]
-        for name, row in rows.find(rows.RECORDED, kind="unlearn").items()
-        if "attacks" in row["result"]
-    }
+    """Candidates of all layers are no fewer than one's; a token is found no later than all."""
+    found = rows.find(rows.RECORDED, kind="unlearn")
+    attacked = {name: row["result"].get("attacks") for name, row in found.items()}
+    attacked = {name: found for name, found in attacked.items() if found}
     assert len(attacked) > 100
     for name, found in attacked.items():
         for attack in (*attacks.ATTACKS, "resistance_score"):

@@ -1,16 +1,16 @@
-"""Ordinary text: perplexity and next tokens written out, and the texts of choosing and judging kept apart."""
+"""Ordinary text: its windows, perplexity and next tokens written out, choosing and judging."""
 
+import hashlib
 import math
 
 import pytest
 import torch
 
-from companion.runs import benign
 from revs.measures import ordinary
 
 
 def written_out(decoder, windows):
-    """−log p of each token after those before it, window by window, and the argmax at every place."""
+    """−log p of each token after those before it, and the argmax at every place."""
     losses, following = [], []
     for window in windows:
         with torch.no_grad():
@@ -25,7 +25,7 @@ def test_what_is_seen_is_written_out(build, asked):
     decoder = build("llama-untied", dtype=torch.float32)
     length = min(ordinary.WINDOW, decoder.context)
     losses, following = written_out(
-        decoder, benign.windows(decoder.tokenizer, 4, length)[asked.start : asked.stop]
+        decoder, ordinary.pieces(decoder.tokenizer, 4, length)[asked.start : asked.stop]
     )
     found = ordinary.observe(decoder, asked)
     assert (
@@ -37,7 +37,7 @@ def test_what_is_seen_is_written_out(build, asked):
 
 def test_what_chooses_is_not_what_judges(build):
     decoder = build("llama-untied", dtype=torch.float32)
-    windows = benign.windows(
+    windows = ordinary.pieces(
         decoder.tokenizer, ordinary.CHOOSING.stop, min(ordinary.WINDOW, decoder.context)
     )
     chosen, judged = ([windows[i] for i in part] for part in (ordinary.CHOOSING, ordinary.JUDGING))
@@ -56,3 +56,23 @@ def test_changes_are_counted(build, one_sentence):
 
 def test_no_text_is_printed():
     assert "[1" not in repr(ordinary.Ordinary(range(1), 2.0, [1, 2]))
+
+
+@pytest.mark.parametrize("number, length", [(1, 1), (5, 32), (16, 128)])
+def test_windows_are_consecutive_pieces_of_the_text(tokenizer, number, length):
+    found, text = ordinary.pieces(tokenizer, number, length), ordinary.text()
+    assert [len(window) for window in found] == [length] * number
+    ids = tokenizer(text[: 40 * number * length])["input_ids"]
+    assert sum(found, []) == ids[: number * length]
+    assert ordinary.inputs() == {"benign": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def test_windows_begin_again_where_the_text_ends(tokenizer, monkeypatch, one_sentence):
+    monkeypatch.setattr(ordinary, "text", lambda: "abcdefghijk")
+    letters = tokenizer("abcdefghijk")["input_ids"]
+    two = [letters[:4], letters[4:8]]
+    assert ordinary.pieces(tokenizer, 5, 4) == [*two, *two, letters[:4]]
+    assert ordinary.pieces(tokenizer, 2, 11) == [letters, letters]
+    with pytest.raises(ValueError, match="has 11 tokens, but a window of 12 was asked") as error:
+        ordinary.pieces(tokenizer, 1, 12)
+    assert one_sentence(error)
