@@ -1,156 +1,188 @@
-"""Checks of the ledger that no table's cell decides: how much of a model an edit touches, what its strength costs.
+"""Rules that decide a claim.
 
-Each but ``touched`` and those that return a text, which tell how much, returns whether it holds, what was found in words, and the rows; None without them.
+Those on cells judge by numbers alone: the values of a column, or of several, by row. Whose numbers
+they are does not matter, so that one rule judges the paper's own table, ours, and any other way to
+give values to rows. Those on rows ask what a table's cells do not say: how much of a model an edit
+touches, what its strength costs. params/claims.yml says in words what each rule means.
 """
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable
 
 import pandas as pd
+from scipy.stats import spearmanr
 
-from companion.pages.results import finished, measured, title, unlearned_ranks
-from companion.pages.tables import percent
-from companion.pages.tradeoffs import by_strength
-from companion.record import rows
+from companion.pages.results import finished, tagged
+from companion.pages.tradeoffs import Found, by_strength
+from companion.pages.tradeoffs import judged as on_curves
 from companion.runs import methods, models
 
-Found = tuple[bool, str, list[str]]
+Values = dict[str, float]  # by row; of several columns tuples
+ALL, UNEDITED = "all", "Unedited"
+AGAINST_ALL = {"first", "place", "close", "paid", "superior"}  # every method has a say
+FEW = 3  # methods, of which a rank correlation says something
+
+
+def strings(given: Iterable) -> list[str]:
+    """The names in what is given to a rule."""
+    nested = (strings(one) if isinstance(one, list) else [one] for one in given)
+    return [name for some in nested for name in some if isinstance(name, str)]
+
+
+def named(expect: dict) -> set[str]:
+    """The rows that a rule cannot do without."""
+    ((kind, given),) = expect.items()
+    special = {"far": given[1:2], "near": [UNEDITED], "above": given[:1]}
+    return set(strings(special.get(kind, given)))
+
+
+def needed(expect: dict, every: Iterable[str]) -> set[str]:
+    """The rows without which a claim cannot be confirmed; ``every`` are the printed ones."""
+    ((kind, given),) = expect.items()
+    everybody = kind in AGAINST_ALL or ALL in given
+    methods = set(every) - {UNEDITED} if everybody else set()
+    return (named(expect) | set(strings(given)) | methods) - {ALL}
+
+
+def judged(expect: dict, values: Values, every: Iterable[str]) -> bool | None:
+    """Does a claim hold? None where a missing row may still decide it.
+
+    What some methods refute, more of them cannot confirm.
+    """
+    ((kind, given),) = expect.items()
+    correlates = kind in ("linked", "opposed")
+    if named(expect) - set(values) or correlates and len(methods_of(values)) < FEW:
+        return None
+    if kind not in RULES:
+        raise ValueError(f"'{kind}' is not a check: use {', '.join(RULES)}.")
+    holds = bool(RULES[kind](values, *given))
+    return None if holds and needed(expect, every) - set(values) else holds
+
+
+def methods_of(values: Values) -> Values:
+    return {row: value for row, value in values.items() if row != UNEDITED}
+
+
+def place(values: Values, row: str, n: int = 1, within: float = math.inf) -> bool:
+    others = methods_of(values).values()
+    above = sum(value > values[row] for value in others)
+    return above < n and max(others) - values[row] <= within
+
+
+def near(values: Values, points: float, *rows: str) -> bool:
+    some = methods_of(values) if rows == (ALL,) else [row for row in rows if row in values]
+    return all(abs(values[row] - values[UNEDITED]) <= points for row in some)
+
+
+def leads(values: Values, rows: list[str], others: list[str] | str) -> list[tuple]:
+    """By how much each of some rows is above each of others, the least first."""
+    if others == ALL:
+        others = [row for row in methods_of(values) if row not in rows]
+    return sorted(
+        (values[row] - values[other], row, other)
+        for row in rows
+        for other in others
+        if {row, other} <= set(values)
+    )
+
+
+def averages(values: Values, *groups: list[str]) -> list[float]:
+    """The mean of each group of rows."""
+    return [sum(values[row] for row in group) / len(group) for group in groups]
+
+
+def correlation(values: Values) -> float:
+    """Spearman's ρ of two columns over methods; 0 where one has no order."""
+    columns = list(zip(*methods_of(values).values(), strict=True))
+    ordered = all(len(set(column)) > 1 for column in columns)
+    return float(spearmanr(*columns).statistic) if ordered else 0.0
+
+
+def unpaid(values: Values, one: str) -> list[str]:
+    """The methods above one in the first of two columns that are not below it in the second."""
+    (first, second), others = values[one], methods_of(values)
+    return [row for row, (a, b) in others.items() if a > first and b >= second]
+
+
+def won(values: Values, one: str) -> int:
+    """In how many columns a row is the highest."""
+    best = [max(column) for column in zip(*methods_of(values).values(), strict=True)]
+    return sum(value >= most for value, most in zip(values[one], best, strict=True))
+
+
+RULES: dict[str, Callable[..., bool]] = {
+    "first": place,
+    "place": place,
+    "close": place,
+    "above": lambda v, row, *others: all(v[row] > v[other] for other in others if other in v),
+    "at_least": lambda v, row, least: v[row] >= least,
+    "at_most": lambda v, row, most: v[row] <= most,
+    "times": lambda v, row, other, times: v[row] >= times * v[other],
+    "near": near,
+    "far": lambda v, points, *rows: all(lead[0] >= points for lead in leads(v, *rows)),
+    "groups": lambda v, *groups: averages(v, *groups)[0] > averages(v, *groups)[1],
+    "linked": lambda v, least: correlation(v) >= least,
+    "opposed": lambda v, most: correlation(v) < most,
+    "paid": lambda v, one: not unpaid(v, one),
+    "superior": lambda v, one, but: won(v, one) >= len(v[one]) - but,
+}
+
+
+def comes_to(expect: dict, values: Values) -> dict | None:
+    """The numbers of a claim that is about more than one row's, for its sentence; else None."""
+    ((kind, given),) = expect.items()
+    if kind in ("linked", "opposed"):
+        return {"rho": correlation(values), "methods": len(methods_of(values))}
+    if kind == "far":
+        return dict(zip(("lead", "row", "other"), leads(values, *given[1:])[0], strict=True))
+    if kind == "groups":
+        return dict(zip(("one", "other"), averages(values, *given), strict=True))
+    if kind == "paid":
+        return {"rows": ", ".join(unpaid(values, given[0])) or "none"}
+    if kind == "superior":
+        return {"first": won(values, given[0]), "of": len(values[given[0]])}
+    return None
+
+
+# --- rules on rows: does it hold, what was found, in which rows; None without them ----------------
 
 
 def small(model: str, data: str, one: str, most: float) -> Found | None:
-    """Does this method change at most so many per cent of all columns of FF₂ ("a small subset of neurons")? The mean over seeds."""
-    frame = measured(model, data)
-    if not len(done := finished(frame[frame["tag"] == ""], one)):
+    """Does this method change at most so many per cent of all columns of FF₂, in the mean?"""
+    done = list(finished(tagged(model, data, ""), one))
+    if not done:
         return None
-    _, share, shape = touched(model, list(done))
-    return (
-        share <= most,
-        f"{share:.1f} per cent of {shape['layers'] * shape['ff']:,} columns",
-        [row["name"] for row in done],
-    )
-
-
-def touched(model: str, done: Sequence[dict]) -> tuple[float, float, dict]:
-    """How many layers edits changed and how many per cent of all columns of FF₂, means over rows, and the model's shape."""
     shape = models.registry()[model]["shape"]
-    layers, columns = (
-        statistics.mean(map(of, (row["result"]["edit"] for row in done)))
-        for of in (lambda edit: len(edit["layers"]), lambda edit: edit["columns"])
-    )
-    return layers, 100 * columns / (shape["layers"] * shape["ff"]), shape
+    columns = shape["layers"] * shape["ff"]
+    share = 100 * sum(row["result"]["edit"]["columns"] for row in done) / len(done) / columns
+    names = [row["name"] for row in done]
+    return share <= most, f"{share:.1f} per cent of {columns:,} columns", names
 
 
-def extent(models: Sequence[str], data: Sequence[str], tag: str = "") -> str:
-    """How much of each model REVS edits on each data set, means over its runs with a tag, in a sentence for each; empty without rows."""
-    said = []
-    for one in data:
-        of_models = []
-        for model in models:
-            frame = measured(model, one)
-            if len(done := finished(frame[frame["tag"] == tag], "revs")):
-                layers, share, shape = touched(model, list(done))
-                of_models.append(
-                    f"{layers:.1f} of {shape['layers']} layers and {share:.1f} per cent of the columns of FF₂ in {title(model)}"
-                )
-        if of_models:
-            said.append(f"on {methods.PAPER_DATA[one]} {', '.join(of_models)}")
-    return f"REVS edits {'; '.join(said)}." if said else ""
+@on_curves(by_strength)
+def costs(one: pd.DataFrame, metric: str, least: float, other: str) -> tuple[bool, str]:
+    """Has some point so much of a metric, and less of the other than the best without it?"""
+    there = one[metric] >= least
+    dear, cheap = one.loc[there, other].max(), one.loc[~there, other].max()
+    return bool(dear < cheap), f"{other} {dear:.1f} with it, {cheap:.1f} without"
 
 
-def arrived(model: str, runs: dict[str, pd.DataFrame]) -> str:
-    """How many of the tokens that REVS unlearned have, when all edits are made, the rank r_h that it asks for: a sentence for each data set; empty without runs."""
-    sizes = {
-        row["result"]["tokenizer"]: row["result"]["vocabulary"]
-        for row in rows.find(kind="memorise").values()
-    }
-    said = []
-    for data, frame in runs.items():
-        if len(done := finished(frame, "revs")):
-            first = done.iloc[0]["provenance"]
-            V, r_h = (
-                sizes.get(first["tokenizer"], models.registry()[model]["shape"]["V"]),
-                first["settings"]["hyperparameters"]["r_h"],
-            )
-            wanted = round(r_h * V) if isinstance(r_h, float) and r_h < 1 else r_h
-            ranks = unlearned_ranks(
-                pd.concat([rows.items(row, "part", "ranks", "T") for row in done])
-            )
-            said.append(
-                f"on {methods.PAPER_DATA[data]} for {wanted:,}, which {percent((ranks >= wanted).mean())} per cent of the tokens have in the end"
-            )
-    return (
-        f"The rank that REVS asks for in a layer, $r_h$, is not the rank at the output: a layer's $n_\\max$ neurons may be spent before it is reached, and the edits for other secrets move a token too. It asks {'; '.join(said)}."
-        if said
-        else ""
-    )
+@on_curves(by_strength)
+def narrower(one: pd.DataFrame, other: pd.DataFrame, metric: str) -> tuple[bool, str]:
+    """Does a metric vary less over this method's curve than over the other's?"""
+    mine, theirs = (curve[metric].max() - curve[metric].min() for curve in (one, other))
+    return bool(mine < theirs), f"{mine:.1f} against {theirs:.1f} points"
 
 
-def only_the_order(runs: dict[str, pd.DataFrame]) -> str:
-    """Where the setting of REVS edits all neurons that it looks at, so that their ranks choose none: a sentence; empty if nowhere."""
-    said = []
-    for data, frame in runs.items():
-        if (
-            len(done := finished(frame, "revs"))
-            and (hp := done.iloc[0]["provenance"]["settings"]["hyperparameters"])["n_max"]
-            >= hp["k"]
-        ):
-            said.append(f"{methods.PAPER_DATA[data]} ($n_\\max = k = {hp['k']}$)")
-    return (
-        f"The search may choose $n_\\max = k$, and did on {' and '.join(said)}: there REVS edits the most activated neurons, and the target's rank in them decides their order alone ([what that is worth](neurons.ipynb))."
-        if said
-        else ""
-    )
-
-
-def costs(model: str, data: str, one: str, metric: str, value: float, other: str) -> Found | None:
-    """Has some point of this method's strength curve so much of a metric, and less of the other than the best point without it?"""
-    if one not in (found := by_strength(model, data)):
-        return None
-    curve = found[one]
-    there = curve[metric] >= value
-    if not there.any():
-        return False, f"{curve[metric].max():.1f} at most", list(curve["name"])
-    return (
-        bool(curve.loc[there, other].max() < curve.loc[~there, other].max()),
-        f"{other} {curve.loc[there, other].max():.1f} with it, {curve.loc[~there, other].max():.1f} without",
-        list(curve["name"]),
-    )
-
-
-def narrower(model: str, data: str, one: str, other: str, metric: str) -> Found | None:
-    """Does a metric vary less over this method's strength curve than over the other's?"""
-    found = by_strength(model, data)
-    if not {one, other} <= set(found):
-        return None
-    mine, theirs = (found[name][metric].max() - found[name][metric].min() for name in (one, other))
-    return (
-        bool(mine < theirs),
-        f"{mine:.1f} against {theirs:.1f} points",
-        [*found[one]["name"], *found[other]["name"]],
-    )
-
-
-def traded(model: str, data: str, *names: str) -> Found | None:
-    """Is each method's specificity lower where its strength curve has the most efficacy than where it has the least?"""
-    found = by_strength(model, data)
-    if not set(names) <= set(found):
-        return None
-    ends = {
-        name: [
-            curve.loc[place, "specificity"]
-            for place in (curve["efficacy"].idxmin(), curve["efficacy"].idxmax())
-        ]
-        for name in names
-        for curve in [found[name]]
-    }
-    said = ", ".join(
-        f"{methods.registry()[name]['title']} {first:.1f} to {last:.1f}"
-        for name, (first, last) in ends.items()
-    )
-    return (
-        all(last < first for first, last in ends.values()),
-        said,
-        [row for name in names for row in found[name]["name"]],
-    )
+@on_curves(by_strength)
+def traded(*curves: pd.DataFrame) -> tuple[bool, str]:
+    """Is each one's specificity lower where it has the most efficacy than where the least?"""
+    ends, said = [], []
+    for curve in curves:
+        places = [curve["efficacy"].idxmin(), curve["efficacy"].idxmax()]
+        ends.append(curve.loc[places, "specificity"].tolist())
+        title = methods.registry()[curve["method"].iloc[0]]["title"]
+        said.append("{} {:.1f} to {:.1f}".format(title, *ends[-1]))
+    return all(last < first for first, last in ends), ", ".join(said)
