@@ -1,4 +1,4 @@
-"""Where every table and figure of the paper stands in this book: params/places.yml as a table with links."""
+"""Where every table and figure of the paper stands in this book: params/places.yml with links."""
 
 from __future__ import annotations
 
@@ -16,50 +16,40 @@ def terms() -> dict:
     return yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))
 
 
-def labels() -> dict[str, str]:
-    """Every label of a table, a figure or a panel of the paper, with the first words of its caption, or the figure that a panel is part of."""
-    printed = paper.tables()
-    found = {
-        label: textwrap.shorten(entry["caption"], 70, placeholder=" …")
-        for label, entry in (printed["tables"] | printed["figures"]).items()
-    }
-    return found | {label: f"panel {letter} of `{figure}`" for label, figure, letter in panels()}
-
-
 def panels() -> list[tuple[str, str, str]]:
     """Every panel: its label, its figure's, and its letter."""
     return [
         (label, figure, letter)
         for figure, entry in paper.tables()["figures"].items()
-        for letter, label in zip("abcdefghi", entry["panels"])
+        for letter, label in zip("abcdefghi", entry["panels"], strict=False)
     ]
 
 
-def numbers() -> dict[str, str]:
-    """What every label is called in the paper: Table 1, Figure 4, Figure 4a."""
-    printed = paper.tables()
+def labels() -> pd.DataFrame:
+    """Every table, figure and panel by its label: what the paper calls it, and the first words of
+    its caption or, of a panel, the figure that it is part of."""
     found = {
-        label: f"{kind}\u00a0{entry['number']}"
-        for kind, entries in (("Table", printed["tables"]), ("Figure", printed["figures"]))
-        for label, entry in entries.items()
+        label: (
+            f"{kind}\u00a0{entry['number']}",
+            textwrap.shorten(entry["caption"], 70, placeholder=" …"),
+        )
+        for kind in ("Table", "Figure")
+        for label, entry in paper.tables()[f"{kind.lower()}s"].items()
     }
-    return found | {label: f"{found[figure]}{letter}" for label, figure, letter in panels()}
+    found |= {
+        label: (f"{found[figure][0]}{letter}", f"panel {letter} of `{figure}`")
+        for label, figure, letter in panels()
+    }
+    return pd.DataFrame.from_dict(found, orient="index", columns=["in the paper", "what it is"])
 
 
 def table() -> pd.DataFrame:
-    """One line a label, in the order of the file: what it is called and what it is, and links to where it stands."""
-    known, called = labels(), numbers()
-    return pd.DataFrame(
-        [
-            {
-                "in the paper": called[label],
-                "label": f"`{label}`",
-                "what it is": known[label],
-                "where": pages if isinstance(pages, str) else ", ".join(map(link, pages)),
-            }
-            for label, pages in terms().items()
-        ]
-    )
+    """One line a label, in the order of the file, with links to where it stands."""
+    pages = pd.Series(terms())
+    found = labels().loc[pages.index].reset_index(names="label")
+    found["label"] = found["label"].map("`{}`".format)
+    found["where"] = [one if isinstance(one, str) else ", ".join(map(link, one)) for one in pages]
+    return found[["in the paper", "label", "what it is", "where"]]
 
 
 def link(page: str) -> str:
