@@ -16,6 +16,7 @@ from pathlib import Path
 import nbformat
 
 from companion.pages import results
+from companion.record import rows
 from companion.record.rows import write_text
 from companion.record.stamps import digest
 from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, shown
@@ -152,6 +153,13 @@ def render() -> None:
     shutil.rmtree(WORK)
 
 
+def rows_beside() -> None:
+    """Puts every row that pages show into the book, where the list of rows leads to it."""
+    shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
+    new = [(row, []) for row in rows.find().values() if row["origin"] != "recorded"]
+    rows.record(HTML / "rows", new)
+
+
 def main() -> None:
     """The command of the rule ``book``; what was built from the same content by the same tools stays."""
     start, profile = time.monotonic(), read("quick")
@@ -163,7 +171,7 @@ def main() -> None:
             STAGED.unlink(missing_ok=True)
             render()
             write_text(STAGED, content)
-        shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
+        rows_beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")
     print(f"book: finished in {time.monotonic() - start:.0f} s", flush=True)
