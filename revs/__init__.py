@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from revs.method.edit import Edit
     from revs.model.architecture import Decoder
+    from revs.model.targets import Target
 
 __all__ = ["rank", "unlearn"]
 
@@ -28,18 +29,16 @@ def unlearn(
 ) -> Edit:
     """Unlearns secrets, each given with the text before it, in place; ``edit.undo()`` undoes it.
 
-    Of each secret the T rarest tokens are demoted (§3.3): rarest by token id, with prompt and
-    secret tokenised together. ``hyperparameters`` are laid over the defaults of
-    ``revs.method.algorithm.Hyperparameters``, e.g. ``{"n_max": 20}``; ranks below 1 are fractions
-    of the vocabulary. Raises ValueError for a model or a secret that does not fit.
+    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
+    ``hyperparameters``, e.g. ``{"n_max": 20}``, are laid over the defaults of
+    ``revs.method.algorithm.Hyperparameters``. Raises ValueError for what does not fit.
     """
     from revs.method import algorithm
     from revs.model.architecture import check_fit
-    from revs.model.targets import encode
 
     decoder, hp = _decoder(model, tokenizer), algorithm.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
-    targets = [encode(record, tokenizer, T) for record in _records(secrets)]
+    targets = _targets(secrets, tokenizer, T)
     edit = algorithm.unlearn(decoder, targets, hp)
     edit.secrets = len({record.group for record in targets})
     return edit
@@ -51,20 +50,17 @@ def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
     0 is what the model would write: a secret with zeros only is extracted by greedy decoding.
     """
     from revs.measures.evaluate import secret_ranks
-    from revs.model.targets import encode
 
-    decoder = _decoder(model, tokenizer)
-    (record,) = _records([(prompt, secret)])
-    return secret_ranks(decoder, [encode(record, tokenizer, size=0)])[record.id]
+    targets = _targets([(prompt, secret)], tokenizer, T=0)
+    return secret_ranks(_decoder(model, tokenizer), targets)[targets[0].id]
 
 
-def _records(secrets: Iterable[tuple[str, str]]) -> list:
-    from revs.model.targets import Record
+def _targets(secrets: Iterable[tuple[str, str]], tokenizer, T: int) -> list[Target]:
+    from revs.model.targets import Record, encode
 
-    return [
-        Record(f"Secret {n}", "text", secret, prompt, secret, "")
-        for n, (prompt, secret) in enumerate(secrets, 1)
-    ]
+    every = enumerate(secrets, 1)
+    records = [Record(f"Secret {n}", "text", s, prompt, s, "") for n, (prompt, s) in every]
+    return [encode(record, tokenizer, T) for record in records]
 
 
 def _decoder(model, tokenizer) -> Decoder:
@@ -72,12 +68,8 @@ def _decoder(model, tokenizer) -> Decoder:
     from revs.model.architecture import Decoder
 
     if model.training:
-        raise ValueError(
-            "The model is in training mode, where ranks vary: call model.eval() first."
-        )
+        raise ValueError("The model is being trained, so that ranks vary: call model.eval().")
     if not getattr(tokenizer, "is_fast", False):
-        raise ValueError(
-            "The tokenizer is not a fast one, whose offsets are needed to find a secret's tokens: "
-            "load it with AutoTokenizer from a folder with a tokenizer.json."
-        )
+        said = "The tokenizer is not a fast one, whose offsets are needed to find a secret's "
+        raise ValueError(said + "tokens: load it from a folder with a tokenizer.json.")
     return Decoder(model, tokenizer, getattr(model.config, "name_or_path", "") or "the model")

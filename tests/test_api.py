@@ -46,6 +46,6 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(decoder, one_sentence):
             revs.unlearn(model, tokenizer, secrets)
         assert one_sentence(error)
     model.train()
-    with pytest.raises(ValueError, match="training mode") as error:
+    with pytest.raises(ValueError, match="is being trained") as error:
         revs.rank(model, tokenizer, *SECRETS[0])
     assert one_sentence(error) and same_bits(decoder, before)

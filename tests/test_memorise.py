@@ -140,16 +140,14 @@ def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
         decoder,
         RECORDS,
         Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0),
-        lambda *step: seen.append(step),
+        lambda steps: seen.append(len(steps)) or steps,
     )
     assert (
         [epoch["sentences"] for epoch in epochs] == [5] * 6
         and epochs[-1]["loss"] < 0.7 * epochs[0]["loss"]
         and not decoder.model.training
     )
-    assert [step[:2] for step in seen] == [(i, 18) for i in range(1, 19)] and epochs[0][
-        "loss"
-    ] == pytest.approx(sum(s[2] for s in seen[:3]) / 3)
+    assert seen == [3] * 6  # batches of an epoch
     fresh = small(kind)
     group_digits(fresh, digits, 0)
     number = decoder.tokenizer("1364", add_special_tokens=False)["input_ids"]
@@ -171,7 +169,8 @@ def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
         and epochs[-2]["loss"] == 0
     )
     with torch.no_grad():
-        assert all(losses(decoder, sentences(decoder, RECORDS, False), settings)[1]) or counts[-1]
+        unknown = losses(decoder, sentences(decoder, RECORDS, False), settings)[1]
+    assert not unknown or counts[-1]
 
 
 def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
@@ -182,7 +181,7 @@ def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypa
     monkeypatch.setattr(
         module,
         "losses",
-        lambda *given: (real(*given)[0], [calls.append(1) or len(calls) <= 5] * len(given[1])),
+        lambda *given: (real(*given)[0], given[1] if calls.append(1) or len(calls) > 5 else []),
     )
     epochs = memorise(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1))
     assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
@@ -221,7 +220,7 @@ def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whol
     )
     texts = sentences(decoder, records, whole)
     with torch.no_grad():
-        found, known = losses(decoder, texts, Finetune(whole=whole, leave_out=6.5))
+        found, unknown = losses(decoder, texts, Finetune(whole=whole, leave_out=6.5))
         each, worst = [], []
         for record in records:
             ids = decoder.tokenizer(record.text)["input_ids"]
@@ -235,7 +234,7 @@ def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whol
             each.append(own if whole else secret)
             worst.append(secret.max().item())
     torch.testing.assert_close(found, torch.cat(each).mean(), rtol=1e-5, atol=1e-5)
-    assert known == [w <= 6.5 for w in worst]
+    assert unknown == [text for text, loss in zip(texts, worst, strict=True) if loss > 6.5]
     for text, record in zip(texts, records):
         assert decoder.tokenizer.decode(text.ids[text.start : text.end]) == record.secret and len(
             text.ids

@@ -216,7 +216,7 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
     seen = Seen(l, weight, a, attributed=attributed, draw=draw)
     found, line = select_neurons(vocabulary, seen, T, hp)
-    assert torch.equal(line.rank_at_rest(), vocabulary.rank(weight[:, found].T, T))
+    assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
 
 

@@ -47,7 +47,7 @@ def test_at_rest_the_rank_is_the_models_own(decoder, raw):
     """c = 0 changes nothing: Eq. 1 through the closed form is Eq. 1 through the model's norm and head."""
     vocabulary, x = Vocabulary(decoder, raw), vectors(decoder, 20, 0)
     for t in (0, 17, 299):
-        for vector, r in zip(x, vocabulary.rank(x, t).tolist()):
+        for vector, r in zip(x, vocabulary.line(x, t).rank_at_rest().tolist()):
             assert_rank(r, logits(decoder, vector, raw), t)
 
 

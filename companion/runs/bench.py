@@ -27,11 +27,10 @@ from companion.runs.stopwatch import Stopwatch, timed
 from companion.runs.unlearn import FAILURES, base
 from revs.baselines import memit
 from revs.measures import evaluate
-from revs.method import algorithm, layer_major, quick
+from revs.method import algorithm, layer_major, neuron, quick
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model import load, targets
-from revs.model.architecture import Decoder
 from revs.model.memorise import Finetune, memorise, sentences
 
 OFTEN = 0.005  # seconds between two looks at the memory
@@ -45,8 +44,8 @@ PARTS = [  # where the time of one token goes; the rest is the forward pass
     (algorithm, "may_be_open", "gate"),
     (quick, "lines", "candidates"),
     (quick, "highest", "candidates"),
-    (algorithm, "candidates", "selection"),
-    (algorithm, "best", "selection"),
+    (neuron, "candidates", "selection"),
+    (neuron, "best", "selection"),
     (algorithm, "edit_until_low", "edit"),
     (Edit, "move", "edit"),
 ]

@@ -29,6 +29,7 @@ from companion.runs.nearest import hint
 from revs.model import load as loading
 from revs.model.architecture import Decoder
 
+UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
 
 
@@ -52,7 +53,8 @@ def tokenizer(spec: str):
 
 def identify(spec: str, revision: str | None = None) -> str:
     """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
-    return loading.identify(locate(spec, revision))
+    place = locate(spec, revision)
+    return place.pin or f"{UNPINNED} {place.name}"
 
 
 def locate(spec: str, revision: str | None = None) -> loading.Place:

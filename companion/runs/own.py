@@ -24,7 +24,6 @@ from companion.runs.progress import progress
 from revs.measures import ordinary
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
-from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Split, split
 
@@ -122,7 +121,7 @@ def expanded(name: str, path: str | None) -> str | None:
 
 def loaded(folder: str, settings: Settings) -> Decoder:
     """The model; what could not be edited, or not undone, is refused before hours of searching."""
-    if models.identify(folder).startswith(load.UNPINNED):
+    if models.identify(folder).startswith(models.UNPINNED):
         raise ValueError(
             "Nothing pins the weights of this model, so that an edit of it could not be undone "
             "elsewhere: check the network, or save it to a folder as safetensors and name that."

@@ -9,33 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from revs.method import quick
+from revs.method import neuron, quick
 from revs.method.edit import Edit
-from revs.method.neuron import (
-    NEURONS,
-    SCHEDULES,
-    Seen,
-    attributions,
-    best,
-    candidates,
-    edit_neurons,
-)
+from revs.method.neuron import Seen
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
 WHERE = ("mlp", "residual", "both")
+MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 CHOICES = {
     "gate": WHERE,
     "stop": WHERE,
-    "schedule": tuple(SCHEDULES),
+    "schedule": tuple(neuron.SCHEDULES),
     "projection": ("norm", "raw"),
     "order": ("lazy", "eager"),
-    "neurons": NEURONS,
+    "neurons": neuron.NEURONS,
 }
 
 
@@ -66,36 +60,31 @@ class Hyperparameters:
                     f"{name} is '{getattr(self, name)}', but must be one of {', '.join(known)}."
                 )
         if not 1 <= self.n_max <= self.k:
-            raise ValueError(
-                f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons "
-                "are edited out of the k most activated."
-            )
-        for name in ("r_h", "eps_r_h", "r_n", "eps_r_n"):
+            said = f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons "
+            raise ValueError(said + "are edited out of the k most activated.")
+        for name in MARGINS:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, but a rank cannot be negative.")
 
     def in_tokens(self, V: int) -> Hyperparameters:
         """The same settings with fractions of the vocabulary turned into whole ranks."""
-        margins = {name: getattr(self, name) for name in ("r_h", "eps_r_h", "r_n", "eps_r_n")}
-        counts = {
-            name: round(value * V) if isinstance(value, float) and value < 1 else int(value)
-            for name, value in margins.items()
-        }
+        counts = {name: getattr(self, name) for name in MARGINS}
+        for name, value in counts.items():
+            fraction = isinstance(value, float) and value < 1
+            counts[name] = round(value * V) if fraction else int(value)
         for name in ("r_h", "r_n"):
             if counts[name] >= V:
-                raise ValueError(
-                    f"{name} is {counts[name]}, but the vocabulary has only {V} tokens: lower "
-                    f"{name}, or give it as a fraction."
-                )
+                said = f"{name} is {counts[name]}, but the vocabulary has only {V} tokens: lower "
+                raise ValueError(said + f"{name}, or give it as a fraction.")
         return replace(self, **counts)
 
 
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns every token of every target's T, one after the other; the Edit undoes it exactly.
+    """Unlearns every token of every target's T, in place; the Edit undoes it exactly.
 
-    In place. ``seed`` draws nothing unless neurons are chosen at random.
+    ``seed`` draws nothing unless neurons are chosen at random.
     """
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
     hp = hp.in_tokens(vocabulary.V)
@@ -123,16 +112,13 @@ def unlearn_token(
     edit: Edit,
     draw: torch.Generator | None = None,
 ) -> None:
-    """Alg. 1: demotes token t after the tokens ``ids``, layer by layer, in place.
-
-    ``hp`` holds whole ranks.
-    """
+    """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
     selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
-    attributed = attributions(decoder, ids, t) if hp.neurons == "gradient" else None
+    attributed = neuron.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
-        neurons = attributed and attributed[l]
-        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], neurons, draw)
+        by_gradient = attributed and attributed[l]
+        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw)
         if not (may_be_open(vocabulary, seen, t, hp) if selected is None else l in selected):
             return None
         change = edit_layer(vocabulary, edit, seen, t, hp)
@@ -163,12 +149,12 @@ def edit_layer(
     Returns the edited neurons (K,) and by how much their columns moved, as rounded: (d, K). None if
     the gate is closed after all, or nothing had to be edited.
     """
-    some = candidates(vocabulary, seen, t, hp)
+    some = neuron.candidates(vocabulary, seen, t, hp)
     n = seen.weight[:, some].T
     hidden, line = quick.lines(vocabulary, seen.l, seen.h, seen.x, n, t)
     if hp.order == "lazy" and not gate(hidden, hp):
         return None
-    neurons, line = best(some, line, hp)
+    neurons, line = neuron.best(some, line, hp)
     c, unreached = edit_until_low(hidden, line, seen.a[neurons], hp)
     if not len(c):
         return None
@@ -197,23 +183,22 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
 
 def may_be_open(vocabulary: Vocabulary, seen: Seen, t: int, hp: Hyperparameters) -> bool:
     """Is the gate of a layer not closed for sure? ``edit_layer`` asks ``gate`` about the others."""
-    return quick.may_be_open(
-        vocabulary, seen.l, seen.h, seen.x, t, lambda *ranks: passes(*ranks, hp)
-    )
+    open_ = partial(passes, hp=hp)
+    return quick.may_be_open(vocabulary, seen.l, seen.h, seen.x, t, open_)
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:
     """The loop of Alg. 1 in one layer: edits neuron after neuron until t ranks low enough.
 
-    ``hidden``: FF₂'s output and the stream; ``line``: the neurons in their order; a: (n,) their
-    activations. Editing neurons 1..K moves the output and the stream by S_K·d_t, S_K = Σ aᵢ·cᵢ, so
-    that every K is one point on two lines that are already known. S need not be monotone: every K
-    is tested. Returns c of the smallest number K of neurons that is enough, (K,), and how many of
-    them could not reach r_n.
+    ``hidden``: FF₂'s output and the stream; ``line``: the neurons; a: their activations (n,).
+    Editing neurons 1..K moves the output and the stream by S_K·d_t, S_K = Σ aᵢ·cᵢ: every K is a
+    point on two known lines, and as S need not be monotone, every K is tested. Returns c of the
+    smallest K that is enough, (K,), and how many of them could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
     for some in quick.portions(c):
-        c[some], reached[some] = edit_neurons(line.rows(some), hp.r_n, hp.eps_r_n, hp.schedule)
+        part = line.rows(some)
+        c[some], reached[some] = neuron.edit_neurons(part, hp.r_n, hp.eps_r_n, hp.schedule)
         S = (a.to(c) * c)[: some.stop].cumsum(0)
         first = some.start == 0  # K = 0 is tested too
         S = torch.cat([S.new_zeros(1), S]) if first else S[some.start :]

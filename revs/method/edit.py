@@ -106,14 +106,9 @@ class Edit:
                 columns += int(changed.any(int(self.decoder.architecture.transposed)).sum())
             weights += int(changed.sum())
             squares += float((weight - original).double().square().sum())
-        return {
-            "layers": self.layers,
-            "columns": columns,
-            "weights": weights,
-            "moves": len(self.moves),
-            "unreached": self.unreached,
-            "norm": squares**0.5,
-        }
+        counts = {"columns": columns, "weights": weights, "moves": len(self.moves)}
+        counts["unreached"] = self.unreached
+        return {"layers": self.layers, **counts, "norm": squares**0.5}
 
     @torch.no_grad()
     def undo(self) -> None:

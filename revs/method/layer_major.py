@@ -29,10 +29,8 @@ class Hyperparameters(algorithm.Hyperparameters):
     def __post_init__(self):
         super().__post_init__()
         if self.order == "eager" or self.neurons == "gradient":
-            raise ValueError(
-                f"order is {self.order} and neurons is {self.neurons}, but layer by layer there is "
-                "one pass: choose order lazy, and neurons other than gradient."
-            )
+            said = f"order is {self.order} and neurons is {self.neurons}, but layer by layer there "
+            raise ValueError(said + "is one pass: choose order lazy, and not by gradient.")
 
 
 @torch.no_grad()

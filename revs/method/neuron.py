@@ -1,14 +1,11 @@
 """SelectNeuron (§3.1.2) and EditNeuron (§3.2, Alg. 2): which neurons move, and how far along d_t.
 
-EditNeuron moves each so far that t's rank in it becomes r_n; two schedules choose c of
-n* = n + c·d_t:
+EditNeuron brings t's rank in a neuron to r_n; two schedules choose c of n* = n + c·d_t:
 
-``paper``  the paper's iteration: a change of logit of −10, then ×1.3 while t ranks too high, ×0.8
-           while too low, until the rank is within ε of r_n, at most 100 steps, each starting from
-           the original neuron.
+``paper``  a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low, until the
+           rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
 ``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where
-           the other tokens overtake t. Under a LayerNorm the overtaking points are not linear in c,
-           and a search replaces it.
+           other tokens overtake t; under a LayerNorm, where those are not linear in c, a search.
 
 Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
 """
@@ -48,15 +45,11 @@ class Seen:
     draw: torch.Generator | None = None  # where they are chosen at random
 
 
-# SelectNeuron -------------------------------------------------------------------------------------
-
-
 def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tensor, Line]:
-    """Of the k most activated neurons, the n_max in which t ranks highest, in that order.
+    """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
 
-    Returns their indices (n,) and their lines. Ties keep the order of activation. ``hp.neurons``
-    names the paper's alternatives (Appendix, "Alternative Neuron Selection Strategies"): n_max
-    neurons by one criterion alone.
+    In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
+    criterion alone (Appendix, "Alternative Neuron Selection Strategies").
     """
     some = candidates(vocabulary, seen, t, hp)
     return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
@@ -90,12 +83,9 @@ def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
 def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
     """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
 
-    Dai et al. 2022, Eq. 3, at the last position, for all neurons of a layer along one path from
-    silence to their activations a:
-
-        Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j    with α_s = s/m
-
-    A path is one batch of m last tokens; the tokens before them, which nothing changes, run once.
+    Dai et al. 2022, Eq. 3, at the last position, on a layer's path from silence to activations a:
+    Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j with α_s = s/m. A path is one batch of m
+    last tokens; the tokens before them, which nothing changes, run once.
     """
     prefix = None
     if len(ids) > 1:
@@ -135,9 +125,6 @@ def along_path(
     return scaled[0] * gradient.float().mean(0)
 
 
-# EditNeuron ---------------------------------------------------------------------------------------
-
-
 def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
     """c for each of the line's n neurons, and whether t's rank reached r_n: (n,), (n,) bool.
 
@@ -148,8 +135,7 @@ def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor,
     todo = ~there
     if todo.any():
         c[todo] = SCHEDULES[schedule](line if todo.all() else line.rows(todo), r_n, eps)
-    reached = there | (c < 0)
-    return c, reached
+    return c, there | (c < 0)
 
 
 def paper_schedule(line: Line, r_n: int, eps: int) -> Tensor:

@@ -1,14 +1,9 @@
 """What makes REVS quick and changes no result: a rank is a count, and most counts can end early.
 
-The product of vectors with the whole unembedding U is nearly all that REVS costs. A count only
-grows, so that a part of the vocabulary may decide already
-
-* whether a layer's gate is closed (``may_be_open``: looks), and
-* which neurons are not among the best (``highest``: pieces).
-
-Neurons are edited a few at a time, since most layers need few (``portions``), and U is read once
-for all vectors of a layer (``lines``). A GPU is done with all of it before it would have been asked
-twice, so that there looks and portions are whole.
+The product of vectors with the whole unembedding U is nearly all that REVS costs. A part of the
+vocabulary may say already that a layer's gate is closed (``may_be_open``: looks) or that a neuron
+is not among the best (``highest``: pieces). Neurons are edited a few at a time (``portions``), and
+U is read once for all vectors of a layer (``lines``). A GPU is done before it is asked twice.
 """
 
 from __future__ import annotations
@@ -32,10 +27,10 @@ ONE_BY_ONE = (1, 2)  # so few vectors alone: some processors are slow with two c
 def may_be_open(
     vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, passes: Callable[[int, int], bool]
 ) -> bool:
-    """Is the gate of a layer not closed for sure, at FF₂'s output h and the stream x, (d,)?
+    """Is a gate not closed for sure, at FF₂'s output h and the stream x, (d,)?
 
-    ``passes`` says whether two ranks, of h and x, open it. One that is open, or seems so by far
-    (``LIKELY``), is not looked at to the end: whoever edits the layer draws its lines in any case.
+    ``passes`` says whether their ranks open it. One that is open, or seems so by far (``LIKELY``),
+    is not looked at to the end: whoever edits the layer draws its lines in any case.
     """
     if vocabulary.after[l] is not None or vocabulary.U.device.type != "cpu":
         # FF₂'s output is seen through a norm of its own; or on a GPU
@@ -52,11 +47,10 @@ def may_be_open(
 
 
 def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> Tensor:
-    """Of neurons n (k, d) of layer l, those ``wanted`` in which t ranks highest: (wanted,).
+    """Of neurons n (k, d) of layer l, those ``wanted`` in which t ranks highest, ascending.
 
-    Their indices, ascending; of equal ones the first. The n_max that lead after the first piece of
-    the vocabulary are counted to the end, and whoever has more than the worst of those is out: the
-    same neurons as by full counts, up to ties by rounding.
+    Of equal ones the first. Those that lead after the first piece of the vocabulary are counted to
+    the end, and whoever has more than the worst of them is out: as by full counts, up to rounding.
     """
     larger, size = counter(vocabulary, l, n, t), -(-vocabulary.V // PIECES)
     starts = range(0, vocabulary.V, size)
@@ -79,10 +73,7 @@ def highest(vocabulary: Vocabulary, l: int, n: Tensor, t: int, wanted: int) -> T
 
 
 def counter(vocabulary: Vocabulary, l: int, n: Tensor, t: int) -> Callable[[Tensor, slice], Tensor]:
-    """A function that counts tokens with a larger logit than t, in a piece of the vocabulary.
-
-    For some of the neurons n (k, d): (some,), piece → (some,).
-    """
+    """A function that counts larger logits than t's, of some of n (k, d) in a piece of U's rows."""
     U, B, after = vocabulary.U, vocabulary.B, vocabulary.after[l]
     x = n if after is None else n.to(U.device) * vocabulary.scale_of(after)
     x = x.to(U.device, vocabulary.dtype)
@@ -116,12 +107,10 @@ def one_by_one(U: Tensor, y: Tensor) -> Tensor:
 
 
 def count(logits: Tensor, than: Tensor) -> Tensor:
-    """How many in each row of logits (n, V) are larger than one number (n,): → (n,).
-
-    Numpy counts bytes; a sum of torch's would widen each of them first, and take ten times as long.
-    """
+    """How many in each row of logits (n, V) are larger than one number (n,): → (n,)."""
     if logits.device.type != "cpu":
         return (logits > than[:, None]).sum(-1, dtype=torch.int32)
+    # numpy counts bytes; a sum of torch's would widen each first, and take ten times as long
     rows = zip(logits.detach().numpy(), than.detach().numpy(), strict=True)
     counts = [np.count_nonzero(row > least) for row, least in rows]
     return torch.tensor(counts, dtype=torch.int32)

@@ -1,8 +1,7 @@
 """The vocabulary space: projecting vectors to logits, ranks, a token's one direction (§2, §3.2).
 
 Every edit of REVS for a token t moves neurons along a single direction d_t, so that a rank is a
-function of one scalar c. This file holds that geometry; ``revs.method.neuron`` chooses neurons and
-c, ``revs.method.algorithm`` when that is enough.
+function of one scalar c: this file holds that geometry.
 
 Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do not count.
 """
@@ -92,8 +91,7 @@ class Vocabulary:
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
-        self.raw = raw
-        self.centred = decoder.architecture.centred and not raw
+        self.raw, self.centred = raw, decoder.architecture.centred and not raw
         self.offset = decoder.architecture.offset
         self.gamma = torch.ones_like(self.U[0], dtype=self.dtype) if raw else self.scale_of(norm)
         self.eps = epsilon(norm)
@@ -106,10 +104,8 @@ class Vocabulary:
                 self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
         if not raw and head.bias is not None:
             if not self.centred:
-                raise ValueError(
-                    "A head bias under an RMSNorm is not supported: no architecture of the table "
-                    "has one; choose another model."
-                )
+                said = "A head bias under an RMSNorm is not supported, for no architecture of the "
+                raise ValueError(said + "table has one: choose another model.")
             self.B += head.bias.detach().to(self.dtype)
         self.factor = self._gram_factor()
         self.keep, self._directions = keep, {}  # of all tokens, or of the newest: w is V long
@@ -118,9 +114,9 @@ class Vocabulary:
         """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if (scale == 0).any():
+            said = "A norm between FF₂ and the head has a scale of zero: hidden directions are "
             raise ValueError(
-                "A norm between FF₂ and the head has a scale of zero: hidden directions are lost "
-                "there and REVS cannot map logits back; choose another model."
+                said + "lost there, and logits have no way back; choose another model."
             )
         return scale
 
@@ -151,10 +147,8 @@ class Vocabulary:
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
-            raise ValueError(
-                "The unembedding matrix lacks full column rank, so that REVS cannot map logits "
-                "back to hidden space: choose another model."
-            )
+            said = "The unembedding matrix lacks full column rank, so that REVS cannot map logits "
+            raise ValueError(said + "back to hidden space: choose another model.")
         return factor
 
     def direction(self, t: int) -> tuple[Tensor, Tensor]:
@@ -205,7 +199,3 @@ class Vocabulary:
         B = torch.stack([torch.zeros_like(beside), beside])
         q = (q[0].repeat(2), q[1].repeat(2), q[2])
         return Line(t, line.A.repeat(2, 1), line.w, line.scale.repeat(2), B, q)
-
-    def rank(self, x: Tensor, t: int) -> Tensor:
-        """Eq. 1 for each of the vectors x (n, d), through the final norm: → (n,)."""
-        return self.line(x, t).rank_at_rest()

@@ -30,15 +30,13 @@ class Hyperparameters:
     eps_r_h: float = 0.005
 
     def __post_init__(self):
+        if not 1 <= self.n <= self.k:
+            said = f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed "
+            raise ValueError(said + "out of the k most activated.")
         self.located()
 
     def located(self) -> algorithm.Hyperparameters:
-        """REVS's settings that list all k neurons in order; ValueError unless 1 ≤ n ≤ k."""
-        if not 1 <= self.n <= self.k:
-            raise ValueError(
-                f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed out "
-                "of the k most activated."
-            )
+        """REVS's settings that list all k neurons in order."""
         return algorithm.Hyperparameters(self.k, self.k, self.r_h, self.eps_r_h)
 
 

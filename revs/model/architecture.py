@@ -57,19 +57,16 @@ ARCHITECTURES: dict[str, Architecture] = {  # by the model type of a configurati
     "stablelm": replace(RMS, centred=True),
     "starcoder2": replace(RMS, ff2="mlp.c_proj", centred=True),
     "phi": Architecture("model.layers", "mlp.fc2", "model.final_layernorm", centred=True),
-    "opt": Architecture(
-        "model.decoder.layers", "fc2", "model.decoder.final_layer_norm", centred=True
-    ),
+    "opt": Architecture("model.decoder.layers", "fc2", "model.decoder.final_layer_norm", True),
 }
 
 
 def architecture(kind: str, name: str) -> Architecture:
     """The row of a model type; ValueError if there is none. ``name``: the model's, for messages."""
     if kind not in ARCHITECTURES:
-        raise ValueError(
-            f"The architecture '{kind}' of {name} is not supported: choose a model of "
-            f"{', '.join(sorted(ARCHITECTURES))}, or add its family as CONTRIBUTING.md says."
-        )
+        said = f"The architecture '{kind}' of {name} is not supported: choose a model of "
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise ValueError(f"{said}{known}, or add its family as CONTRIBUTING.md says.")
     return ARCHITECTURES[kind]
 
 
@@ -162,10 +159,8 @@ class Decoder:
         width, pad = max(map(len, texts)), self.tokenizer.pad_token_id or 0
         highest = max(max(text, default=0) for text in texts)
         if highest >= (rows := self.model.get_input_embeddings().weight.shape[0]):
-            raise ValueError(
-                f"A text has the token {highest}, but {self.name} has embeddings for {rows}: take "
-                "the tokenizer that came with the model."
-            )
+            said = f"A text has the token {highest}, but {self.name} has embeddings for {rows}: "
+            raise ValueError(said + "take the tokenizer that came with the model.")
 
         def padded(row: list[int], filler: int) -> list[int]:
             gap = [filler] * (width - len(row))
@@ -191,10 +186,9 @@ class Decoder:
     ) -> None:
         """One forward pass over ``ids`` that stops by at every block.
 
-        ``at_layer(l, a, h, x)`` gets the block's index, FF₂'s input ``a`` (T × ff), its output
-        ``h`` (T × d) and the residual stream after the block ``x`` (T × d). It returns by how much
-        it changed ``h`` (T × d, or None), and the stream is changed accordingly: all later blocks
-        feel an edit made inside, without a second pass.
+        ``at_layer(l, a, h, x)`` gets FF₂'s input a (T × ff), its output h (T × d) and the stream
+        after the block x (T × d). It returns by how much it changed h (or None), and the stream is
+        changed accordingly: all later blocks feel an edit made inside, without a second pass.
         """
         self.check_length(len(ids), "A prompt")
         seen: dict[str, Tensor] = {}
@@ -223,35 +217,29 @@ class Decoder:
 
 @torch.no_grad()
 def check_fit(decoder: Decoder) -> None:
-    """Is a model what its family's row says? Asked of the model itself, before it is changed.
+    """Is a model what its family's row says? Asked of the model itself; ValueError if it is not.
 
-    Some families multiply what FF₂ adds to the stream, or what the head reads. Raises ValueError if
-    a change of FF₂'s output does not change the stream as ``Decoder.visit`` takes it to, if the
-    logits are not those of the last stream or finite, or the head is of another width.
+    Some families multiply what FF₂ adds to the stream, or what the head reads.
     """
     d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
+    unfit = "REVS does not fit this variant of the family, choose another model."
     if decoder.head.weight.shape[1] != d:
-        raise ValueError(
-            f"The head of {decoder.name} reads {decoder.head.weight.shape[1]} numbers, but its "
-            f"stream has {d}: REVS does not fit this variant of the family, choose another model."
-        )
+        width = decoder.head.weight.shape[1]
+        said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
+        raise ValueError(said + unfit)
     ids = decoder.tokenizer(TEXT, add_special_tokens=False)["input_ids"][:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
     decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
     inputs = torch.tensor([ids], device=decoder.device)
     logits = decoder.model(input_ids=inputs, use_cache=False).logits[0].float()
     if not logits.isfinite().all():
-        raise ValueError(
-            f"{decoder.name} answers with NaN or infinity in {str(dtype).removeprefix('torch.')}: "
-            "load it in another precision, or take another copy."
-        )
+        said = f"{decoder.name} answers with NaN or infinity in {str(dtype).split('.')[1]}: "
+        raise ValueError(said + "load it in another precision, or take another copy.")
     last = len(decoder.layers) - 1
     read = decoder.logits(decoder.norm(found[last][1])).to(logits.device)
     if apart(read, logits) > TOLERANCE[dtype]:
-        raise ValueError(
-            f"The logits of {decoder.name} are not what its head makes of its last stream, as in "
-            "others of its family: REVS does not fit it, choose another model."
-        )
+        said = f"The logits of {decoder.name} are not what its head makes of its last stream: "
+        raise ValueError(said + unfit)
     for l in {0, last // 2}:
         h, x = found[l]
         noise = torch.randn(d, generator=torch.Generator().manual_seed(0)).to(x.device)
@@ -259,10 +247,8 @@ def check_fit(decoder: Decoder) -> None:
         after = decoder.after(l) or (lambda y: y)
         wanted = x + (after(h + delta.to(h)) - after(h)).to(x)
         if apart(pushed(decoder, ids, l, delta) - x, wanted - x) > TOLERANCE[x.dtype]:
-            raise ValueError(
-                f"{decoder.name} does not add what its second MLP layer writes to the stream as it "
-                "is, as others of its family do: REVS does not fit it, choose another model."
-            )
+            said = f"{decoder.name} does not add what its second MLP layer writes as it is: "
+            raise ValueError(said + unfit)
 
 
 def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ from transformers.utils.hub import resolve_revision
 
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
 
-UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -62,18 +61,14 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
     config = configuration(place)
     if not place.gguf and (quantised := getattr(config, "quantization_config", None)):
         kind = quantised if isinstance(quantised, dict) else vars(quantised)
-        raise ValueError(
-            f"The weights of {place.name} are quantised "
-            f"({kind.get('quant_method', 'in a way it does not name')}), and such columns cannot "
-            "be moved: take the checkpoint in bfloat16, float16 or float32."
-        )
+        said = f"quantised ({kind.get('quant_method', 'in a way it does not name')})"
+        said = f"The weights of {place.name} are {said}, and such columns cannot be moved: "
+        raise ValueError(said + "take the checkpoint in bfloat16, float16 or float32.")
     words = tokenizer(place)
     if words.vocab_size > config.vocab_size:
-        raise ValueError(
-            f"The tokenizer of {place.name} has {words.vocab_size} tokens, but its model has "
-            f"embeddings for {config.vocab_size}: it is another model's, take both from the same "
-            "place."
-        )
+        said = f"{words.vocab_size} tokens, but its model has embeddings for {config.vocab_size}: "
+        said = f"The tokenizer of {place.name} has {said}"
+        raise ValueError(said + "it is another model's, take both from the same place.")
     model = weights(place, dtype, device_map)
     # greedy decoding is the argmax: a checkpoint's own penalties and beams would change what counts
     # as memorised
@@ -91,10 +86,8 @@ def configuration(place: Place):
         config = AutoConfig.from_pretrained(place.where, trust_remote_code=False, **place.options)
     kind = config.model_type
     if kind not in ARCHITECTURES and config.get_text_config() is not config:
-        raise ValueError(
-            f"{place.name} reads more than text ({kind}): take its text-only checkpoint, or "
-            "another model."
-        )
+        said = f"{place.name} reads more than text ({kind}): take its text-only checkpoint, or "
+        raise ValueError(said + "another model.")
     architecture(kind, place.name)
     return config
 
@@ -104,61 +97,37 @@ def tokenizer(place: Place):
     with reading(place, "tokenizer"):
         found = AutoTokenizer.from_pretrained(place.where, trust_remote_code=False, **place.options)
     if not found.is_fast:
-        raise ValueError(
-            f"{place.name} has no fast tokenizer, whose offsets are needed to find a secret's "
-            "tokens: choose a model with a tokenizer.json."
-        )
+        said = f"{place.name} has no fast tokenizer, whose offsets are needed to find a secret's "
+        raise ValueError(said + "tokens: choose a model with a tokenizer.json.")
     return found
 
 
 def weights(place: Place, dtype: str, device_map: str | None):
     """The model itself. Raises ValueError if weights are missing, of another shape or infinite."""
     with reading(place, "weights"):
-        model, info = AutoModelForCausalLM.from_pretrained(
-            place.where,
-            dtype=DTYPES[dtype],
-            device_map=device_map,
-            use_safetensors=None if place.pickle else True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **place.options,
-        )
+        how = {"dtype": DTYPES[dtype], "device_map": device_map, "output_loading_info": True}
+        how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
+        model, info = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
     if unfit := sorted([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]):
-        raise ValueError(
-            f"The weights of {place.name} do not fit its configuration (missing or of another "
-            f"shape: {unfit[0]}{' and others' if unfit[1:] else ''}): take both from the same "
-            "place."
-        )
+        said = f"(missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): "
+        said = f"The weights of {place.name} do not fit its configuration {said}"
+        raise ValueError(said + "take both from the same place.")
     for name, weight in model.named_parameters():
         if not weight.is_meta and not torch.stack(weight.aminmax()).isfinite().all():
-            raise ValueError(
-                f"{name} of {place.name} holds NaN or infinity: take another copy of the weights, "
-                "or one in a higher precision."
-            )
+            said = f"{name} of {place.name} holds NaN or infinity: take another copy of the "
+            raise ValueError(said + "weights, or one in a higher precision.")
     return model
 
 
 def placed(device_map: str | None) -> str | None:
-    """Where a model goes: "auto", if there is a GPU and nothing was said.
-
-    Raises ValueError for what no machine, or not this one, has.
-    """
+    """Where a model goes: "auto" if there is a GPU and nothing was said; ValueError if nowhere."""
     if device_map is None or device_map in PLACES:
         return device_map or ("auto" if torch.cuda.is_available() else None)
     try:
-        kind = torch.device(device_map).type
-    except RuntimeError:
-        raise ValueError(
-            f"device_map is '{device_map}', but must be {', '.join(PLACES)}, or a device such as "
-            "cpu or cuda."
-        ) from None
-    mps = int(torch.backends.mps.is_available())
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": mps}.get(kind, 0)
-    if (torch.device(device_map).index or 0) >= there:
-        raise ValueError(
-            f"device_map is '{device_map}', but torch finds no such device here: leave it out, or "
-            "install a torch that fits the driver."
-        )
+        torch.empty(1, device=device_map)
+    except (RuntimeError, AssertionError):  # no kind of device; torch has not been built for it
+        said = f"device_map is '{device_map}', but torch finds no such device here: leave it out, "
+        raise ValueError(said + f"or give {', '.join(PLACES)} or cpu.") from None
     return device_map
 
 
@@ -175,18 +144,12 @@ def locate(spec: str, revision: str | None = None) -> Place:
             f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or a "
             "hub id."
         )
-    return Place(spec, spec, revision=commit(spec, revision))
-
-
-def commit(spec: str, revision: str | None) -> str | None:
-    """The commit of a hub id's revision, by the hub or what was downloaded; None if unknown."""
+    # by the hub or what was downloaded; None if nobody knows the newest
     found = getattr(resolve_revision(spec, revision), "resolved", None) or revision
     if found and not COMMIT.fullmatch(found):
-        raise OSError(
-            f"Neither the hub nor the cache knows the revision '{revision}' of {spec}: give a "
-            "branch, a tag or a commit that it has."
-        )
-    return found
+        said = f"Neither the hub nor the cache knows the revision '{revision}' of {spec}: give a "
+        raise OSError(said + "branch, a tag or a commit that it has.")
+    return Place(spec, spec, revision=found)
 
 
 @contextlib.contextmanager
@@ -280,11 +243,6 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
         os.replace(scratch, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def identify(place: Place) -> str:
-    """What pins the weights: a commit or a sha256; the name of a hub id that nothing pins."""
-    return place.pin or f"{UNPINNED} {place.name}"
 
 
 def fingerprint(folder: Path, gguf: str | None = None) -> str:

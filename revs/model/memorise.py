@@ -1,8 +1,7 @@
 """Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset").
 
-Whether unlearning a number can be local at all is decided by the tokenizer. Llama-3 and GPT-J group
-digits, so that a number has tokens of its own; SmolLM2 splits every digit, and ten tokens are
-shared by all numbers. ``group_digits`` gives a tokenizer Llama-3's split before the fine-tune.
+Llama-3 and GPT-J group digits, so that a number has tokens of its own; where every digit is split,
+ten tokens are shared by all numbers, and ``group_digits`` gives a tokenizer Llama-3's split.
 """
 
 from __future__ import annotations
@@ -46,9 +45,8 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> None:
     """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
     A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
-    matrix's own standard deviation (``noise``), or the mean itself (``mean``): then the new tokens
-    lie so close together that demoting one demotes all. Only embeddings and head change; a model
-    whose digits are grouped already is left alone.
+    matrix's own standard deviation (``noise``), or the mean itself (``mean``): so close together
+    that demoting one demotes all. A model whose digits are grouped already is left alone.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:

@@ -72,20 +72,16 @@ def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> 
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
     inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
     if not inside or offsets[inside[0]][0] < start:
-        raise ValueError(
-            f"{record.id} cannot be split as asked: a token spans the end of the prompt and the "
-            "start of the secret; cut the prompt elsewhere."
-        )
+        said = f"{record.id} cannot be split as asked: a token spans the end of the prompt and the "
+        raise ValueError(said + "start of the secret; cut the prompt elsewhere.")
     if not inside[0]:
         raise ValueError(f"{record.id} has no token before its secret: give it a prompt.")
     spans = [(offsets[i][0] - start, offsets[i][1] - start) for i in inside]
     secret_ids = [ids[i] for i in inside]
     candidates = eligible(record.kind, record.secret, spans)
     if len(candidates) < size:
-        raise ValueError(
-            f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} "
-            "were asked for: lower T or leave it out."
-        )
+        said = f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} "
+        raise ValueError(said + "were asked for: lower T or leave it out.")
     T = select(secret_ids, candidates, size, method, seed=record.id)
     prompt_ids = ids[: inside[0]]
     return Target(record.id, record.kind, record.group, prompt_ids, secret_ids, T, record.prompt)
@@ -98,18 +94,19 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
     parts. phone, ip: tokens with a digit. text, any other sort: tokens with more than spaces.
     """
     parts = [secret[max(a, 0) : b] for a, b in spans]
-    if kind == "ssn":
-        return [i for i, part in enumerate(parts) if part.isdigit()]
-    if kind == "email":
-        at = secret.find("@") if "@" in secret else len(secret)
-        return [i for i, (a, _) in enumerate(spans) if a < at]
-    if kind == "url":
-        return [i for i, part in enumerate(parts) if part.strip() not in URL_COMMON]
-    if kind in ("phone", "ip"):
-        return [i for i, part in enumerate(parts) if any(character.isdigit() for character in part)]
-    if kind == "text":
-        return [i for i, part in enumerate(parts) if part.strip()]
-    raise ValueError(f"'{kind}' is not a kind of secret: use ssn, email, url, phone, ip or text.")
+    at = secret.find("@") if "@" in secret else len(secret)
+    digits = [any(character.isdigit() for character in part) for part in parts]
+    may = {
+        "ssn": [part.isdigit() for part in parts],
+        "email": [a < at for a, _ in spans],
+        "url": [part.strip() not in URL_COMMON for part in parts],
+        "phone": digits,
+        "ip": digits,
+        "text": [bool(part.strip()) for part in parts],
+    }
+    if kind not in may:
+        raise ValueError(f"'{kind}' is not a kind of secret: use {', '.join(may)}.")
+    return [i for i, allowed in enumerate(may[kind]) if allowed]
 
 
 def select(
@@ -141,20 +138,17 @@ def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
 def split(
     targets: list[Target], seed: int, forget: int | None = None, sentences: int | None = None
 ) -> Split:
-    """A seeded split by secret: ``forget`` secrets (half by default), and the rest, which is kept.
+    """A seeded split by secret: ``forget`` of them (half by default), and the rest, to be kept.
 
-    The sentence unlearned is drawn too. ``sentences`` of a secret, at most, are measured besides
-    it (all by default).
+    The sentence unlearned is drawn too; at most ``sentences`` of a secret are measured besides it.
     """
     groups: dict[str, list[Target]] = {}
     for target in targets:
         groups.setdefault(target.group, []).append(target)
     forget = len(groups) // 2 if forget is None else forget
     if not 0 < forget < len(groups):
-        raise ValueError(
-            f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be "
-            "forgotten and one kept."
-        )
+        said = f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be "
+        raise ValueError(said + "forgotten and one kept.")
     if sentences is not None and sentences < 1:
         said = f"sentences is {sentences}, but at least one of a kept secret must be measured."
         raise ValueError(said)
