@@ -1,21 +1,41 @@
-"""Source notebooks: no outputs, no logic, one parameters cell that says the same as the experiment behind it."""
+"""Source notebooks: no outputs, no logic, one parameters cell that says the same as its experiment.
+
+And the doors to the experiments: what a notebook and a command line refuse, in one sentence.
+"""
 
 import ast
 import importlib
-import inspect
-import json
 import re
+import sys
+from dataclasses import asdict
 
 import nbformat
 import pytest
 import yaml
 
 from companion.record.paths import ROOT
+from companion.runs import MISTAKES, check, command, unlearn
 from companion.runs.notebook import Refused, assigned, refuse_unknown, run
 from companion.workflow.profile import EXPERIMENTS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-HEAVY = EXPERIMENTS
+EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+NAMES = (
+    r"SmolLM2(-\d+M)?(-Instruct)?|Llama-3(-8B)?|GPT-J(-6B)?|GPT-2|GSM8K|FF[₁₂]|[01]-based|"
+    r"(Alg|Eq)\. \d|Algorithm \d|§[\d.]+|bfloat16|float(16|32|64)"
+)
+NOT_MEASURED = (  # numbers in prose that no row could hold
+    r"seed 0|[Tt]rials 0 and 1",  # what runs and trials are called
+    r"rank 0|100 if nothing is found, 0 if",  # the ends of a scale
+    r"^\d\. \*\*|\([123]\)",  # numbered points, and where they stand in a picture
+    r"50 (greedy )?tokens|10, 20, 50",  # how verdicts and measurements are defined
+    r"0\.3 × that mean|learning rate 2e-6, 4 epochs|15,000",  # settings, ours or another's
+    r"begin with 9",  # what numbers were never issued
+    r"4 bytes",  # of a float32
+    r"k = 100|@100|at 100 candidates|95 per cent",  # how a measurement is defined
+    r"[Ss]eed [01]|schema \d",  # what runs and rows are called
+)
+ASIDE = r"\$\$.*?\$\$|`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)"  # code, formulas, links
 
 
 def cells(path, kind="code"):
@@ -27,130 +47,81 @@ def parameters(path):
     return found.source
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@EACH
 def test_a_notebook_is_a_source(path):
     for cell in cells(path):
         assert not cell.outputs and cell.execution_count is None
         if not {"exercise", "solution"} & set(cell.metadata.get("tags", [])):
-            assert not [
-                node
-                for node in ast.walk(ast.parse(cell.source))
-                if isinstance(node, (ast.FunctionDef, ast.ClassDef))
-            ]
+            nodes = list(ast.walk(ast.parse(cell.source)))
+            assert not [n for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)]
     for line in parameters(path).splitlines():
-        assert re.fullmatch(r"\w+ = .+  # .+", line), (
-            f"a parameter needs a default and a comment: {line}"
-        )
+        assert re.fullmatch(r"\w+ = .+  # .+", line), f"no default or no comment: {line}"
 
 
-@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_parameters_are_those_of_the_experiment(name):
     """Same names, same order, same defaults: a notebook cannot drift from `python -m`."""
-    experiment = importlib.import_module(f"companion.runs.{name}")
-    scope = {}
-    exec(parameters(ROOT / "notebooks" / f"{name}.ipynb"), scope)
-    defaults = {
-        key: parameter.default
-        for key, parameter in inspect.signature(experiment.run).parameters.items()
-    }
-    assert {
-        key: scope[key] for key in assigned(parameters(ROOT / "notebooks" / f"{name}.ipynb"))
-    } == defaults
+    scope, source = {}, parameters(ROOT / "notebooks" / f"{name}.ipynb")
+    exec(source, scope)
+    settings = importlib.import_module(f"companion.runs.{name}").Settings()
+    assert [(key, scope[key]) for key in assigned(source)] == list(asdict(settings).items())
 
 
 def test_every_notebook_is_in_the_book_and_in_the_profile():
     toc = (ROOT / "_toc.yml").read_text()
     pages = yaml.safe_load((ROOT / "params" / "quick.yml").read_text())["pages"]
-    assert (
-        {path.stem for path in NOTEBOOKS}
-        == set(re.findall(r"notebooks/(\w+)", toc))
-        == set(pages) | set(HEAVY)
-    )
+    stems = {path.stem for path in NOTEBOOKS}
+    assert stems == set(re.findall(r"notebooks/(\w+)", toc)) == {*pages, *EXPERIMENTS}
 
 
-NAMES = r"SmolLM2(-\d+M)?(-Instruct)?|Llama-3(-8B)?|GPT-J(-6B)?|GPT-2|GSM8K|FF[₁₂]|[01]-based|(Alg|Eq)\. \d|Algorithm \d|§[\d.]+|bfloat16|float(16|32|64)"
-NOT_MEASURED = (  # numbers in prose that no row could hold
-    r"seed 0|trials 0 and 1",  # what runs and trials are called
-    r"rank 0|100 if nothing is found, 0 if",  # the ends of a scale
-    r"^\d\. \*\*|\([123]\)",  # numbered points, and where they stand in a picture
-    r"50 (greedy )?tokens|10, 20, 50",  # how verdicts and measurements are defined
-    r"0\.3 × that mean|learning rate 2e-6, 4 epochs|15,000",  # settings, ours or another's
-    r"begin with 9",  # what numbers were never issued
-    r"4 bytes",  # of a float32
-)
+def typed(text: str) -> list[str]:
+    """The digits in a text that are no name, no formula and none of what no row could hold."""
+    text = re.sub(ASIDE, "", text, flags=re.DOTALL)
+    text = re.sub("|".join((NAMES, *NOT_MEASURED)), "", text, flags=re.MULTILINE)
+    return re.findall(r".{,30}\d.{,30}", text)
 
 
-OF_CAPTIONS = (
-    r"k = 100|@100|at 100 candidates|95 per cent",  # how a measurement is defined
-    r"[Ss]eed [01]|Trials 0 and 1|schema 1",  # what runs, trials and rows are called
-)
+def said(code: str) -> list[str]:
+    """The texts that a cell gives to a caption, without names and the values in between."""
+    nodes = list(ast.walk(ast.parse(code)))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    names = [getattr(call.func, "id", getattr(call.func, "attr", "")) for call in calls]
+    shown = [c for c, n in zip(calls, names, strict=True) if n in ("Table", "Data", "Filtered")]
+    texts = [node.value for call in shown for node in ast.walk(call) if hasattr(node, "value")]
+    return [text for text in texts if isinstance(text, str) and " " in text]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_no_number_is_typed_into_the_prose(path):
-    """A digit in a notebook's text would be a number without a row; code, formulas, links, citations, exercises, names and what is listed above aside."""
+@EACH
+def test_no_number_is_typed_into_the_prose_or_a_caption(path):
+    """A digit in a notebook's text would be a number without a row; exercises have their own."""
     for cell in cells(path, "markdown"):
         text = re.sub(r"```\{(exercise|solution)\}.*?```", "", cell.source, flags=re.DOTALL)
-        text = re.sub(r"^    .*$", "", text, flags=re.MULTILINE)
-        text = re.sub(
-            r"\$\$.*?\$\$|`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)", "", text, flags=re.DOTALL
-        )
-        text = re.sub("|".join((NAMES, *NOT_MEASURED)), "", text, flags=re.MULTILINE)
-        assert not re.findall(r".{,30}\d.{,30}", text), cell.source
+        assert not typed(re.sub(r"^    .*$", "", text, flags=re.MULTILINE)), cell.source
+    for cell in cells(path):
+        lines = ("" if line[:1] in "%!" else line for line in cell.source.splitlines())
+        assert not [found for text in said("\n".join(lines)) for found in typed(text)]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_what_a_cell_says_is_found():
+    code = 'tables.Table(frame(1), f"At {x:.1f} of 3 steps.", "tab-a1")'
+    assert sorted(said(code)) == [" of 3 steps.", "At "] and typed(" of 3 steps.")
+
+
+@EACH
+def test_what_is_glued_is_said(path):
+    """A value that no sentence shows would be dead; one that is missing ends the book's build."""
+    glued = re.findall(r"\bglue\(\s*\"(\w+)\"", "\n".join(cell.source for cell in cells(path)))
+    assert set(glued) <= set(re.findall(r"\{glue:\w*\}`(\w+)", path.read_text(encoding="utf-8")))
+
+
+@EACH
 def test_a_picture_has_a_name_a_caption_and_words_for_who_cannot_see_it(path):
     for cell in cells(path):
         if "plt.show()" in cell.source or "plt.subplots(" in cell.source:
             drawn = cell.metadata.get("mystnb", {})
-            assert (
-                drawn.get("figure", {}).get("name", "").startswith("fig-")
-                and drawn["figure"]["caption"]
-                and drawn["image"]["alt"]
-                and drawn["image"]["classes"] == "dark-light"
-            ), cell.source
-
-
-def said(code: str) -> list[str]:
-    """What a cell says by itself: the texts that it gives to a caption or a paragraph, without the names of tables and the values in between."""
-    calls = [
-        node
-        for node in ast.walk(ast.parse(code))
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", getattr(node.func, "attr", ""))
-        in ("Markdown", "Table", "Data", "Filtered")
-    ]
-    texts = [
-        node.value
-        for call in calls
-        for node in ast.walk(call)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    return [text for text in texts if " " in text]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_no_number_is_typed_into_a_caption(path):
-    for cell in cells(path):
-        for text in said(
-            "\n".join(
-                "" if line.startswith(("%", "!")) else line for line in cell.source.splitlines()
-            )
-        ):
-            text = re.sub(r"\$[^$]*\$|`[^`]*`", "", text)
-            text = re.sub(
-                "|".join((NAMES, *NOT_MEASURED, *OF_CAPTIONS)), "", text, flags=re.MULTILINE
-            )
-            assert not re.findall(r".{,30}\d.{,30}", text), cell.source
-
-
-def test_what_a_cell_says_is_found():
-    assert sorted(
-        said(
-            'tables.Table(frame(1), f"At {x:.1f} of 3 steps.", "tab-a1") if y else Markdown("none of 4")'
-        )
-    ) == [" of 3 steps.", "At ", "none of 4"]
+            assert drawn.get("figure", {}).get("name", "").startswith("fig-"), cell.source
+            assert drawn["figure"]["caption"] and drawn["image"]["alt"]
+            assert drawn["image"]["classes"] == "dark-light"
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_known():
@@ -159,31 +130,84 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_known():
     refuse_unknown(["import x", "seed = 1  # a", "# Parameters\nseed = 2\n"])
 
 
+MISTAKEN = {
+    "seed is 'two', a str, but must be int.": {"seed": "two"},
+    "seed is True, a bool, but must be int.": {"seed": True},
+    "forget is 0, but must be at least 1.": {"forget": 0},
+    "measures is ['attacks', 3], a list, but must be list[str].": {"measures": ["attacks", 3]},
+    "There is no method 'rev': did you mean 'revs'?": {"method": "rev"},
+    "There is no measure 'atacks': did you mean 'attacks'?": {"measures": ["atacks"]},
+    "There is no model at './no/such/folder'": {"model": "./no/such/folder"},
+    "There is no data set 'nothing.jsonl'": {"data": "nothing.jsonl"},
+    "n_max is 0": {"hyperparameters": {"n_max": 0}},
+    "There is no parameter 'n_mux' of revs: did you mean 'n_max'?": {
+        "hyperparameters": {"n_mux": 3}
+    },
+    "n_max of revs is 'five', a str, but must be int.": {"hyperparameters": {"n_max": "five"}},
+    "layers of memit is [True], a list, but must be list[int].": {
+        "method": "memit",
+        "hyperparameters": {"layers": [True]},
+    },
+}
+
+
+@pytest.mark.parametrize("sentence", MISTAKEN)
+def test_a_mistake_is_one_sentence(sentence, tmp_path):
+    """Each is found before a model is loaded, shown as one line, and leaves nothing behind."""
+    scope = asdict(unlearn.Settings()) | {"finetune": False, "rows": str(tmp_path), "In": []}
+    with pytest.raises(Refused) as refused:
+        run(unlearn, scope | MISTAKEN[sentence])
+    assert sentence in str(refused.value) and not list(tmp_path.rglob("*"))
+    assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
+
+
+def test_settings_that_fit_are_taken():
+    given = {"finetune": {"epochs": 3}, "forget": None, "hyperparameters": {"r_h": 20}, "seed": 3}
+    assert asdict(check(given, unlearn.Settings)).items() >= given.items()
+
+
+def commanded(monkeypatch, options: list[str], run=lambda settings: None):
+    """What the command line says to these options, or None."""
+    monkeypatch.setattr(sys, "argv", ["unlearn", *options])
+    try:
+        command(unlearn.Settings, run)
+    except SystemExit as ended:
+        return ended.code
+
+
+def test_a_command_reads_options_as_yaml(monkeypatch):
+    seen = []
+    options = ["--seed", "3", "--hyperparameters", "{n_max: 20}", "--finetune", "false"]
+    run = lambda settings: seen.append(settings)  # noqa: E731
+    run.__doc__ = "Keeps them."
+    assert (
+        commanded(monkeypatch, [*options, "--measures", "[attacks]", "--data", "@x"], run) is None
+    )
+    given = {"seed": 3, "hyperparameters": {"n_max": 20}, "finetune": False}
+    assert seen == [unlearn.Settings(**given, measures=["attacks"], data="@x")]
+
+
 @pytest.mark.parametrize(
-    "change, sentence",
+    "options, said",
     [
-        ({"seed": "two"}, "seed is 'two', a str, but must be int"),
-        ({"method": "rev"}, "did you mean 'revs'"),
-        ({"model": "./no/such/folder"}, "There is no model at './no/such/folder'"),
-        ({"data": "nothing.jsonl"}, "There is no data set 'nothing.jsonl'"),
-        ({"n_max": 0}, "n_max is 0"),
-        ({"hyperparameters": {"n_mux": 3}}, "did you mean 'n_max'"),
+        ("--sed 3", "There is no parameter 'sed': did you mean 'seed'?"),
+        ("--seed two", "--seed has no value, or one of another kind, but must be int."),
+        ("--seed", "--seed has no value, or one of another kind, but must be int."),
+        ("--T 0", "ValueError: T is 0, but must be at least 1."),
     ],
 )
-def test_a_mistake_is_one_sentence(change, sentence, tmp_path):
-    """Each is found before a model is loaded, and shown as one line."""
-    from companion.runs import unlearn
+def test_a_command_refuses_in_one_sentence(monkeypatch, options, said):
+    run = lambda settings: pytest.fail("nothing is to be run")  # noqa: E731
+    run.__doc__ = "Fails."
+    assert commanded(monkeypatch, options.split(), run) == said
 
-    scope = {
-        name: parameter.default
-        for name, parameter in inspect.signature(unlearn.run).parameters.items()
-    }
-    scope |= {"finetune": False, "rows": str(tmp_path), "In": []} | change
-    with pytest.raises(Refused) as refused:
-        run(unlearn, scope)
-    assert sentence in str(refused.value)
-    assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
-    left = [json.loads(path.read_text()) for path in tmp_path.rglob("*.json")]
-    assert [set(row["result"]) for row in left] == [{"failed", "items_sha256"}] * (
-        change == {"n_max": 0}
-    )  # no number is left behind
+
+@pytest.mark.parametrize("error", [FloatingPointError, MemoryError, ValueError, OSError])
+def test_a_command_ends_with_what_its_run_said(monkeypatch, error):
+    assert error in MISTAKES
+
+    def run(settings):
+        """Fails."""
+        raise error("It diverged.")
+
+    assert commanded(monkeypatch, ["--seed", "3"], run) == f"{error.__name__}: It diverged."
