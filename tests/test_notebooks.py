@@ -111,7 +111,9 @@ def test_what_a_cell_says_is_found():
 def test_what_is_glued_is_said(path):
     """A value that no sentence shows would be dead; one that is missing ends the book's build."""
     glued = re.findall(r"\bglue\(\s*\"(\w+)\"", "\n".join(cell.source for cell in cells(path)))
-    assert set(glued) <= set(re.findall(r"\{glue:\w*\}`(\w+)", path.read_text(encoding="utf-8")))
+    pages = [path, *ROOT.glob("book/**/*.md"), *ROOT.glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    assert set(glued) <= set(re.findall(r"glue:\w*\}`(?:[\w/.]+::)?(\w+)", text))
 
 
 @EACH
