@@ -79,7 +79,9 @@ def drawn(tree: Path, row: dict) -> dict:
         settings |= {"model": model, "finetune": False}
     if kind in ("unlearn", "tune", "calibrate"):
         settings |= {"data": str(part(settings["data"]))}
-    options = [part for name in settings for part in (f"--{name}", json.dumps(settings[name]))]
+    options = []
+    for name, value in settings.items():
+        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
     done = subprocess.run(
         [sys.executable, "-m", f"companion.runs.{kind}", *options],
         cwd=tree,
