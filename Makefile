@@ -5,7 +5,6 @@ PROFILE ?= quick
 A ?= paper
 B ?= build
 BASE ?= HEAD
-EACH ?=
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -40,7 +39,7 @@ adopt: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; t
 	@$(PY) -m companion.workflow.adopt
 
 verify: $(INSTALLED)  ## small runs by the code of BASE=commit and by this one: if equal, the recorded rows hold
-	@$(PY) -m companion.workflow.verify "$(BASE)" $(EACH)
+	@$(PY) -m companion.workflow.verify "$(BASE)"
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m companion.pages.compare "$(A)" "$(B)"

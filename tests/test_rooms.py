@@ -74,3 +74,20 @@ def test_no_function_of_revs_has_more_than_eight_parameters():
         for node in ast.walk(tree)
         if isinstance(node, functions) and parameters(node) > 8
     ]
+
+
+def room(module: str) -> str:
+    """revs, revs.method, companion.pages, …"""
+    return ".".join(module.split(".")[:2])
+
+
+def test_contributing_draws_the_rooms_as_they_are():
+    """One line a room: its name, what it holds, the rooms that it imports."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    drawn = {cells[1].strip(" `"): set(cells[3].replace("`", " ").split()) for cells in lines}
+    found: dict[str, set[str]] = {}
+    for module in MODULES:
+        inner = {room(name) for name in imported(module) & MODULES.keys()}
+        found.setdefault(room(module), set()).update(inner - {room(module)})
+    assert found.pop("companion") == set() and drawn == found
