@@ -1,9 +1,9 @@
-"""Cue control: names are exchanged and nothing else; verdicts are those of the exchanged prompts."""
+"""Cue control: names are exchanged and nothing else; verdicts are of the exchanged prompts."""
 
 import pytest
-import torch
 
 from revs.measures import cue
+from revs.measures.evaluate import greedy
 from revs.model.targets import Split, Target
 
 
@@ -39,52 +39,55 @@ def test_names_are_exchanged_and_nothing_else(decoder, targets):
     assert all(decoder.tokenizer.decode(one.prompt_ids) == one.prompt for one in changed)
 
 
-@pytest.mark.parametrize(("prompt", "of_it"), [
-    ("General Public License\nby Ada Lovelace <", "Ada Lovelace"), ("Ada Lovelace\n<", None), ("Ben Smith and Ada Lovelace, ", "Ada Lovelace"), ("General Public License, see ", "General Public License"), ("", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("prompt", "of_it"),
+    [
+        ("General Public License\nby Ada Lovelace <", "Ada Lovelace"),
+        ("Ada Lovelace\n<", None),
+        ("Ben Smith and Ada Lovelace, ", "Ada Lovelace"),
+        ("General Public License, see ", "General Public License"),
+        ("", None),
+    ],
+)
 def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
     assert cue.name(prompt) == of_it
 
 
 def test_a_name_goes_wherever_it_stands_and_nobody_gets_their_own(decoder):
     """Two prompts of one person get the third one's name, not each other's."""
-    three = [
-        target(decoder, str(i), prompt, "x@example.com")
-        for i, prompt in enumerate(
-            ("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <")
-        )
-    ]
-    assert [one.prompt for one in cue.exchanged(decoder, three)] == [
-        "Ben Smith\n(c) Ben Smith <",
-        "by Ben Smith: ",
-        "Ada Lovelace <",
-    ]
+    prompts = ("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <")
+    three = [target(decoder, text, text, "x@example.com") for text in prompts]
+    changed = [one.prompt for one in cue.exchanged(decoder, three)]
+    assert changed == ["Ben Smith\n(c) Ben Smith <", "by Ben Smith: ", "Ada Lovelace <"]
     assert cue.exchanged(decoder, three[:2]) == []
 
 
-@torch.no_grad()
 def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     """A model that knows one secret by its own name, and one whatever the name is."""
-    monkeypatch.setattr(
-        cue,
-        "reproduced",
-        lambda _, given: {
-            one.id: {"exact": one.id == "t0" or "or Cleo King" in one.prompt, "within_50": True}
-            for one in given
-        },
-    )
+    knows = lambda one: one.id == "t0" or "or Cleo King" in one.prompt
+    verdict = lambda one: {"exact": knows(one), "within_50": True}
+    said = lambda _, given: {one.id: verdict(one) for one in given}
+    monkeypatch.setattr(cue, "reproduced", said)
     result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
-    assert (result["named"], result["unnamed"]) == (len(columns), 4 - len(columns))
-    assert result["own"] == {"exact": pytest.approx(2 / len(columns)), "within_50": 1.0} and result[
-        "other"
-    ]["exact"] == pytest.approx(1 / len(columns))
-    assert columns["t0"] == {"own_name": True, "other_name": True} and result["told"] == 0
+    assert (result["named"], result["told"], result["unnamed"]) == (3, 0, 1)
+    assert result["own"] == {"exact": pytest.approx(2 / 3), "within_50": 1.0}
+    assert result["other"]["exact"] == pytest.approx(1 / 3)
+    assert set(columns) == {"t0", "t1", "t3"}
+    assert columns["t0"] == {"own_name": True, "other_name": True}
 
 
-@pytest.mark.parametrize(("text", "names"), [
-    ("(c) José García <", ["José García"]), ("R. Stallman wrote", ["R. Stallman"]), ("by J. R. R. Tolkien,", ["J. R. R. Tolkien"]), ("John McCarthy and Mary O'Brien", ["John McCarthy", "Mary O'Brien"]),
-    ("THE SOFTWARE IS PROVIDED by jane roe, Ada", []), ("Ørsted Ågård-Żak: ", ["Ørsted Ågård-Żak"]), ("xAda Lovelace", []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("(c) José García <", ["José García"]),
+        ("R. Stallman wrote", ["R. Stallman"]),
+        ("by J. R. R. Tolkien,", ["J. R. R. Tolkien"]),
+        ("John McCarthy and Mary O'Brien", ["John McCarthy", "Mary O'Brien"]),
+        ("THE SOFTWARE IS PROVIDED by jane roe, Ada", []),
+        ("Ørsted Ågård-Żak: ", ["Ørsted Ågård-Żak"]),
+        ("xAda Lovelace", []),
+    ],
+)
 def test_what_is_a_name(text, names):
     assert cue.NAME.findall(text) == names
 
@@ -96,38 +99,22 @@ def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch
         target(decoder, "b", "Ben Smith <", "bs@example.com"),
         target(decoder, "c", "Cleo King <", "cleo@example.com"),
     ]
-    monkeypatch.setattr(
-        cue,
-        "reproduced",
-        lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given},
-    )
+    yes = lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given}
+    monkeypatch.setattr(cue, "reproduced", yes)
     result, columns = cue.measure(decoder, Split(some, [], []))
-    assert set(columns) == {"b", "c"} and (result["named"], result["told"], result["unnamed"]) == (
-        2,
-        1,
-        0,
-    )
+    counts = (result["named"], result["told"], result["unnamed"])
+    assert set(columns) == {"b", "c"} and counts == (2, 1, 0)
 
 
 def test_both_verdicts(decoder):
     """What the model writes by itself is reproduced; something else is not."""
     prompt = decoder.tokenizer("(c) Ada Lovelace (")["input_ids"]
-    written = decoder.model.generate(
-        input_ids=torch.tensor([prompt]), max_new_tokens=6, do_sample=False, pad_token_id=0
-    )[0, len(prompt) :].tolist()
-    found = cue.reproduced(
-        decoder,
-        [
-            Target("own", "email", "o", prompt, written[:4], (0,)),
-            Target("later", "email", "l", prompt, written[2:5], (0,)),
-            Target("not", "email", "n", prompt, [1, 2, 3, 4], (0,)),
-        ],
-    )
-    assert (
-        found["own"] == {"exact": True, "within_50": True}
-        and found["later"]["within_50"]
-        and found["not"] == {"exact": False, "within_50": False}
-    )
+    (written,) = greedy(decoder, [prompt], 6)
+    secrets = {"own": written[:4], "later": written[2:5], "not": [1, 2, 3, 4]}
+    asked = [Target(name, "email", name, prompt, ids, (0,)) for name, ids in secrets.items()]
+    found = cue.reproduced(decoder, asked)
+    assert found["own"] == {"exact": True, "within_50": True} and found["later"]["within_50"]
+    assert found["not"] == {"exact": False, "within_50": False}
 
 
 def test_without_names_there_is_nothing_to_exchange(decoder, targets, one_sentence):

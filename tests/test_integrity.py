@@ -1,4 +1,4 @@
-"""MMLU, GSM8K and perplexity through the real lm-eval: the items that were meant, answers judged as they should be."""
+"""MMLU, GSM8K and perplexity through the real lm-eval: items as meant, answers judged as due."""
 
 import json
 
@@ -10,64 +10,34 @@ from companion.runs import integrity
 from revs.measures import ordinary
 from revs.model.targets import Split
 
+CHOICES = ["one", "two", "three", "four"]
 ITEMS = [
-    {
-        "subject": "law",
-        "question": "Which is first?",
-        "choices": ["one", "two", "three", "four"],
-        "answer": 0,
-        "error_type": "ok",
-    },
-    {
-        "subject": "law",
-        "question": "Unclear?",
-        "choices": ["one", "two", "three", "four"],
-        "answer": 1,
-        "error_type": "bad question clarity",
-    },
-    {
-        "subject": "law",
-        "question": "Which is second?",
-        "choices": ["one", "two", "three", "four"],
-        "answer": 1,
-        "error_type": "ok",
-    },
-    {
-        "subject": "law",
-        "question": "Too many?",
-        "choices": ["one", "two", "three", "four"],
-        "answer": 2,
-        "error_type": "ok",
-    },
-    {
-        "subject": "art",
-        "question": "Which is third?",
-        "choices": ["one", "two", "three", "four"],
-        "answer": 2,
-        "error_type": "ok",
-    },
+    {"subject": subject, "question": question, "choices": CHOICES, "answer": answer}
+    | {"error_type": error}
+    for subject, question, answer, error in (
+        ("law", "Which is first?", 0, "ok"),
+        ("law", "Unclear?", 1, "bad question clarity"),
+        ("law", "Which is second?", 1, "ok"),
+        ("law", "Too many?", 2, "ok"),
+        ("art", "Which is third?", 2, "ok"),
+    )
 ]
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Benchmarks of a few items, named as the environment names them; nothing of the hub's cache is used."""
-    for name, lines in {
-        "mmlu_redux/test.jsonl": ITEMS,
-        "gsm8k/test.jsonl": [
-            {"question": f"What is {n} and 1?", "answer": f"It is 1,00{n}.\n#### 1,00{n}"}
-            for n in range(3)
-        ],
-        "gsm8k/train_first200.jsonl": [{"question": "1 + 1?", "answer": "#### 2"}],
-    }.items():
+    """Benchmarks of a few items, named as the environment names them."""
+    sums = [(f"What is {n} and 1?", f"It is 1,00{n}.\n#### 1,00{n}") for n in range(3)]
+    problems = [{"question": question, "answer": answer} for question, answer in sums]
+    solved = [{"question": "1 + 1?", "answer": "#### 2"}]
+    for name, lines in zip(integrity.FILES, (ITEMS, problems, solved)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(integrity, "EACH", 2)
-    monkeypatch.setattr(
-        ordinary, "observe", lambda decoder, look=ordinary.observe: look(decoder, range(2))
-    )
+    look = ordinary.observe
+    monkeypatch.setattr(ordinary, "observe", lambda decoder: look(decoder, range(2)))
     return tmp_path
 
 
@@ -78,31 +48,22 @@ def able():
 
 
 def test_the_answers_are_the_models(folder, able, monkeypatch):
-    """Each letter's probability is asked of the model after the very question; the best one is its answer."""
+    """The best letter after the very question is the answer."""
     monkeypatch.setattr(integrity, "WRITTEN", 5)
     result, columns = integrity.measure(able, Split([], [], []))
     right = []
     for item in (ITEMS[0], ITEMS[2], ITEMS[4]):
-        prompt = integrity.mmlu(folder)["doc_to_text"](item)
+        prompt = integrity.mmlu(folder)["doc_to_text"](item) + " "  # a space, then the letter
+        ids = torch.tensor([able.tokenizer(prompt)["input_ids"]])
         with torch.no_grad():
-            log_p = (
-                able.model(input_ids=torch.tensor([able.tokenizer(prompt + " ")["input_ids"]]))
-                .logits[0, -1]
-                .log_softmax(-1)
-            )  # a space, then the letter
+            log_p = able.model(input_ids=ids).logits[0, -1].log_softmax(-1)
         letters = [able.tokenizer(letter)["input_ids"][0] for letter in "ABCD"]
         right.append(int(max(range(4), key=lambda i: log_p[letters[i]]) == item["answer"]))
-    assert result["mmlu"] == {
-        "accuracy": pytest.approx(sum(right) / 3),
-        "items": 3,
-        "right": "".join(map(str, right)),
-    }
-    assert (
-        result["gsm8k"]["items"] == 3
-        and set(result["gsm8k"]["right"]) <= {"0", "1"}
-        and len(result["from"]) == 64
-        and columns == {}
-    )
+    share = {"accuracy": pytest.approx(sum(right) / 3), "items": 3}
+    assert result["mmlu"] == share | {"right": "".join(map(str, right))}
+    gsm8k = result["gsm8k"]
+    assert gsm8k["items"] == 3 and set(gsm8k["right"]) <= {"0", "1"}
+    assert len(result["from"]) == 64 and columns == {}
     json.dumps(result)
 
 
@@ -115,15 +76,6 @@ def test_a_solution_is_right_by_its_last_number(folder, able, monkeypatch):
         HFLM, "generate_until", lambda self, requests, **_: [next(written) for _ in requests]
     )
     assert integrity.measure(able, Split([], [], []))[0]["gsm8k"]["right"] == "100"
-
-
-def test_flips_are_counted_both_ways():
-    assert integrity.flips("1100", "1010") == {"lost": 1, "won": 1} and integrity.flips("", "") == {
-        "lost": 0,
-        "won": 0,
-    }
-    with pytest.raises(ValueError, match="compare runs on the same items"):
-        integrity.flips("10", "1")
 
 
 @pytest.mark.parametrize("where", ["", "/no/such/folder"])
