@@ -27,7 +27,6 @@ class Finetune:
     batch: int = 8
     whole: bool = False  # learn the whole sentence, not only the secret in it
     leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, rests
-    weight_decay: float = 0.0
     digits: str = "noise"  # new tokens for 2 and 3 digits with noise; "mean" without; "keep": none
     autocast: bool = False  # bfloat16 arithmetic; slower on a CPU without such instructions
     seed: int = 0
@@ -102,7 +101,7 @@ def memorise(
     texts = sentences(decoder, records, settings.whole)
     draw, todo, epochs = random.Random(settings.seed), texts, []
     optimizer = torch.optim.AdamW(
-        decoder.model.parameters(), lr=settings.lr, weight_decay=settings.weight_decay, fused=True
+        decoder.model.parameters(), lr=settings.lr, weight_decay=0.0, fused=True
     )
     decoder.model.train()
     for epoch in range(settings.epochs):
