@@ -210,7 +210,7 @@ def test_impossible_settings_are_refused_before_anything_is_loaded(
     a_run, found, monkeypatch, one_sentence
 ):
     monkeypatch.setattr(load, "load", lambda *_: pytest.fail("nothing is to be loaded"))
-    with pytest.raises(ValueError, match="steps is 0 and batch 64") as error:
+    with pytest.raises(ValueError, match="steps is 0, but must be at least 1") as error:
         a_run(hyperparameters={"steps": 0})
     assert one_sentence(error) and not found()
 
@@ -348,12 +348,12 @@ def test_the_first_two_trials_are_the_papers_settings(method, data):
     title = methods.registry()[method]["title"]
     for number, model in enumerate(tune.PAPER_VOCABULARY):
         printed = paper.hyperparameters(title, model, data)
-        found = tune.candidate(method, number, 5, data)
+        found = tune.candidate(method, number, 9, data)
         assert found and found.keys() == printed.keys() & methods.known(method)
         for name in found.keys() - set(tune.MARGINS):
             value = printed[name]
             listed = isinstance(value, list)
-            assert found[name] == ([one for one in value if one < 5] if listed else value)
+            assert found[name] == ([one for one in value if one < 9] if listed else value)
         methods.method(method).Hyperparameters(**found)
 
 

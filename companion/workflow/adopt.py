@@ -12,7 +12,8 @@ import yaml
 
 from companion.record import rows
 from companion.record.paths import BUILD, ROOT
-from companion.runs import finetune, methods
+from companion.runs import methods
+from companion.runs.memorise import finetune
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
