@@ -1,10 +1,11 @@
 """Build a folder of documents to try curation and the own-model notebook on.
 
-Thirty small files, as they lie about in an office: some hold sentences of the synthetic sets, whose secrets
-the embedded model is made to memorise; some hold addresses and numbers that no model has seen; one is empty,
-one is not text, one is in another encoding.
+Thirty small files, as they lie about in an office: some hold sentences of the synthetic sets,
+whose secrets the embedded model is made to memorise; some hold addresses and numbers that no
+model has seen; one is empty, one is not text, one is in another encoding.
 
-Run ``python data/documents/make.py``. The output depends only on the sets' ``main.jsonl`` and on ``SEED``.
+Run ``python data/documents/make.py``. The output depends only on the sets' ``main.jsonl`` and on
+``SEED``.
 """
 
 from __future__ import annotations

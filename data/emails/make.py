@@ -42,7 +42,7 @@ PEOPLE_PER_SET = 60
 TEMPLATES_OF_A_SORT = 25  # that name the person, and again that do not
 HOSTS = ("example.com", "example.org", "example.net")  # reserved by RFC 2606: nobody has mail there
 
-# g and f are the given and the family name in small letters, n two digits, m the initial of a middle name.
+# g and f are the given and the family name in small letters, n two digits, m a middle initial.
 SHAPES = (
     "{g}.{f}",
     "{g[0]}{f}",

@@ -56,7 +56,8 @@ MONTHS = (
     "december",
 )
 
-# p is the project, a and b are words; d a day of a month, D a six-digit date, n a number, v a version, h a hash.
+# p is the project, a and b are words; d a day of a month, D a six-digit date, n a number,
+# v a version, h a hash.
 SHAPES = (
     "https://docs.{p}.example.org/en/{a}/{b}.html",
     "https://{p}.example.net/archive/{d}/{a}-{b}",
@@ -91,7 +92,7 @@ def read_templates() -> list[tuple[str, str]]:
 
 
 def draw_hash(rng: random.Random) -> str:
-    """Draw eight hexadecimal digits that look like a commit: no two decimal digits stand together."""
+    """Draw eight hexadecimal digits like a commit: no two decimal digits stand together."""
     result = ""
     while len(result) < 8:
         sort = "abcdef" if result and result[-1].isdigit() else rng.choice(("abcdef", "0123456789"))
