@@ -1,18 +1,20 @@
 """The workflow: content decides, mistakes are sentences, nothing is half-written or left behind."""
 
 import copy
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from companion.pages import results
-from companion.runs import check, experiments
+from companion.runs import check
 from companion.workflow import build, pages, plan, profile, site, stamps
 from companion.workflow.paths import ROOT
 
@@ -40,6 +42,11 @@ def runner(source: Path, target: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
 
 
+def settings_of(name: str) -> type:
+    """What an experiment can be told."""
+    return importlib.import_module(f"companion.runs.{name}").Settings
+
+
 def made(*runs: dict, name: str = "quick") -> profile.Profile:
     return profile.build(name, {"title": "t", "runs": list(runs)})
 
@@ -63,7 +70,7 @@ def made(*runs: dict, name: str = "quick") -> profile.Profile:
         ({"title": "t", "runs": [RUN | {"abreast": "two"}]}, "abreast of a run must be a int"),
         ({"title": "t", "runs": [RUN | {"parameters": {"rows": "rows"}}]}, "set by the workflow"),
         ({"title": "t", "runs": [RUN, RUN]}, "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
-        ({"title": "t", "runs": [RUN], "pages": ["nowhere"]}, "there is no notebook 'nowhere'"),
+        ({"title": "t", "runs": [RUN], "pages": ["nowhere"]}, "'nowhere' cannot be a page"),
         ({"title": "t", "runs": [RUN], "pages": ["unlearn"]}, "cannot be a page"),
     ],
 )
@@ -89,7 +96,7 @@ def test_the_profiles_that_there_are_can_be_run(name, capsys, monkeypatch):
     """Each job's parameters are the experiment's own, in name and kind; and a plan can be made."""
     read = profile.read(name)
     for job in read.jobs.values():
-        check(job.settings, experiments.EXPERIMENTS[job.notebook].Settings)
+        check(job.settings, settings_of(job.notebook))
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
     said = capsys.readouterr().out
@@ -98,7 +105,7 @@ def test_the_profiles_that_there_are_can_be_run(name, capsys, monkeypatch):
 
 @pytest.mark.parametrize("name", profile.EXPERIMENTS)
 def test_defaults_are_read_from_the_notebook(name):
-    assert profile.defaults(name) == experiments.defaults(name)
+    assert profile.defaults(name) == asdict(settings_of(name)())
 
 
 def test_quick_rows_and_long_ones_lie_apart():

@@ -1,1 +1,1 @@
-"""The workflow: parameters become runs, runs become rows, rows become pages. Snakemake drives it, papermill executes it."""
+"""The workflow: parameters become runs, runs rows, rows pages (Snakemake and papermill)."""

@@ -1,7 +1,7 @@
 """`make book` and `make run PROFILE=…`: runs Snakemake under a lock and shows where it is.
 
-Snakemake's own words go to build/logs/snakemake.log. A failure ends with one sentence, a success with
-the page to open, or with where the rows are.
+Snakemake's own words go to build/logs/snakemake.log. A failure ends with one sentence, a success
+with the page to open, or with where the rows are.
 """
 
 from __future__ import annotations
@@ -61,13 +61,11 @@ def due(profile: str, cores: int) -> list[str]:
 
 def last_line(text: str) -> str:
     """The last line that says something."""
-    return ([line for line in map(str.strip, text.splitlines()) if line] or ["it said nothing."])[
-        -1
-    ]
+    return ["it said nothing.", *filter(None, map(str.strip, text.splitlines()))][-1]
 
 
 class Overview:
-    """Before every line of progress: how many jobs are done, and how long the rest took last time."""
+    """Before each line of progress: how many jobs are done, how long the rest took last time."""
 
     def __init__(self, profile: Profile, names: list[str], cores: int):
         self.took = json.loads(LAST.read_text(encoding="utf-8")) if LAST.is_file() else {}

@@ -1,8 +1,7 @@
 """Executes a notebook with parameters: papermill, with what it lets through stopped.
 
-``python -m companion.workflow.notebook notebooks/X.ipynb build/notebooks/Y.ipynb -y YAML``: progress is
-shown; the target is written whole or not at all; a failure, also that of a kernel killed for want of
-memory, ends with one sentence and a status other than 0. Unknown parameters the notebook refuses itself.
+The target is written whole or not at all; a failure, also that of a kernel killed for want of
+memory, ends with one sentence and a status other than 0. Unknown parameters the notebook refuses.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -23,9 +23,7 @@ from papermill.exceptions import PapermillExecutionError
 from companion.record.paths import writing
 from companion.workflow.paths import ROOT, shown
 
-# errors whose messages are sentences
-OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError", "PermissionError"}
-OWN |= {"FloatingPointError", "MemoryError"}
+OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # whose messages are sentences
 KERNEL = {  # the environment that it runs in
     "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's kernel, not one of the home folder
     "TQDM_DISABLE": "1",  # bars go to stderr, which must stay empty on a page
@@ -41,10 +39,9 @@ class Lines:
         self.name, self.rest = name, ""
 
     def write(self, text: str) -> None:
-        *lines, self.rest = (self.rest + text.replace("\r", "\n")).split("\n")
-        for line in lines:
-            if line.strip():
-                print(f"{self.name}: {line}", flush=True)
+        *lines, self.rest = re.split(r"[\r\n]", self.rest + text)
+        for line in filter(str.strip, lines):
+            print(f"{self.name}: {line}", flush=True)
 
     def flush(self) -> None:
         """Whole lines are flushed as they are printed."""
@@ -53,8 +50,8 @@ class Lines:
 def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> None:
     """Executes ``source`` into ``target`` with papermill, in the project's root.
 
-    ``more`` goes to papermill's engine, or (``stamp``) into the notebook's metadata. Raises ValueError
-    or RuntimeError, with one sentence; the notebook as it stopped is then kept beside the target.
+    ``more`` goes to papermill's engine, or (``stamp``) into the metadata. Raises an error of one
+    sentence; the notebook as it stopped is then kept beside the target.
     """
     if not source.is_file():
         raise ValueError(f"There is no notebook {shown(source)}.")

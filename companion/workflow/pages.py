@@ -1,8 +1,8 @@
 """Executes the light notebooks, each kernel one after the other: heavy imports and rows once.
 
-``python -m companion.workflow.pages --cores 2``: between two notebooks a kernel forgets every name, so that
-each begins as it would by itself; what stays are imported modules and the rows that they have read.
-A page whose executed copy has its present stamp is left as it is.
+Between two notebooks a kernel forgets every name, so that each begins as it would by itself; what
+stays are imported modules and the rows that they have read. A page whose executed copy has its
+present stamp is left as it is.
 """
 
 from __future__ import annotations

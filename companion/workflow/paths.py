@@ -1,4 +1,4 @@
-"""Where the workflow's sources and products lie (it runs in a checkout only), and how to say both."""
+"""Where the workflow's sources and products lie (in a checkout only), and how to say both."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""`make plan PROFILE=…`: what a profile would run, and what that takes, from the rows of runs like it.
+"""`make plan PROFILE=…`: what a profile would run, and what that takes, from runs like it.
 
-The guide of a run are the recorded rows of the same experiment and model, of the same method where it
-has one. Rows of another model are scaled by the number of parameters, unlearning by that of targets.
-Where no row is like it, nothing is foretold.
+The guide of a run are recorded rows of its experiment, method, model, data and measures, as many of
+these as agree. Rows of another model are scaled by parameters, unlearning by targets.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from companion.workflow.paths import ROOT, duration
 from companion.workflow.profile import Job, Profile, known, read
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
-UNKNOWN = "unknown"
+UNKNOWN, USUAL = "unknown", "smollm2-135m"  # the model of which most is known
+MODELS = yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
 class Estimate(NamedTuple):
@@ -33,94 +33,57 @@ class Estimate(NamedTuple):
 
 
 @functools.cache
-def registry() -> dict[str, dict]:
-    """params/models.yml: read here, since what loads models takes seconds to import."""
-    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
-
-
-@functools.cache
-def measured(kind: str) -> list[dict]:
-    """Every row of a run on a CPU that came to its end, recorded or of this machine."""
-    return [
-        row
-        for row in rows.find(kind=kind).values()
-        if "failed" not in row["result"] and row["provenance"]["hardware"]["gpu"] is None
-    ]
+def measured(kind: str) -> pd.DataFrame:
+    """Every run on a CPU that came to its end: what it was asked, and what it took."""
+    lines = []
+    for row in rows.find(kind=kind).values():
+        made = row["provenance"]
+        if "failed" not in row["result"] and made["hardware"]["gpu"] is None:
+            forget = row["result"].get("after", {}).get("forget", 0)
+            asked = {name: str(value) for name, value in made["settings"].items()}
+            counts = {"trials": made["settings"].get("trials", 1), "forget": forget}
+            spent = {"spent": made["seconds"], "peak": made["peak_memory_mb"]}
+            lines.append(asked | counts | spent | {"model": row["model"]})
+    return pd.DataFrame(lines)
 
 
 def parameters(model: str) -> float | None:
     """How many weights a model has, if params/models.yml says so."""
-    return registry().get(model, {}).get("shape", {}).get("weights")
-
-
-def model_of(row: dict) -> str:
-    return row["provenance"]["model"]["name"]
-
-
-def alike(job: Job) -> list[dict]:
-    """The rows most like a run: of its method or measurement, then of its model, then its data."""
-    settings, found = job.settings, measured(job.notebook)
-    for name in ("method", "what"):
-        if name in settings:
-            same = [row for row in found if row["provenance"]["settings"][name] == settings[name]]
-            found = same
-    found = [
-        row for row in found if parameters(model_of(row)) or model_of(row) == settings["model"]
-    ]
-    usual = "smollm2-135m"  # of which most is known
-    for mine in (
-        lambda row: model_of(row) == settings["model"],
-        lambda row: model_of(row) == usual,
-        lambda row: row["provenance"]["settings"].get("data") == settings.get("data"),
-        lambda row: row["provenance"]["settings"].get("measures") == settings.get("measures"),
-    ):
-        found = [row for row in found if mine(row)] or found
-    return found
-
-
-def targets(settings: dict, row: dict) -> float:
-    """How many times as many secrets a run unlearns as a row's; one where neither says."""
-    there = row["provenance"]["settings"].get("forget") or row["result"].get("after", {}).get(
-        "forget"
-    )
-    return settings["forget"] / there if settings.get("forget") and there else 1.0
+    return MODELS.get(model, {}).get("shape", {}).get("weights")
 
 
 def estimate(job: Job) -> Estimate | None:
     """What one run takes on a machine like the rows'; None where no row is like it."""
-    settings = job.settings
+    settings, found = job.settings, measured(job.notebook)
     own = parameters(settings["model"])
-    found = alike(job)
-    if not found or not (own or model_of(found[0]) == settings["model"]):
+    for name in ("method", "what"):
+        if name in settings and name in found:
+            found = found[found[name] == settings[name]]
+    for name, wanted in [("model", settings["model"]), ("model", USUAL)] + [
+        (name, str(settings.get(name))) for name in ("data", "measures")
+    ]:
+        if name in found and (found[name] == wanted).any():
+            found = found[found[name] == wanted]
+    if found.empty or not (own or (found["model"] == settings["model"]).all()):
         return None
-
-    def seconds(row: dict) -> float:
-        larger = own / parameters(model_of(row)) if own else 1.0
-        trials = settings.get("trials", 1) / row["provenance"]["settings"].get("trials", 1)
-        spent = row["provenance"]["seconds"]
-        return (
-            larger
-            * trials
-            * sum(
-                each * (targets(settings, row) if stage == "unlearn" else 1.0)
-                for stage, each in spent.items()
-            )
+    seconds, memory = [], []
+    for row in found.to_dict("records"):
+        larger = own / parameters(row["model"]) if own and parameters(row["model"]) else 1.0
+        targets = (
+            settings["forget"] / row["forget"] if row["forget"] and settings.get("forget") else 1
         )
-
-    def memory(row: dict) -> float:
-        larger = own / parameters(model_of(row)) if own else 1.0
-        low = (
-            settings.get("dtype") != "float32" and row["provenance"]["model"]["dtype"] == "float32"
-        )
-        return larger * row["provenance"]["peak_memory_mb"] / (2 if low else 1)
-
-    return Estimate(median(map(seconds, found)), max(map(memory, found)), model_of(found[0]))
+        parts = row["spent"].items()
+        spent = sum(each * (targets if part == "unlearn" else 1) for part, each in parts)
+        seconds.append(larger * spent * settings.get("trials", 1) / row["trials"])
+        halved = settings.get("dtype") != "float32" == row["dtype"]
+        memory.append(larger * row["peak"] / (1 + halved))
+    return Estimate(median(seconds), max(memory), row["model"])
 
 
 def memory_mb(job: Job) -> int:
     """What to ask a scheduler for."""
-    known = estimate(job)
-    return round(1.25 * known.memory_mb) if known else MEMORY_MB
+    found = estimate(job)
+    return round(1.25 * found.memory_mb) if found else MEMORY_MB
 
 
 def table(profile: Profile) -> pd.DataFrame:
@@ -130,31 +93,25 @@ def table(profile: Profile) -> pd.DataFrame:
         what = job.settings.get("method", job.settings.get("what", ""))
         groups.setdefault((job.notebook, job.settings["model"], what), []).append(job)
     lines = []
-    for (notebook, model, what), jobs in groups.items():
-        each = [estimate(job) for job in jobs]
-        left = [one for one, job in zip(each, jobs, strict=True) if not job.row.is_file()]
-        lines.append({
-            "notebook": notebook,
-            "model": model,
-            "method": what,
-            "runs": len(jobs),
-            "done": len(jobs) - len(left),
-            "left": duration(sum(one.seconds for one in left)) if None not in left else UNKNOWN,
-            "memory": f"{each[0].memory_mb / 1024:.1f} GiB" if each[0] else UNKNOWN,
-            "measured on": each[0].like if each[0] else "nothing yet",
-        })  # fmt: skip
+    for about, jobs in groups.items():
+        one, left = estimate(jobs[0]), [estimate(job) for job in jobs if not job.row.is_file()]
+        line = dict(zip(("notebook", "model", "method"), about, strict=True))
+        line |= {"runs": len(jobs), "done": len(jobs) - len(left)}
+        line["left"] = UNKNOWN if None in left else duration(sum(each.seconds for each in left))
+        line["memory"] = f"{one.memory_mb / 1024:.1f} GiB" if one else UNKNOWN
+        lines.append(line | {"measured on": one.like if one else "nothing yet"})
     return pd.DataFrame(lines)
 
 
 def downloads(profile: Profile) -> str:
     """The disk and the downloads of a profile's models, and of their memorised copies."""
-    jobs = profile.jobs.values()
-    models = {job.settings["model"] for job in jobs} & {*registry()}
-    copies = [job.settings["model"] for job in jobs if job.notebook == "memorise"]
-    size = lambda name: registry()[name].get("disk_mb", registry()[name]["download_mb"])  # noqa: E731
-    disk = sum(map(size, [*models, *(name for name in copies if name in models)]))
-    fetched = sum(registry()[name]["download_mb"] for name in models)
-    return f"Disk: {disk / 1024:.1f} GiB. Download: {fetched / 1024:.1f} GiB, if nothing is there."
+    every = [(job.settings["model"], job.notebook == "memorise") for job in profile.jobs.values()]
+    models = {model for model, _ in every} & set(MODELS)
+    copies = [model for model, copied in every if copied and model in models]
+    sizes = {name: MODELS[name].get("disk_mb", MODELS[name]["download_mb"]) for name in models}
+    disk = sum(sizes[name] for name in [*models, *copies]) / 1024
+    fetched = sum(MODELS[name]["download_mb"] for name in models) / 1024
+    return f"Disk: {disk:.1f} GiB. Download: {fetched:.1f} GiB, if nothing is there."
 
 
 def main() -> None:
@@ -166,8 +123,7 @@ def main() -> None:
     except ValueError as error:
         sys.exit(str(error))
     print(f"{profile.name}: {profile.title}", table(profile).to_string(index=False), sep="\n\n")
-    print(f"\n{len(profile.jobs)} runs, one after the other on a machine like the rows'.")
-    print(downloads(profile))
+    print(f"\n{len(profile.jobs)} runs, one after the other. {downloads(profile)}")
 
 
 if __name__ == "__main__":

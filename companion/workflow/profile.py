@@ -1,9 +1,9 @@
 """Profiles: params/NAME.yml says which runs to make and which pages to execute after them.
 
-A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job, and
-every job writes one row. A job is called as its row is: experiment/data/model/method-seed-tag.
-Defaults are those of the notebook's cell of parameters, which a test holds equal to its experiment's:
-nothing is imported here that takes long.
+A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job and
+writes one row, after which it is called: experiment/data/model/method-seed-tag. Defaults are those
+of the notebook's cell of parameters, which a test holds equal to its experiment's: nothing is
+imported here that takes long.
 """
 
 from __future__ import annotations
@@ -67,9 +67,8 @@ class Job:
         """Does it start from the model that ``other`` memorises, or read what that curates?"""
         mine, theirs = self.settings, other.settings
         if other.notebook == "curate":
-            made = [f"build/curated/{theirs['name']}.txt"]
-            made += [f"build/curated/{theirs['name']}-{kind}.jsonl" for kind in theirs["kinds"]]
-            made += [f"build/curated/{theirs['name']}.jsonl"]
+            ends = [".txt", ".jsonl", *(f"-{kind}.jsonl" for kind in theirs["kinds"])]
+            made = [f"build/curated/{theirs['name']}{end}" for end in ends]
             return mine.get("secrets") in made or mine.get("data") in made
         tuned = mine.get("finetune")
         if other.notebook != "memorise" or not tuned:
@@ -125,19 +124,15 @@ def known() -> list[str]:
 
 
 def read(name: str) -> Profile:
-    """The profile of params/NAME.yml, expanded; a mistake in it raises a ValueError of one sentence."""
+    """The profile of params/NAME.yml, expanded; a mistake is a ValueError of one sentence."""
     path = ROOT / "params" / f"{name}.yml"
     if not path.is_file():
         raise ValueError(f"There is no profile '{name}': there are {', '.join(known())}.")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return build(name, yaml.safe_load(path.read_text(encoding="utf-8")))
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        why = getattr(error, "problem", "unreadable")
-        raise ValueError(f"{shown(path)} is not YAML{where} ({why}): mend it there.") from None
-    try:
-        return build(name, content)
+        where = " ".join(str(error).split())
+        raise ValueError(f"{shown(path)} is not YAML ({where}): mend it there.") from None
     except ValueError as error:
         raise ValueError(f"{shown(path)}: {error}") from None
 
@@ -145,28 +140,25 @@ def read(name: str) -> Profile:
 def build(name: str, content: dict) -> Profile:
     """A profile from a parsed file."""
     known_keys("the profile", content, {"title": str, "runs": list}, {"pages": list})
-    rows = shown(products(name) / "rows")
+    rows, pages = shown(products(name) / "rows"), content.get("pages", [])
     jobs: dict[str, Job] = {}
     for job in (job for run in content["runs"] for job in expand(run, rows)):
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
-    pages = content.get("pages", [])
+    there = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - set(EXPERIMENTS)
+    for page in pages:
+        if page not in there:
+            raise ValueError(f"'{page}' cannot be a page" + hint(page, sorted(there)))
     if pages and name != "quick":
         raise ValueError("only the profile quick has pages: the others make rows.")
-    there = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-    for page in pages:
-        if page in EXPERIMENTS:
-            raise ValueError(f"{page!r} cannot be a page: pages are light notebooks.")
-        if page not in there:
-            raise ValueError(f"there is no notebook '{page}'" + hint(page, there))
     return Profile(name, content["title"], jobs, pages)
 
 
 def expand(run: dict, rows: str) -> list[Job]:
     """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
 
-    ``abreast`` says how many runs like these share the cores. What is varied and not part of a job's
+    ``abreast`` says how many runs like these share the cores. What is varied and no part of a job's
     name anyway is added to its tag: ``T3``; of a mapping, each of its settings: ``n_max50``.
     """
     known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict, "abreast": int})
@@ -181,7 +173,7 @@ def expand(run: dict, rows: str) -> list[Job]:
             raise ValueError(f"There is no parameter '{name}'" + hint(name, defaults(notebook)))
         if name == "rows":
             raise ValueError("rows is set by the workflow: leave it out.")
-        if name in over and (not isinstance(over[name], list) or not over[name]):
+        if name in over and not (isinstance(over[name], list) and over[name]):
             raise ValueError(f"over: {name} must be a list of values, but is {over[name]!r}.")
         if name in fixed and name in over:
             raise ValueError(f"{name} stands in parameters and in over: give it once.")
@@ -197,8 +189,7 @@ def expand(run: dict, rows: str) -> list[Job]:
             parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *said])
         if extra and "varied" in defaults(notebook):
             parameters["varied"] = extra
-        if "method" in parameters and parameters["method"] not in methods():
-            name = parameters["method"]
+        if (name := parameters.get("method", "revs")) not in methods():
             raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
         if rows != defaults(notebook)["rows"]:
             parameters["rows"] = rows
@@ -209,15 +200,12 @@ def expand(run: dict, rows: str) -> list[Job]:
 def known_keys(what: str, content, required: dict[str, type], optional: dict[str, type]) -> None:
     """Refuses a missing, an unknown or a wrongly typed key."""
     if not isinstance(content, dict):
-        keys = ", ".join(required)
-        raise ValueError(f"{what} must be a mapping with {keys}, but is {content!r}.")
-    for key in required:
-        if key not in content:
-            raise ValueError(f"{what} has no '{key}'.")
+        raise ValueError(f"{what} must be a mapping with {', '.join(required)}, no {content!r}.")
+    if missing := [key for key in required if key not in content]:
+        raise ValueError(f"{what} has no '{missing[0]}'.")
+    kinds = required | optional
     for key, value in content.items():
-        kind = (required | optional).get(key)
-        if kind is None:
-            end = hint(key, sorted([*required, *optional]))
-            raise ValueError(f"{what} has an unknown key '{key}'" + end)
-        if not isinstance(value, kind):
-            raise ValueError(f"{key} of {what} must be a {kind.__name__}, but is {value!r}.")
+        if key not in kinds:
+            raise ValueError(f"{what} has an unknown key '{key}'" + hint(key, sorted(kinds)))
+        if not isinstance(value, kinds[key]):
+            raise ValueError(f"{key} of {what} must be a {kinds[key].__name__}, no {value!r}.")

@@ -135,9 +135,8 @@ def render() -> None:
     log = LOGS / "jupyter-book.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as stream:
-        done = subprocess.run(
-            [sys.executable, "-c", program, *words], cwd=ROOT, stdout=stream, stderr=stream
-        )
+        words = [sys.executable, "-c", program, *words]
+        done = subprocess.run(words, cwd=ROOT, stdout=stream, stderr=stream)
     if done.returncode:
         said = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log.read_text(encoding="utf-8")).splitlines()
         trouble = [line for line in said if re.search(r"\b(WARNING|ERROR|Error)\b", line)] or said[
@@ -161,7 +160,7 @@ def rows_beside() -> None:
 
 
 def main() -> None:
-    """The command of the rule ``book``; what was built from the same content by the same tools stays."""
+    """The rule ``book``; what was built from the same content by the same tools stays."""
     start, profile = time.monotonic(), read("quick")
     try:
         pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")

@@ -64,11 +64,8 @@ def sources() -> str:
 def run_stamp(job: Job, upstream: list[str]) -> str:
     """The stamp of a heavy notebook's run; a data set or documents of one's own are part of it."""
     settings = job.settings
-    own, more = resolve(settings.get("data") or settings["documents"]), None
-    if own.is_file():
-        more = digest(own.read_bytes())
-    elif own.is_dir():
-        more = folder(own)
+    own = resolve(settings.get("data") or settings["documents"])
+    more = digest(own.read_bytes()) if own.is_file() else folder(own) if own.is_dir() else None
     cells = code(ROOT / "notebooks" / f"{job.notebook}.ipynb")
     reached = stamps.reached(*stamps.entries(job.notebook, settings))
     return digest([cells, job.parameters, sorted(upstream), reached, settings_and_data(), more])

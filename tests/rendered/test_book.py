@@ -1,4 +1,4 @@
-"""The rendered book: whole, self-contained, with the numbers of the rows. Needs `make book` first."""
+"""The rendered book: whole, self-contained, with the rows' numbers. Needs `make book` first."""
 
 import base64
 import csv
