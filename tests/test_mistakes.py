@@ -1,6 +1,6 @@
 """Kinds of wrong input, each through the door that a user takes: one sentence that names cause and mend, and nothing left behind.
 
-A case sets its mistake up and yields the call that makes it. `make mistakes` keeps what this suite provokes for the book's page.
+A case sets its mistake up and yields the call that makes it.
 """
 
 from __future__ import annotations

@@ -116,43 +116,6 @@ def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
     return fig, list(axes.flat[:number])
 
 
-def curves(
-    ax: Axes,
-    found: dict[str, pd.DataFrame],
-    x: str,
-    y: str,
-    spread: str | None = None,
-    tuned: dict[str, str] | None = None,
-) -> None:
-    """One line a method over the points of its frame, with a band of ± ``spread``; the point whose tag is ``tuned`` is larger."""
-    for name, part in found.items():
-        drawn = look(name)
-        ax.plot(part[x], part[y], label=title(name), **drawn | {"markersize": 4})
-        if spread:
-            ax.fill_between(
-                part[x],
-                part[y] - part[spread],
-                part[y] + part[spread],
-                color=drawn["color"],
-                alpha=0.15,
-                linewidth=0,
-            )
-        if tuned:
-            at = part[part["tag"] == tuned[name]]
-            ax.plot(at[x], at[y], linestyle="none", **drawn | {"markersize": 10})
-
-
-def strips(ax: Axes, trials: pd.DataFrame, metric: str) -> None:
-    """One row of points a method, in per cent, slightly shifted so that equal values show."""
-    names = list(trials["method"].cat.categories)
-    for y, name in enumerate(names):
-        values = 100 * trials.loc[trials["method"] == name, metric].fillna(0).sort_values()
-        offsets = [y + 0.13 * (i % 3 - 1) for i in range(len(values))]
-        ax.plot(values, offsets, linestyle="none", alpha=0.85, **look(name) | {"markersize": 6})
-    ax.set_yticks(range(len(names)), [title(name) for name in names])
-    ax.invert_yaxis()
-
-
 def radar(ax: Axes, frame: pd.DataFrame) -> None:
     """A closed line a method over the metrics of a frame of scores, each a spoke, 0 to 100 from the
     centre; the paper's are dashed and hollow. Nothing is shown without scores."""

@@ -8,8 +8,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import quote
 
+import jinja2
 import pandas as pd
 
 DASH = "–"
@@ -31,15 +33,12 @@ def shown(value: float | None, std: float | None = None, digits: int = 1) -> str
 
 def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:
     """A share in per cent, with its deviation if there is one."""
-    times = [None if number is None else 100 * number for number in (value, std)]
-    return shown(*times, digits)
+    return shown(*(None if one is None else 100 * one for one in (value, std)), digits)
 
 
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of numbers and texts as texts, one decimal, a dash for what is missing."""
-    return frame.map(
-        lambda cell: shown(cell) if cell is None or isinstance(cell, float) else str(cell)
-    )
+    return frame.map(lambda one: shown(one) if one is None or isinstance(one, float) else str(one))
 
 
 def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFrame:
@@ -48,11 +47,9 @@ def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFr
     cells = frame.assign(cell=list(map(shown, frame["mean"], frame["std"])))
     for name in lines:
         if not isinstance(frame[name].dtype, pd.CategoricalDtype):
-            cells[name] = pd.Categorical(
-                frame[name], list(dict.fromkeys(frame[name])), ordered=True
-            )
+            cells[name] = pd.Categorical(frame[name], frame[name].unique(), ordered=True)
     table = cells.pivot(index=list(lines), columns=columns, values="cell").sort_index()
-    table = table[list(dict.fromkeys(frame[columns]))].fillna(DASH)
+    table = table[list(frame[columns].unique())].fillna(DASH)
     return table.set_axis(list(table), axis="columns").reset_index()
 
 
@@ -66,11 +63,8 @@ class Table:
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         plain = f"{self.caption}\n{self.frame.to_string(index=False)}"
-        return {
-            "text/html": self.to_html(),
-            "text/markdown": self.to_markdown(),
-            "text/plain": plain,
-        }
+        shown = {"text/html": self.to_html(), "text/markdown": self.to_markdown()}
+        return shown | {"text/plain": plain}
 
     def to_markdown(self) -> str:
         """A MyST table directive, numbered, captioned and referable, and a link to its data."""
@@ -84,9 +78,8 @@ class Table:
         return "\n".join([*directive, "", f'<p class="csv">{self.download()}</p>'])
 
     def to_html(self) -> str:
-        table, head = self.frame.to_html(index=False, border=0), ">\n  <thead>"
-        caption = f">\n  <caption>{html.escape(self.caption)}</caption>\n  <thead>"
-        return table.replace(head, caption, 1)
+        table = self.frame.to_html(index=False, border=0)
+        return table.replace(">", f">\n  <caption>{html.escape(self.caption)}</caption>", 1)
 
     def download(self) -> str:
         """A link that holds the whole table as CSV."""
@@ -95,9 +88,8 @@ class Table:
 
     def is_text(self, column: str) -> bool:
         """Set flush left: the first filled cell is long or does not start like a number."""
-        filled = [str(cell) for cell in self.frame[column] if str(cell) not in ("", DASH)]
-        number = bool(filled) and filled[0].lstrip("−-*").strip()[:1].isdigit()
-        return bool(filled) and (len(filled[0]) > 30 or not number)
+        filled = next((one for one in map(str, self.frame[column]) if one not in ("", DASH)), "0")
+        return len(filled) > 30 or not filled.lstrip("−-*").strip()[:1].isdigit()
 
 
 @dataclass(frozen=True)
@@ -116,7 +108,7 @@ class Filtered(Table):
 
     ``links``: columns whose cells lead to the address in another column. Those and the ``hidden``
     columns are in the data only. A page's address may say which lines are shown at first, until
-    something is searched (``showing``).
+    something is searched (``showing``). Without scripts it is a plain table.
     """
 
     choose: str
@@ -128,81 +120,20 @@ class Filtered(Table):
         return {kind: bundle[kind] for kind in ("text/html", "text/plain")}
 
     def to_html(self) -> str:
-        """The table and its controls; without scripts it is a plain table."""
-        table = self.frame.drop(columns=[*self.links.values(), *self.hidden])
-        values = dict.fromkeys(map(str, self.frame[self.choose]))
-        parts = {
-            "name": self.name,
-            "choose": html.escape(self.choose),
-            "options": "".join(f"<option>{html.escape(value)}</option>" for value in values),
-            "lines": len(table),
-            "download": self.download(),
-            "caption": html.escape(self.caption),
-            "head": "".join(f"<th>{html.escape(column)}</th>" for column in table),
-            "body": "".join(self.line(row, table) for row in self.frame.to_dict("records")),
-        }
-        return FILTERED.format_map(parts) + "<script>" + FILTER % self.name + "</script>"
-
-    def line(self, row: dict, columns) -> str:
-        """One line of the body, with the value that it can be chosen by."""
-        cells = "".join(self.cell(column, row) for column in columns)
-        return f'<tr data-value="{html.escape(str(row[self.choose]), quote=True)}">{cells}</tr>'
-
-    def cell(self, column: str, row: dict) -> str:
-        """One cell, text only, or a link."""
-        text = re.sub(r"`([^`]*)`", r"<code>\1</code>", html.escape(str(row[column])))
-        address = row[self.links[column]] if column in self.links else ""
-        return (
-            f'<td><a href="{html.escape(address)}">{text}</a></td>'
-            if address
-            else f"<td>{text}</td>"
+        places = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True
+        )
+        code = r"`([^`]*)`", r"<code>\1</code>"
+        places.filters["code"] = lambda text: re.sub(*code, html.escape(str(text)))
+        return places.get_template("filtered.html.j2").render(
+            vars(self),
+            columns=list(self.frame.drop(columns=[*self.links.values(), *self.hidden])),
+            values=dict.fromkeys(map(str, self.frame[self.choose])),
+            lines=self.frame.to_dict("records"),
+            download=self.download(),
         )
 
 
 def showing(page: str, name: str, lines: Sequence[str]) -> str:
     """The address of a page whose filtered table shows some lines, told by their first cells."""
     return f"{page}.html?{name}={quote(','.join(lines))}#{name}"
-
-
-FILTERED = """<div class="filtered" id="{name}">
-<p><label>Search <input type="search"></label>
-<label>{choose} <select><option value="">all</option>{options}</select></label>
-<span class="filtered-count">{lines}</span> of {lines} · {download}</p>
-<div class="filtered-table"><table class="dataframe"><caption>{caption}</caption>
-<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"""
-FILTER = """(() => {
-  const box = document.getElementById("%s");
-  const [search, choice] = [box.querySelector("input"), box.querySelector("select")];
-  const given = new URLSearchParams(location.search).get(box.id) || "";
-  let asked = given.split(",").filter(Boolean);
-  const wanted = (row) => asked.length
-    ? asked.includes(row.cells[0].textContent)
-    : row.textContent.toLowerCase().includes(search.value.toLowerCase())
-      && (!choice.value || row.dataset.value === choice.value);
-  const show = () => {
-    const rows = [...box.querySelectorAll("tbody tr")];
-    for (const row of rows) row.hidden = !wanted(row);
-    box.querySelector(".filtered-count").textContent = rows.filter((row) => !row.hidden).length;
-  };
-  show();
-  for (const [field, event] of [[search, "input"], [choice, "change"]])
-    field.addEventListener(event, () => { asked = []; show(); });
-})();"""
-
-
-def before_and_after(row: dict, caption: str, name: str) -> Table:
-    """The core metrics of one run, before and after the edit."""
-    result = row["result"]
-    names = METRICS | {"specificity_within_50": "Specificity, anywhere in 50 tokens"}
-    measured = [
-        (title, metric) for metric, title in names.items() if result["after"][metric] is not None
-    ]
-    lines = [
-        {
-            "": title,
-            "before": percent(result["before"][metric]),
-            "after": percent(result["after"][metric]),
-        }
-        for title, metric in measured
-    ]
-    return Table(pd.DataFrame(lines), caption, name)

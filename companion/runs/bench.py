@@ -241,19 +241,18 @@ def many(stage: Stage) -> tuple[dict, list[dict]]:
 
 def mixed(every: list[targets.Target], seed: int) -> list[targets.Target]:
     """One sentence of each secret, then the second ones, …: of each kind always the same part."""
-    draw, kinds, place, of_group = random.Random(seed), {}, {}, {}
+    draw, kinds, groups = random.Random(seed), {}, {}
     for target in every:
-        kinds.setdefault(target.kind, {})[target.group] = None
-        of_group.setdefault(target.group, []).append(target)
-    for groups in kinds.values():
-        drawn = enumerate(draw.sample(list(groups), len(groups)))
-        place |= {group: (number + 0.5) / len(groups) for number, group in drawn}
-    order = [
-        (turn, place[group], target)
-        for group, some in of_group.items()
-        for turn, target in enumerate(draw.sample(some, len(some)))
-    ]
-    return [target for *_, target in sorted(order, key=lambda one: one[:2])]
+        groups.setdefault((target.kind, target.group), []).append(target)
+    for kind, group in groups:
+        kinds.setdefault(kind, []).append(group)
+    order = []
+    for kind, of_kind in kinds.items():
+        for place, group in enumerate(draw.sample(of_kind, len(of_kind))):
+            some = draw.sample(groups[kind, group], len(groups[kind, group]))
+            part = (place + 0.5) / len(of_kind)
+            order += [((turn, part), target) for turn, target in enumerate(some)]
+    return [target for _, target in sorted(order, key=lambda one: one[0])]
 
 
 def in_turn(stage: Stage, ways: dict[str, tuple]) -> tuple[dict, list[dict]]:
