@@ -18,7 +18,7 @@ from companion.ledger.claims import (
     UNMEASURED,
     Ours,
 )
-from companion.pages import abilities, paper, results, statistics
+from companion.pages import abilities, paper, results, statistics, tables
 from companion.pages.tables import DASH, Filtered
 from companion.record import rows
 from companion.runs import methods
@@ -327,9 +327,8 @@ def test_another_value_in_one_row_is_another_verdict_and_another_table(shelf):  
         for name, other in (("memit", 0.5), ("revs", specificity)):
             shelf(method=name, seed=1, specificity=other)
         line = cell("tab:core_results_llama", "SSN, REVS: Specificity")
-        table = results.core_table(
-            results.means(results.runs("smollm2-135m", "ssn")), {}
-        ).set_index("method")
+        scores = results.scores(results.runs("smollm2-135m", "ssn"))
+        table = tables.wide(scores, "method").set_index("method")
         seen.append((line["verdict"], line["ours"], table.loc["REVS", "Specificity"]))
     assert seen == [(REPRODUCED, "85.0", "85.0"), (DIFFERENT, "20.0", "20.0")]
 

@@ -3,15 +3,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 import pandas as pd
 
 from companion.pages import results
-from companion.pages.tables import percent
 from companion.record import paper, rows
-from companion.runs import methods
 from revs.measures import metrics
 from revs.measures.attacks import ATTACKS, READINGS
 
@@ -39,18 +34,15 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
 
     The shape of ``results.scores`` with ``reading``; "black box" is of the last layer alone.
     """
-    found = attacked(frame)
+    found, parts = attacked(frame), []
     attacks = [row["result"]["attacks"] for row in found["row"]]
-    parts = [
-        results.scores(
-            found.assign(**{name: [one[name][reading] for one in attacks] for name in TITLES}),
-            of=TITLES,
-        ).assign(reading=reading.replace("_", " "))
-        for reading in READINGS
-    ]
+    for reading in READINGS:
+        tried = {name: [one[name][reading] for one in attacks] for name in TITLES}
+        part = results.scores(found.assign(**tried), of=TITLES)
+        parts.append(part.assign(reading=reading.replace("_", " ")))
     outside = found.assign(black_box=[one["black_box"] for one in attacks])
-    named = {"black_box": "black box"}
-    return pd.concat([*parts, results.scores(outside, of=named).assign(reading="black box")])
+    last = results.scores(outside, of={"black_box": "black box"}).assign(reading="black box")
+    return pd.concat([*parts, last])
 
 
 def printed() -> pd.DataFrame:
@@ -60,15 +52,11 @@ def printed() -> pd.DataFrame:
 
 def means(frame: pd.DataFrame, reading: str) -> results.Means:
     """Mean and deviation over seeds of one reading by method and attack, as shares."""
-    return {
-        name: {
-            attack: metrics.summary(
-                [row["result"]["attacks"][attack][reading] for row in part["row"]]
-            )
-            for attack in TITLES
-        }
-        for name, part in attacked(frame).groupby("method", sort=False)
-    }
+    found = {}
+    for name, part in attacked(frame).groupby("method", sort=False):
+        tried = [row["result"]["attacks"] for row in part["row"]]
+        found[name] = {of: metrics.summary([one[of][reading] for one in tried]) for of in TITLES}
+    return found
 
 
 def depths(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
@@ -115,59 +103,3 @@ def strategies(frame: pd.DataFrame) -> pd.DataFrame:
         for reading in ("released", "per_example")
     ]
     return results.titled(pd.DataFrame(lines))
-
-
-def covered(values: Mapping[str, float]) -> float:
-    """Share of a radar's triangle that three resistances, in per cent, cover: a sum of products of
-    two neighbours, which grows with the square."""
-    radii = [values[TITLES[attack]] / 100 for attack in ATTACKS]
-    pairs = zip(radii, radii[1:] + radii[:1], strict=True)
-    return sum(one * other for one, other in pairs) / len(radii)
-
-
-# --- until their last user is gone ---
-
-
-Spread = tuple[float, float]
-
-
-def printed_(label: str, dataset: str) -> dict[str, dict[str, Spread]]:
-    """The paper's rows of an extraction table, as shares, by our names."""
-    cells = paper.table(label)
-    cells = cells[cells["dataset"] == dataset].set_index(["row", "column"])
-    found: dict[str, dict[str, Spread]] = {}
-    for name, entry in methods.registry().items():
-        for attack, column in PAPER_COLUMNS.items():
-            if (entry["title"], column) in cells.index:
-                cell = cells.loc[(entry["title"], column)]
-                found.setdefault(name, {})[attack] = (
-                    cell["value"] / 100,
-                    cell["std"] / 100 if cell["std"] is not None else math.nan,
-                )
-    return found
-
-
-def printed_tables() -> dict[str, dict[str, dict[str, dict[str, Spread]]]]:
-    """Both extraction tables of the paper: data set → the paper's model → method → attack."""
-    return {
-        data: {name: printed_(label, dataset) for name, label in paper.EXTRACTION.items()}
-        for data, dataset in methods.PAPER_DATA.items()
-    }
-
-
-def table(
-    ours: dict[str, dict[str, Spread]], theirs: dict[str, dict[str, dict[str, Spread]]]
-) -> pd.DataFrame:
-    """Method by method: ours, then each of the paper's models."""
-    lines = []
-    for name, entry in methods.registry().items():
-        for whose, values in [
-            ("ours", ours),
-            *((f"paper, {model}", values) for model, values in theirs.items()),
-        ]:
-            if name in values:
-                lines.append(
-                    {"method": entry["title"], "measured": whose}
-                    | {title: percent(*values[name][attack]) for attack, title in TITLES.items()}
-                )
-    return pd.DataFrame(lines)

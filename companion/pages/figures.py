@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -14,7 +15,7 @@ from matplotlib.lines import Line2D
 from companion.pages.tables import METRICS
 from companion.runs.methods import registry
 
-INK = "#7f7f7f"  # axes and text: readable on white and on the theme's dark grey
+INK = "#7f7f7f"  # axes and text, as in revs.mplstyle
 METRIC_COLOURS = {
     "efficacy": "#d55e00",
     "generalization": "#e69f00",
@@ -25,30 +26,7 @@ METRIC_COLOURS = {
 
 def style() -> None:
     """Sets the project's figure style; called once in a notebook's setup cell."""
-    plt.rcParams.update(
-        {
-            "figure.figsize": (6.4, 3.8),
-            "figure.dpi": 110,
-            "savefig.transparent": True,
-            "figure.facecolor": "none",
-            "axes.facecolor": "none",
-            "axes.edgecolor": INK,
-            "axes.labelcolor": INK,
-            "axes.titlecolor": INK,
-            "text.color": INK,
-            "xtick.color": INK,
-            "ytick.color": INK,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.grid": True,
-            "grid.color": INK,
-            "grid.alpha": 0.25,
-            "font.size": 10,
-            "axes.titlesize": 10,
-            "legend.frameon": False,
-            "svg.hashsalt": "revs",  # the same bytes for the same picture
-        }
-    )
+    plt.style.use(Path(__file__).with_name("revs.mplstyle"))
 
 
 def look(method: str, paper: bool = False) -> dict:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from companion.pages.tables import DASH, METRICS, percent
+from companion.pages.tables import DASH, METRICS
 from companion.record import paper, rows
 from companion.runs import methods
 from companion.runs.datasets import together
@@ -45,15 +43,11 @@ def short(model: str) -> str:
 # --- runs ----------------------------------------------------------------------------------------
 
 
-def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFrame:
+def measured(model: str, *data: str) -> pd.DataFrame:
     """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
     settings, what its edit and its machine were, and the whole ``row``."""
-    lines = [
-        line(row)
-        for stem in sorted(data)
-        for row in rows.find(*folders, kind="unlearn", data=stem).values()
-        if row["model"] == model
-    ]
+    found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
+    lines = [line(row) for part in found for row in part if row["model"] == model]
     nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS]
     return pd.DataFrame(lines, columns=None if lines else nothing)
 
@@ -61,31 +55,23 @@ def measured(model: str, *data: str, folders: Sequence[Path] = ()) -> pd.DataFra
 def line(row: dict) -> dict:
     """A run as one line of a frame."""
     made, result = row["provenance"], row["result"]
-    edit = result.get("edit", {})
-    return (
-        {key: row[key] for key in ("name", "data", "model", "method", "seed", "tag", "origin")}
-        | {
-            "failed": result.get("failed"),
-            "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
-            "finetune": made["model"]["revision"][:8],
-            "seconds": made["seconds"]["unlearn"],
-            "memory": made["extra_memory_mb"],  # MiB beyond the loaded model
-            "row": row,
-        }
-        | {column: edit.get(column) for column in ("columns", "weights", "norm")}
-        | made["settings"]["hyperparameters"]
-        | numbers(result.get("after", {}))
-    )
+    names = ("name", "data", "model", "method", "seed", "tag", "origin")
+    about = {
+        "failed": result.get("failed"),
+        "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
+        "finetune": made["model"]["revision"][:8],
+        "seconds": made["seconds"]["unlearn"],
+        "memory": made["extra_memory_mb"],  # MiB beyond the loaded model
+        "row": row,
+    }
+    edit = {name: result.get("edit", {}).get(name) for name in ("columns", "weights", "norm")}
+    settings, scores = made["settings"]["hyperparameters"], numbers(result.get("after", {}))
+    return {name: row[name] for name in names} | about | edit | settings | scores
 
 
 def numbers(found: dict) -> dict[str, float]:
     """A run's metrics; nan for generalization where each secret has one sentence."""
     return {name: math.nan if found.get(name) is None else found[name] for name in METRICS}
-
-
-def is_trial(name: str) -> bool:
-    """Is this row one of the many of a search?"""
-    return bool(re.search(r"-trial\d+$", name))
 
 
 def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
@@ -113,27 +99,49 @@ def finished(frame: pd.DataFrame, method: str) -> pd.Series:
     return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
 
 
+def is_trial(name: str) -> bool:
+    """Is the run of this name one of the many of a search?"""
+    return name.rpartition("-")[2].startswith("trial")
+
+
 def finetunes(model: str, data: str) -> list[dict]:
     """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
-    return [
-        row
-        for row in rows.find(kind="memorise").values()
-        if row["model"] == model and row["provenance"]["settings"]["data"] == together(data)
-    ]
+    found, name = rows.find(kind="memorise").values(), together(data)
+    return [row for row in found if (row["model"], row["data"]) == (model, name)]
+
+
+def unlearned_ranks(items: pd.DataFrame) -> pd.Series:
+    """The ranks at the output of all tokens that were unlearned, from the items of runs."""
+    items = items[items["part"] == "forget"]
+    pairs = zip(items["ranks"], items["T"], strict=True)
+    return pd.Series([ranks[t] for ranks, T in pairs for t in T])
 
 
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a token that was unlearned: its run's data, method and seed, and its ``rank`` at
-    the output, from 0."""
+    """The same of every run in a frame, one ``rank`` a line with its run's data, method, seed."""
     parts = []
     for run in frame[frame["failed"].isna()].to_dict("records"):
-        items = rows.items(run["row"], "part", "ranks", "T")
-        items = items[items["part"] == "forget"]
-        found = [ranks[t] for ranks, T in zip(items["ranks"], items["T"], strict=True) for t in T]
-        parts.append(
-            pd.DataFrame({key: run[key] for key in ("data", "method", "seed")} | {"rank": found})
-        )
+        found = unlearned_ranks(rows.items(run["row"], "part", "ranks", "T")).rename("rank")
+        parts.append(found.to_frame().assign(**{k: run[k] for k in ("data", "method", "seed")}))
     return titled(pd.concat(parts, ignore_index=True))
+
+
+def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
+    """Usual runs beside the same ones on another processor and on the fine-tune that it made.
+
+    Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a
+    processor rounds. What is looked at, ``measures`` and ``generate``, changes no edit. Columns of
+    the other run end with ``_other``.
+    """
+    settings = [row["provenance"]["settings"].items() for row in frame["row"]]
+    looked, same = ("measures", "generate"), ["asked", "data", "method", "seed"]
+    asked = [json.dumps({k: v for k, v in each if k not in looked}) for each in settings]
+    frame = frame.assign(asked=asked)[frame["failed"].isna()]
+    usual, other = frame[frame["tag"] == ""], frame[frame["tag"] != ""]
+    pairs = titled(usual.merge(other, on=same, suffixes=("", "_other")))
+    for column in ("processor", "finetune"):
+        pairs = pairs[pairs[column] != pairs[f"{column}_other"]]
+    return pairs.sort_values(["method", "seed", "name_other"], ignore_index=True)
 
 
 # --- over seeds ----------------------------------------------------------------------------------
@@ -148,10 +156,8 @@ def scores(frame: pd.DataFrame, *by: str, of: Mapping[str, str] = METRICS) -> pd
     for group, part in frame.groupby(keys, sort=False):
         for column, name in of.items():
             mean, std = metrics.summary(part[column].tolist())
-            lines.append(
-                {**dict(zip(keys, group, strict=True)), "measured": "ours", "metric": name}
-                | {"mean": 100 * mean, "std": 100 * std}
-            )
+            about = {"measured": "ours", "metric": name, "mean": 100 * mean, "std": 100 * std}
+            lines.append(dict(zip(keys, group, strict=True)) | about)
     return titled(pd.DataFrame(lines))
 
 
@@ -164,9 +170,8 @@ def printed(
     """
     columns = columns or {PAPER_COLUMNS[metric]: name for metric, name in METRICS.items()}
     names = {"dataset": "data", "row": "method", "column": "metric", "value": "mean"}
-    frame = pd.concat(
-        [paper.table(label).assign(measured=f"paper, {model}") for model, label in labels.items()]
-    ).rename(columns=names)
+    found = [paper.table(of).assign(measured=f"paper, {model}") for model, of in labels.items()]
+    frame = pd.concat(found).rename(columns=names)
     known = frame["method"].isin([entry["title"] for entry in methods.registry().values()])
     frame = frame[known & frame["metric"].isin(columns) & frame["mean"].notna()]
     frame = frame.assign(metric=frame["metric"].map(columns))
@@ -189,13 +194,14 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 def means(frame: pd.DataFrame) -> Means:
     """Mean and deviation over seeds by method and metric, as shares; where no run has edited
     nothing, Unedited is the state before the runs of REVS."""
-    found = {
+    before = pd.DataFrame([numbers(row["result"]["before"]) for row in finished(frame, "revs")])
+    parts = {"unedited": before.reindex(columns=list(METRICS))} | dict(
+        list(frame.groupby("method"))
+    )
+    return {
         name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS}
-        for name, part in frame.groupby("method")
+        for name, part in parts.items()
     }
-    before = [numbers(row["result"]["before"]) for row in finished(frame, "revs")]
-    unedited = {name: metrics.summary([one[name] for one in before]) for name in METRICS}
-    return {"unedited": unedited} | found
 
 
 def in_order(frame: pd.DataFrame) -> str:
@@ -216,106 +222,8 @@ def listed(numbers: Iterable[int]) -> str:
     return ("seeds " if len(some) > 1 else "seed ") + shown
 
 
-def describe_seeds(frame: pd.DataFrame, method: str = "revs") -> str:
-    """The seeds of a method's finished runs."""
-    return listed(frame.loc[(frame["method"] == method) & frame["failed"].isna(), "seed"])
-
-
-def measured_on(model: str, found: pd.DataFrame | Mapping[str, pd.DataFrame], *data: str) -> str:
+def measured_on(model: str, frame: pd.DataFrame) -> str:
     """For a caption: the model, the seeds and the fine-tunes of some runs."""
-    if isinstance(found, Mapping):
-        found = pd.concat([part for name, part in found.items() if not data or name in data])
-    done = found[found["failed"].isna()]
+    done = frame[frame["failed"].isna()]
     weights = " and ".join(dict.fromkeys(done["finetune"]))
     return f"{title(model)}, {listed(done['seed'])}, fine-tune {weights}"
-
-
-def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
-    """Usual runs beside the same ones on another processor and on the fine-tune that it made.
-
-    Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a
-    processor rounds. What is looked at, ``measures`` and ``generate``, changes no edit. Columns of
-    the other run end with ``_other``.
-    """
-    looked = ("measures", "generate")
-    asked = [
-        json.dumps({k: v for k, v in row["provenance"]["settings"].items() if k not in looked})
-        for row in frame["row"]
-    ]
-    frame = frame.assign(asked=asked)[frame["failed"].isna()]
-    usual, other = frame[frame["tag"] == ""], frame[frame["tag"] != ""]
-    pairs = titled(
-        usual.merge(other, on=["asked", "data", "method", "seed"], suffixes=("", "_other"))
-    )
-    apart = pairs["processor"].ne(pairs["processor_other"])
-    apart &= pairs["finetune"].ne(pairs["finetune_other"])
-    return pairs[apart].sort_values(["method", "seed", "name_other"], ignore_index=True)
-
-
-# --- until their last user is gone ---------------------------------------------------------------
-
-
-def paper_core(label: str, dataset: str) -> dict[str, dict[str, tuple[float, float]]]:
-    """The paper's rows of a core table, as shares, by our names of methods and metrics."""
-    printed_cells = paper.table(label)
-    known = {entry["title"]: name for name, entry in methods.registry().items()}
-    found: Means = {}
-    for metric, column in PAPER_COLUMNS.items():
-        cells = printed_cells[
-            (printed_cells["dataset"] == dataset) & (printed_cells["column"] == column)
-        ]
-        for cell in cells.to_dict("records"):
-            if cell["row"] in known and cell["value"] == cell["value"]:
-                spread = cell["std"] if cell["std"] is not None else float("nan")
-                found.setdefault(known[cell["row"]], {})[metric] = (
-                    cell["value"] / 100,
-                    spread / 100,
-                )
-    return found
-
-
-def paper_cores() -> dict[str, dict[str, Means]]:
-    """Both core tables of the paper: data set → the paper's model → method → metric."""
-    return {
-        data: {name: paper_core(label, printed) for name, label in paper.CORE.items()}
-        for data, printed in methods.PAPER_DATA.items()
-    }
-
-
-def core_table(ours: Means, theirs: dict[str, Means]) -> pd.DataFrame:
-    """Method by method: ours, then each of the paper's models. A method of which a run failed has no mean, and says so."""
-    lines = []
-    for name, entry in methods.registry().items():
-        for whose, values in [
-            ("ours", ours),
-            *((f"paper, {model}", table) for model, table in theirs.items()),
-        ]:
-            if name in values:
-                cells = {
-                    title: percent(*values[name].get(metric, (math.nan,)))
-                    for metric, title in METRICS.items()
-                }
-                failed = whose == "ours" and set(cells.values()) == {DASH}
-                lines.append(
-                    {"method": entry["title"], "measured": whose + (" (failed)" if failed else "")}
-                    | cells
-                )
-    return pd.DataFrame(lines)
-
-
-def unlearned_ranks(items: pd.DataFrame) -> pd.Series:
-    """The ranks at the output of all tokens that were unlearned, sentence by sentence, from the items of runs."""
-    forget = items[items["part"] == "forget"]
-    return pd.Series([r[i] for r, T in zip(forget["ranks"], forget["T"]) for i in T])
-
-
-def machine(row: dict) -> tuple[tuple[str, str], ...]:
-    """The machine and the versions that a row was measured with."""
-    made = row["provenance"]
-    hardware = {
-        "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
-        "cores": str(made["hardware"]["cores"]),
-        "memory, GiB": str(made["hardware"]["memory_gb"]),
-        "system": made["hardware"]["system"],
-    }
-    return tuple((hardware | made["versions"]).items())

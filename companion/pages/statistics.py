@@ -42,27 +42,22 @@ def named(row: dict, *columns: str) -> pd.DataFrame:
 def by_secret(row: dict) -> Parts:
     """Efficacy and generalization of each forgotten secret, and the share of each kept one's
     sentences that are still exact."""
-    items = named(row, "efficacy", "exact")
-    columns = {
-        "efficacy": ("forget", "efficacy"),
-        "generalization": ("unseen", "efficacy"),
-        "specificity": ("retain", "exact"),
-    }
-    found = {
-        name: items[items["part"] == part].groupby("group")[column].mean().astype(float)
-        for name, (part, column) in columns.items()
-    }
-    return {name: values for name, values in found.items() if len(values)}
+    found, items = {}, named(row, "efficacy", "exact")
+    for name, part, column in (
+        ("efficacy", "forget", "efficacy"),
+        ("generalization", "unseen", "efficacy"),
+        ("specificity", "retain", "exact"),
+    ):
+        if len(some := items[items["part"] == part]):
+            found[name] = some.groupby("group")[column].mean().astype(float)
+    return found
 
 
 def resisted(row: dict, reading: str) -> Parts:
     """Resistance@k of each forgotten secret to each attack; the reading is a mean over secrets."""
     some = named(row, *ATTACKS).query("part == 'forget'").set_index("group")
-    k = row["provenance"]["settings"]["score_k"]
-    return {
-        attack: some[attack].map(lambda depths: READINGS[reading]([depths], k))
-        for attack in ATTACKS
-    }
+    read, k = READINGS[reading], row["provenance"]["settings"]["score_k"]
+    return {attack: some[attack].map(lambda depths: read([depths], k)) for attack in ATTACKS}
 
 
 def samples(done: Sequence[Parts], score: str = "unlearning_score") -> list[dict[str, np.ndarray]]:
@@ -74,14 +69,14 @@ def samples(done: Sequence[Parts], score: str = "unlearning_score") -> list[dict
     names = sorted({name for found in done for values in found.values() for name in values.index})
     if not names:
         return [{} for _ in done]
-    chances = np.full(len(names), 1 / len(names))
+    chances, runs = np.full(len(names), 1 / len(names)), []
     counts = np.random.default_rng(0).multinomial(len(names), chances, size=DRAWS)
-    drawn, runs = pd.DataFrame(counts, columns=names), []
-    with np.errstate(invalid="ignore", divide="ignore"):
-        for found in done:
+    drawn = pd.DataFrame(counts, columns=names)
+    for found in done:
+        with np.errstate(invalid="ignore", divide="ignore"):
             parts = {
-                part: (drawn[values.index] * values).sum(axis=1).to_numpy()
-                / drawn[values.index].sum(axis=1).to_numpy()
+                part: ((times := drawn[values.index]) * values).sum(axis=1).to_numpy()
+                / times.sum(axis=1).to_numpy()
                 for part, values in found.items()
             }
             runs.append(parts | {score: len(parts) / sum(1 / each for each in parts.values())})
@@ -122,28 +117,22 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     """Is REVS's Unlearning Score higher than that of every method of the paper, each with a p below
     the level (the dagger of tab:core_results_llama)? With the largest p, and the rows; None unless
     each has SEEDS seeds."""
+    titles = {name: entry["title"] for name, entry in methods.registry().items()}
+    known = [name for name, title in titles.items() if paper.has_settings(title)]
     found = results.runs(model, data)
-    score = {
-        name: found[(found["method"] == name) & found["failed"].isna()]
-        for name, entry in methods.registry().items()
-        if paper.has_settings(entry["title"])
-    }
-    tests = {}
-    for name, frame in score.items():
-        pairs = score["revs"].merge(frame, on="seed", suffixes=("", "_theirs"))
-        ours, theirs = pairs["unlearning_score"], pairs["unlearning_score_theirs"]
-        if name != "revs":
-            tests[name] = (signed_rank(list(ours), list(theirs)), ours.mean() > theirs.mean())
-    if any(p is None for p, _ in tests.values()):
-        return None
-    worst = max(tests, key=lambda name: (not tests[name][1], tests[name][0]))
-    p, ahead = tests[worst]
-    against = f"{methods.registry()[worst]['title']}, of {len(tests)} methods, uncorrected"
-    return (
-        all(ahead and p < level for p, ahead in tests.values()),
-        f"{'p' if ahead else 'not ahead, p'} = {shown(p)} against {against}",
-        [name for frame in score.values() for name in frame["name"]],
-    )
+    found = found[found["method"].isin(known) & found["failed"].isna()]
+    scores = found.pivot(index="seed", columns="method", values="unlearning_score")
+    tests = []
+    for name in (name for name in known if name != "revs"):
+        pairs = scores.reindex(columns=["revs", name]).dropna()
+        p = signed_rank(list(pairs["revs"]), list(pairs[name]))
+        if p is None:
+            return None
+        tests.append((pairs["revs"].mean() <= pairs[name].mean(), p, titles[name]))
+    behind, p, name = max(tests, key=lambda test: test[:2])
+    said = f"{'not ahead, ' * behind}p = {shown(p)} against {name}"
+    holds = not behind and all(p < level for _, p, _ in tests)
+    return holds, f"{said}, of {len(tests)} methods, uncorrected", list(found["name"])
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
