@@ -118,7 +118,6 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
     runs = results.runs(MODEL, "ssn")
     said = f"{results.title(MODEL)}, seeds 1–3, fine-tune x"
     assert results.measured_on(MODEL, runs) == said
-    assert results.measured_on(MODEL, {"ssn": runs}, "ssn") == said
     assert results.listed([4, 1, 1]) == "seeds 1, 4" and results.listed([]) == "seed –"
 
 
