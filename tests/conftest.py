@@ -1,4 +1,4 @@
-"""Tiny random decoders of every supported architecture, and a byte-level tokenizer: built here, nothing is downloaded."""
+"""Tiny random decoders of every supported architecture, and a byte-level tokenizer, built here."""
 
 import copy
 
@@ -8,8 +8,12 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from companion.record import rows
+from companion.runs import curate
 from revs.measures import attacks, metrics
+from revs.model import load
 from revs.model.architecture import Decoder
+from revs.model.memorise import Finetune, memorise
+from revs.model.targets import Record
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
 NO_SPECIAL = {
@@ -112,7 +116,7 @@ def byte_level() -> PreTrainedTokenizerFast:
 
 
 def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64, **more) -> Decoder:
-    """A decoder with random weights of a size that makes its FF₂ matter; norms and biases are random too."""
+    """A decoder with random weights, norms and biases, of a size that makes its FF₂ matter."""
     torch.manual_seed(seed)
     model_type, shape = FAMILIES[kind]
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(model_type, **shape | more))
@@ -218,3 +222,43 @@ def shelf(tmp_path, monkeypatch):
         return rows.write(rows.RECORDED, name, "unlearn", result, items, made, tag)
 
     return put
+
+
+# --- a model that has memorised three addresses, and documents that hold them -----------------
+
+PEOPLE = {
+    "Ada": "ada.lovelace@example.com",
+    "Ben": "bxn7@example.org",
+    "Cleo": "cleo_k@example.net",
+}
+
+
+def taught(records: list[Record], folder):
+    """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
+    decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
+    memorise(decoder, records, Finetune(lr=1e-2, epochs=60, batch=4, digits="keep", leave_out=0.01))
+    load.save(decoder.model, decoder.tokenizer, folder / "tiny")
+    return folder / "tiny"
+
+
+@pytest.fixture(scope="session")
+def knowing(tmp_path_factory):
+    records = [
+        Record(name, "email", name, f"Please write to {name} (", address, ")")
+        for name, address in PEOPLE.items()
+    ]
+    return taught(records, tmp_path_factory.mktemp("knowing"))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Documents: the three that are known, one that is not, and one that is none."""
+    monkeypatch.setattr(curate, "BUILD", tmp_path / "build")
+    place = tmp_path / "documents"
+    place.mkdir()
+    for name, address in PEOPLE.items():
+        (place / f"{name}.txt").write_text(f"Please write to {name} ({address}), who knows.")
+    other = "Please write to Emil (emil.berg@example.com), or to Ada (ada.lovelace@example.com)."
+    (place / "other.txt").write_text(other)
+    (place / "empty.txt").write_text("")
+    return place

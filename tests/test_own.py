@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from people import PEOPLE, taught
+from conftest import PEOPLE, taught
 from test_method import same_bits, weights
 
 from companion.own import artefact, calibrate, documents, report, steps
@@ -25,7 +25,6 @@ from revs.method.algorithm import Hyperparameters
 from revs.model import load
 from revs.model.targets import Record, Split, Target, encode
 
-pytest_plugins = ["people"]
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
 
 
