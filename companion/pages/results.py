@@ -110,20 +110,17 @@ def finetunes(model: str, data: str) -> list[dict]:
     return [row for row in found if (row["model"], row["data"]) == (model, name)]
 
 
-def unlearned_ranks(items: pd.DataFrame) -> pd.Series:
-    """The ranks at the output of all tokens that were unlearned, from the items of runs."""
-    items = items[items["part"] == "forget"]
-    pairs = zip(items["ranks"], items["T"], strict=True)
-    return pd.Series([ranks[t] for ranks, T in pairs for t in T])
-
-
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same of every run in a frame, one ``rank`` a line with its run's data, method, seed."""
-    parts = []
+    """One line a token that was unlearned: its run's data, method and seed, and its ``rank`` at the
+    output, from 0."""
+    found = []
     for run in frame[frame["failed"].isna()].to_dict("records"):
-        found = unlearned_ranks(rows.items(run["row"], "part", "ranks", "T")).rename("rank")
-        parts.append(found.to_frame().assign(**{k: run[k] for k in ("data", "method", "seed")}))
-    return titled(pd.concat(parts, ignore_index=True))
+        items = rows.items(run["row"], "part", "ranks", "T")
+        items = items[items["part"] == "forget"]
+        about = {key: run[key] for key in ("data", "method", "seed")}
+        pairs = zip(items["ranks"], items["T"], strict=True)
+        found += [about | {"rank": ranks[t]} for ranks, T in pairs for t in T]
+    return titled(pd.DataFrame(found))
 
 
 def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
