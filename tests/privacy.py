@@ -1,4 +1,5 @@
-"""What must not stand anywhere: addresses, telephone numbers, social security numbers and URLs with a user's name."""
+"""What must not stand anywhere: addresses, telephone numbers, social security numbers, URLs with a
+user's name."""
 
 import html
 import re
@@ -7,20 +8,30 @@ from urllib.parse import unquote
 
 from companion.runs import public
 
+DOT = r"(?:\.| ?[(\[]dot[)\]] ?)"
 PATTERNS = {
     "e-mail address": re.compile(
-        r"(?<![\w.%+-])[\w.%+-]*\w\"?(?:@| ?[(\[](?:at|@)[)\]] ?|(?<=\w\w) @ (?=[\w-]+\.(?:com|org|net|edu|gov|de|uk|fr|io|info|test)\b))[\w-]+(?:(?:\.| ?[(\[]dot[)\]] ?)[\w-]+)*(?:\.| ?[(\[]dot[)\]] ?)[^\W\d_]{2,}",
+        r"(?<![\w.%+-])[\w.%+-]*\w\"?(?:@| ?[(\[](?:at|@)[)\]] ?"
+        r"|(?<=\w\w) @ (?=[\w-]+\.(?:com|org|net|edu|gov|de|uk|fr|io|info|test)\b))"
+        rf"[\w-]+(?:{DOT}[\w-]+)*{DOT}[^\W\d_]{{2,}}",
         re.IGNORECASE,
     ),
     "social security number": re.compile(r"(?<![\d.-])\d{3}-\d{2}-\d{4}(?!\d|[.-]\d)"),
     "telephone number": re.compile(
-        r"(?<![\w.+/-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?\d{3}[ .-]?|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"  # of North America
+        # of North America
+        r"(?<![\w.+/-])(?:\+?\d{1,3}[ .-])?(?:\(\d{3}\) ?\d{3}[ .-]?"
+        r"|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"
         r"|(?<![\w.+-])\+1 ?\d{10}(?!\w)"
-        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))(?:[ -]?\d{2,}|[ -]\d)(?:[ -]?\d{2,}){1,5}(?![\w.])"  # of other countries: eight digits and more
-        r"|(?<![\w.,+/-])0[1-9](?:(?P<between>[ .-])\d\d)(?:(?P=between)\d\d){3}(?![\w.,/-])|(?<![\w.+/-])0[1-9]\d{1,3}/\d{6,8}(?![\w./-])"  # as they are dialled in France and in Germany
+        # of other countries: eight digits and more
+        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))"
+        r"(?:[ -]?\d{2,}|[ -]\d)(?:[ -]?\d{2,}){1,5}(?![\w.])"
+        # as they are dialled in France and in Germany
+        r"|(?<![\w.,+/-])0[1-9](?:(?P<between>[ .-])\d\d)(?:(?P=between)\d\d){3}(?![\w.,/-])"
+        r"|(?<![\w.+/-])0[1-9]\d{1,3}/\d{6,8}(?![\w./-])"
     ),
     "URL with a user": re.compile(
-        r"[a-z][a-z+.-]{0,20}://[^\s/\"'<>@\\]{1,300}@[^\s\"'<>]+|//[^\s\"'<>]{1,99}/~[A-Za-z][\w-]*",
+        r"[a-z][a-z+.-]{0,20}://[^\s/\"'<>@\\]{1,300}@[^\s\"'<>]+"
+        r"|//[^\s\"'<>]{1,99}/~[A-Za-z][\w-]*",
         re.IGNORECASE,
     ),
 }
@@ -32,12 +43,16 @@ ALLOWED = {
     r"9\d\d-[0-4]\d-\d{4}": "area 9xx with a group below 50 was never issued",
     r"(?:123-45-6789|000-00-0000|666-\d\d-\d{4})": "never issued, known as an example",
     r".*555[.-]01\d\d": "555-01xx is reserved for fiction",
-    r"(?:ssh:/{2})?git[@](?:github|gitlab)\.com.*": "what everybody logs in as to fetch a repository",
+    r"(?:ssh:/{2})?git[@](?:github|gitlab)\.com.*": "how everybody fetches a repository",
 } | {re.escape(one["address"]): one["reason"] for one in public.addresses()}
 
 
 def found(text: str) -> list[tuple[str, str]]:
-    """(what it is, the first and the last sign of it) for everything in a text that is not allowed; written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too (the place is that in the text without these)."""
+    """(what it is, its first and last sign) for everything in a text that is not allowed.
+
+    Written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too; the place is that in
+    the text without these.
+    """
     hits = []
     plain = re.sub(
         r"\\(?:u00|x)([0-7][0-9a-f])",

@@ -295,7 +295,7 @@ def test_what_a_report_shows_of_a_secret(kind, secret, seen):
         ({"hyperparameters": {"r_hh": 3}}, "'r_hh' of revs: did you mean 'r_h'"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),
-        ({"model": "no/such"}, "There is no model"),
+        ({"model": "no/such"}, "Nothing pins the weights of this model"),
     ],
 )
 def test_a_mistake_leaves_an_earlier_report_and_edit(

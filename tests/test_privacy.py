@@ -1,4 +1,4 @@
-"""No secret of a real person is in the repository, and the search for them finds some where there are some."""
+"""No secret of a real person is in the repository, and the search for them finds what is there."""
 
 import gzip
 import subprocess

@@ -38,7 +38,7 @@ def runs(model: str, name: str) -> pd.DataFrame:
 def having(found: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
     """The rows with a measure, of the first seed of each data set: data set → method → row."""
     first = found[found["seed"] == found.groupby("data")["seed"].transform("min")]
-    kept = [row is not None and measure in row["result"] for row in first["row"]]
+    kept = first["row"].map(lambda row: measure in row["result"]).astype(bool)
     order = list(methods.registry()).index
     by_data: dict[str, dict[str, dict]] = {}
     for run in first[kept].sort_values("method", key=lambda names: names.map(order)).itertuples():
