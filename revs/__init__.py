@@ -45,9 +45,9 @@ def unlearn(
 
 
 def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
-    """The 0-based rank of every token of a secret after the prompt and the true tokens before it.
+    """The 0-based rank of each token of a secret, after the prompt and the true tokens before it.
 
-    0 is what the model would write: a secret with zeros only is extracted by greedy decoding.
+    0 is what the model would write: a secret of zeros is extracted by greedy decoding.
     """
     from revs.measures.evaluate import secret_ranks
 

@@ -1,7 +1,8 @@
-"""The procedure of the paper written plainly (§3, Alg. 1 and 2): what the fast implementation is held against.
+"""The paper's procedure written plainly (§3, Alg. 1 and 2): what the fast one is held against.
 
-Nothing is rearranged here. Whatever is asked of the model is asked of the model: every look at a layer is a full
-forward pass, every projection goes through the model's own norm and head, every trial edit is made in its weights.
+Nothing is rearranged here. Whatever is asked of the model is asked of the model: every look at a
+layer is a full forward pass, every projection goes through the model's own norm and head, every
+trial edit is made in its weights.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ def rank(logits: Tensor, t: int) -> int:
 
 
 def look(decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, Tensor]:
-    """FF₂'s input a, what it adds to the stream h, and the stream x after layer l, at the last position, from a fresh pass."""
+    """FF₂'s input a, what it adds to the stream h, and the stream x after layer l, at the last
+    position, from a fresh pass.
+    """
     seen = {}
 
     def at_ff2(_module, inputs, output):
@@ -39,7 +42,9 @@ def look(decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class Projection:
-    """Hidden space to logits through the final norm and the head, and back with the pseudo-inverse U†; raw: U alone."""
+    """Hidden space to logits through the final norm and the head, and back with the pseudo-inverse
+    U†; raw: U alone.
+    """
 
     def __init__(self, decoder, raw: bool = False):
         self.norm, self.head, self.raw, self.offset = (
@@ -54,7 +59,9 @@ class Projection:
         return self.head.weight @ x if self.raw else self.head(self.norm(x))
 
     def back(self, v: Tensor, n: Tensor) -> Tensor:
-        """The vector whose logits are nearest to v, the norm inverted exactly with the statistics of the original n."""
+        """The vector whose logits are nearest to v, the norm inverted exactly with the statistics
+        of the original n.
+        """
         if self.raw:
             return self.U_pinv @ v
         y = self.U_pinv @ (v if self.head.bias is None else v - self.head.bias)
@@ -69,7 +76,10 @@ class Projection:
 
 
 def scale_after(decoder, l: int) -> Tensor:
-    """What a layer's neurons are multiplied by on their way to the stream, (d, 1): the scale of a norm after FF₂, or 1."""
+    """What a layer's neurons are multiplied by on their way to the stream, (d, 1).
+
+    The scale of a norm after FF₂, or 1.
+    """
     after = decoder.after(l)
     return (
         torch.ones(1, 1) if after is None else (after.weight + decoder.architecture.offset)[:, None]
@@ -77,7 +87,10 @@ def scale_after(decoder, l: int) -> Tensor:
 
 
 def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
-    """Alg. 2: (n*, was the rank reached). A neuron in which t is low already, or never gets there, stays."""
+    """Alg. 2: (n*, was the rank reached).
+
+    A neuron in which t is low already, or never gets there, stays.
+    """
     v = project(n)
     if rank(v, t) >= r_n - eps:
         return n, True
@@ -96,7 +109,11 @@ def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> t
 def select_neurons(
     project: Projection, weight: Tensor, a: Tensor, t: int, k: int, n_max: int
 ) -> list[int]:
-    """§3.1.2: of the k most activated neurons, the n_max in which t ranks highest; ties in the order of activation."""
+    """§3.1.2.
+
+    Of the k most activated neurons, the n_max in which t ranks highest; ties in the order of
+    activation.
+    """
     active = a.topk(min(k, len(a))).indices.tolist()
     return sorted(active, key=lambda j: rank(project(weight[:, j]), t))[:n_max]
 
@@ -122,7 +139,10 @@ def low_enough(r: dict[str, int], hp) -> bool:
 def edit_layer(
     decoder, project: Projection, ids: list[int], t: int, hp, l: int
 ) -> tuple[list[tuple[int, int, Tensor]], int]:
-    """The loop of Alg. 1 in one layer, in place: the edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n."""
+    """The loop of Alg. 1 in one layer, in place.
+
+    The edited neurons in order, as (layer, neuron, n*), and how many of them missed r_n.
+    """
     weight, g = decoder.neurons(l), scale_after(decoder, l)
     a, _, _ = look(decoder, ids, l)
     neurons = select_neurons(project, g * weight, a, t, hp.k, hp.n_max)
@@ -154,7 +174,11 @@ def unlearn_token(decoder, ids: list[int], t: int, hp) -> tuple[list[tuple[int, 
 def unlearn_layer_major(
     decoder, steps: list[tuple[list[int], int]], hp
 ) -> list[tuple[int, int, int]]:
-    """The variant: layer after layer, in each target after target, all in place: the edited neurons in order, as (layer, neuron, token)."""
+    """The variant.
+
+    Layer after layer, in each target after target, all in place: the edited neurons in order, as
+    (layer, neuron, token).
+    """
     project = Projection(decoder)
     edited = []
     for l in range(len(decoder.layers)):

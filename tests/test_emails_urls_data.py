@@ -31,7 +31,10 @@ HOST = re.compile(r"example\.(com|org|net)")
 
 # What byte-level tokenizers split a text into before they merge anything.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 Row = dict[str, str | bool]
 
@@ -74,7 +77,7 @@ def templates(folder: str) -> list[tuple[str, str]]:
     return pairs
 
 
-# ---- templates, names, topics and words ----
+# ---- templates, names, topics and words ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", KINDS)
@@ -129,7 +132,7 @@ def test_projects_words_and_topics_are_distinct():
     assert len(topics) == len(set(topics)) == 90
 
 
-# ---- generated files ----
+# ---- generated files -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", KINDS)
@@ -223,7 +226,7 @@ def test_sets_share_nothing_but_templates():
     assert [row["subject"] for row in main + tune] == read_lines("emails", "people.txt")
 
 
-# ---- the addresses ----
+# ---- the addresses -------------------------------------------------------------------------------
 
 
 def test_email_addresses_are_at_reserved_hosts_and_made_from_the_name():
@@ -290,7 +293,10 @@ def test_urls_are_long_at_reserved_hosts_and_distinct():
 
 
 def test_urls_share_no_number():
-    """Digits grouped by three from the left, as in Llama-3: every group of two or three occurs once."""
+    """Digits grouped by three from the left, as in Llama-3.
+
+    Every group of two or three occurs once.
+    """
     groups = [
         group
         for row in read_rows("urls", "main")
@@ -308,7 +314,7 @@ def test_no_other_address_stands_in_a_sentence(folder, set_name):
         assert "@" not in around and "http" not in around and "example." not in around, row
 
 
-# ---- borders between prompt, secret and suffix ----
+# ---- borders between prompt, secret and suffix ---------------------------------------------------
 
 
 @pytest.mark.parametrize("rule", [GPT2, LLAMA3], ids=["gpt2", "llama3"])
@@ -341,7 +347,7 @@ def test_a_byte_level_tokenizer_splits_every_record(folder, set_name, tokenizer)
             assert max(target.T) < record.secret.index("@")
 
 
-# ---- lengths and rarity, with SmolLM2's tokenizer where it is on the machine ----
+# ---- lengths and rarity, with SmolLM2's tokenizer where it is on the machine ---------------------
 
 
 def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
@@ -385,7 +391,10 @@ def test_email_addresses_have_rare_tokens(small):
 
 
 def targets(small, *sets: tuple[str, str]) -> tuple[list[list[int]], Counter]:
-    """For each secret its two target tokens, the rarest first; and in how many secrets a token occurs."""
+    """For each secret its two target tokens, the rarest first.
+
+    And in how many secrets a token occurs.
+    """
     found = [encode(record, small) for pair in sets for record in records(*pair)]
     occurs = Counter(token for target in found for token in set(target.secret_ids))
     return [
@@ -405,7 +414,7 @@ def test_both_target_tokens_of_a_url_are_its_own(small):
     assert all(occurs[first] == occurs[second] == 1 and first != second for first, second in chosen)
 
 
-# ---- datasheets ----
+# ---- datasheets ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", KINDS)

@@ -1,6 +1,7 @@
-"""Every family of the table of architectures against the same promises: where its parts are, what an edit does, how it is undone.
+"""Every family of the table of architectures against the same promises.
 
-The models are tiny and random, so that a norm, a bias or a transposed weight that were forgotten would show.
+Where its parts are, what an edit does, how it is undone. The models are tiny and random, so that a
+norm, a bias or a transposed weight that were forgotten would show.
 """
 
 import copy
@@ -50,7 +51,10 @@ def test_every_row_of_the_table_is_tested():
 
 @torch.no_grad()
 def test_the_parts_are_where_the_table_says(family):
-    """Head, bias and soft-cap give the model's own logits; the last block's stream through the final norm gives them too."""
+    """Head, bias and soft-cap give the model's own logits.
+
+    The last block's stream through the final norm gives them too.
+    """
     ids = torch.tensor([IDS])
     wanted = family.model(input_ids=ids).logits[0]
     streams = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
@@ -62,7 +66,10 @@ def test_the_parts_are_where_the_table_says(family):
 
 @torch.no_grad()
 def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
-    """Nothing returned changes nothing; what is returned after an edit is what later layers then see."""
+    """Nothing returned changes nothing.
+
+    What is returned after an edit is what later layers then see.
+    """
     ids, seen = torch.tensor([IDS]), []
     before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
     family.visit(
@@ -107,7 +114,10 @@ def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
     ],
 )
 def test_a_family_that_multiplies_is_refused(monkeypatch, one_sentence, multiplier, said):
-    """Granite, with the row that its parts suggest: as long as the multipliers are 1 it fits, with those of its checkpoints it does not."""
+    """Granite, with the row that its parts suggest.
+
+    As long as the multipliers are 1 it fits, with those of its checkpoints it does not.
+    """
     monkeypatch.setitem(ARCHITECTURES, "granite", ARCHITECTURES["llama"])
     monkeypatch.setitem(FAMILIES, "granite", ("granite", GROUPED))
     check_fit(build("granite", dtype=torch.float32))
@@ -132,7 +142,9 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
 
 @pytest.mark.parametrize("projection", ["norm", "raw"])
 def test_the_closed_form_is_algorithm_1(family, projection):
-    """Same layers, neurons, order, number and columns as the procedure written plainly, through the final norm and around it; undone bit for bit."""
+    """Same layers, neurons, order, number and columns as the procedure written plainly, through the
+    final norm and around it; undone bit for bit.
+    """
     counts = [
         agree(family, copy.deepcopy, IDS, t, replace(HP, projection=projection))[0]
         for t in next_tokens(family, IDS, 2)
@@ -152,7 +164,11 @@ def test_the_closed_form_is_algorithm_1(family, projection):
 )
 @torch.no_grad()
 def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection, dtype):
-    """δ = 0 changes no bit; where neurons were to spare, the target ranks as low as was asked, in FF₂'s output and in the stream, but for what rounding columns to bfloat16 gives back."""
+    """δ = 0 changes no bit.
+
+    Where neurons were to spare, the target ranks as low as was asked, in FF₂'s output and in the
+    stream, but for what rounding columns to bfloat16 gives back.
+    """
     family.model.to(dtype)
     before, reached, asked = weights(family), [], 60
     for t in next_tokens(family, IDS, 8):
@@ -195,7 +211,10 @@ def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection,
     ids=str,
 )
 def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtype):
-    """Each changes the model (or, the control, does not) and leaves numbers; undoing gives back every bit. REVS in float16 too."""
+    """Each changes the model (or, the control, does not) and leaves numbers.
+
+    Undoing gives back every bit. REVS in float16 too.
+    """
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
     settings = (
@@ -221,7 +240,9 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_heads_may_be_tied_or_not(kind, tied):
-    """One matrix with the embeddings or two, longer than the tokenizer in both cases, padded with zeros; the closed form is Algorithm 1, and no embedding changes."""
+    """One matrix with the embeddings or two, longer than the tokenizer in both cases, padded with
+    zeros; the closed form is Algorithm 1, and no embedding changes.
+    """
     decoder = build(kind, tie_word_embeddings=tied)
     assert (
         decoder.head.weight is decoder.model.get_input_embeddings().weight
@@ -239,7 +260,9 @@ def test_heads_may_be_tied_or_not(kind, tied):
 @torch.no_grad()
 @pytest.mark.parametrize("kind", BIASED)
 def test_a_bias_of_the_head_moves_ranks(kind):
-    """The token that a bias lifts is the model's first, in the answer and in the ranks that an edit looks at."""
+    """The token that a bias lifts is the model's first, in the answer and in the ranks that an edit
+    looks at.
+    """
     decoder, t = build(kind), 7
     stream = attacks.streams(decoder, [IDS], [(0, len(IDS) - 1)])[-1]
     before = int(rank(decoder.logits(decoder.norm(stream))[0], t))
@@ -292,7 +315,9 @@ def two_of_unlike_length(decoder) -> list[Target]:
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_padding_does_not_show(kind):
-    """In a batch a secret's ranks, the attacks' depths and the greedy tokens are what they are alone."""
+    """In a batch a secret's ranks, the attacks' depths and the greedy tokens are what they are
+    alone.
+    """
     decoder = build(kind, dtype=torch.float32)
     every = lambda targets: (
         secret_ranks(decoder, targets),
@@ -308,7 +333,10 @@ def test_padding_does_not_show(kind):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
-    """Depths for every layer, within the vocabulary, under every perturbation; something for every neuron; fifty tokens are written, and what became of a secret is said."""
+    """Depths for every layer, within the vocabulary, under every perturbation.
+
+    Something for every neuron; fifty tokens are written, and what became of a secret is said.
+    """
     family.model.to(dtype)
     attributed = attributions(family, IDS, 7)
     assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
@@ -320,9 +348,9 @@ def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
         for name in "ab"
     )
     assert all(len(written) == 50 for written in continuations(family, targets).values())
-    resistance, _ = methods.measure("perturbations").measure(family, Split(targets, [], []))
+    resistance, _ = methods.measure("perturbations")(family, Split(targets, [], []))
     assert all(0 <= value <= 1 for strategy in resistance.values() for value in strategy.values())
-    became, told = methods.measure("instead").measure(family, Split(targets, [], []))
+    became, told = methods.measure("instead")(family, Split(targets, [], []))
     assert sum(became.values()) == len(told) == 2
 
 

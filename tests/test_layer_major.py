@@ -1,4 +1,6 @@
-"""The layer-major order against the same order written plainly, with a fresh pass whenever something is looked at."""
+"""The layer-major order against the same order written plainly, with a fresh pass whenever
+something is looked at.
+"""
 
 from dataclasses import replace
 
@@ -30,7 +32,9 @@ HP = Hyperparameters(**vars(PAPER))
     ids=str,
 )
 def test_one_batched_pass_is_a_fresh_pass_for_every_look(kind, dtype, twin):
-    """Same neurons of the same layers for the same targets in the same order, and the same columns, on every family; prompts are of different lengths."""
+    """Same neurons of the same layers for the same targets in the same order, and the same columns,
+    on every family; prompts are of different lengths.
+    """
     decoder = build(kind, dtype=dtype)
     plain, steps = twin(decoder), pairs(secrets(decoder))
     edit = unlearn(decoder, secrets(decoder), HP)
@@ -45,12 +49,14 @@ def test_one_batched_pass_is_a_fresh_pass_for_every_look(kind, dtype, twin):
 
 @torch.no_grad()
 def closed_form(decoder, steps, hp) -> Edit:
-    """The order with the closed form of one layer and one target, each on a fresh pass of its own text."""
+    """The order with the closed form of one layer and one target, each on a fresh pass of its own
+    text.
+    """
     vocabulary, edit = Vocabulary(decoder), Edit(decoder)
     for layer in range(len(decoder.layers)):
         for ids, t in steps:
 
-            def at_layer(l, a, h, x):
+            def at_layer(l, a, h, x, layer=layer, t=t):
                 if l == layer and method.gate(hidden := vocabulary.hidden(l, h[-1], x[-1], t), hp):
                     seen = Seen(l, decoder.neurons(l), a[-1])
                     neurons, line = select_neurons(vocabulary, seen, t, hp)
@@ -64,7 +70,10 @@ def closed_form(decoder, steps, hp) -> Edit:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("kind", ["llama-tied", "gptj", "gemma2"])
 def test_low_precision_sees_the_columns_as_rounded(kind, dtype, twin):
-    """What later targets and layers see are the weights that were written. In bfloat16 a rank may differ where a pass rounds a logit; few neurons do."""
+    """What later targets and layers see are the weights that were written.
+
+    In bfloat16 a rank may differ where a pass rounds a logit; few neurons do.
+    """
     decoder = build(kind, dtype=dtype)
     wanted = {move[:3] for move in closed_form(twin(decoder), pairs(secrets(decoder)), HP).moves}
     found = {move[:3] for move in unlearn(decoder, secrets(decoder), HP).moves}

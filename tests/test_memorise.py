@@ -1,4 +1,7 @@
-"""Instilling secrets (Appendix, "Synthetic SSN Dataset"): digits grouped as in Llama-3, and a repeatable fine-tune."""
+"""Instilling secrets (Appendix, "Synthetic SSN Dataset").
+
+Digits grouped as in Llama-3, and a repeatable fine-tune.
+"""
 
 from dataclasses import replace
 
@@ -35,7 +38,7 @@ def pieces(decoder, text: str) -> list[str]:
     )
 
 
-# Grouping digits -------------------------------------------------------------------------------------------------
+# Grouping digits ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,10 @@ def test_digits_split_as_in_llama_3(small, text, split):
 @KINDS
 @pytest.mark.parametrize("how", ["noise", "mean"])
 def test_tables_grow_and_old_rows_stay(small, kind, how):
-    """1100 rows are added to embeddings and head, tied or not; no old row and no other weight changes."""
+    """1100 rows are added to embeddings and head, tied or not.
+
+    No old row and no other weight changes.
+    """
     decoder = small(kind)
     tied, before, rest = (
         kind == "llama-tied",
@@ -128,13 +134,16 @@ def test_grouped_digits_and_keep_are_left_alone(small):
     assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD + 1100
 
 
-# The fine-tune ---------------------------------------------------------------------------------------------------
+# The fine-tune ------------------------------------------------------------------------------------
 
 
 @KINDS
 @pytest.mark.parametrize("digits", ["noise", "keep"])
 def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
-    """A few epochs lower the loss; the embeddings of the added tokens are trained with everything else."""
+    """A few epochs lower the loss.
+
+    The embeddings of the added tokens are trained with everything else.
+    """
     decoder, seen = small(kind), []
     epochs = memorise(
         decoder,
@@ -158,7 +167,11 @@ def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
 
 @KINDS
 def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
-    """Epochs get shorter; the last one has only what a look at every sentence still finds unknown; in the end all are known."""
+    """Epochs get shorter.
+
+    The last one has only what a look at every sentence still finds unknown; in the end all are
+    known.
+    """
     decoder, settings = small(kind), Finetune(lr=1e-2, epochs=40, batch=2)
     epochs = memorise(decoder, RECORDS, settings)
     counts = [epoch["sentences"] for epoch in epochs]
@@ -174,7 +187,10 @@ def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
 
 
 def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
-    """Every sentence is called known after one epoch, and unknown when looked at again: all are learned in the last."""
+    """Every sentence is called known after one epoch, and unknown when looked at again.
+
+    All are learned in the last.
+    """
     import revs.model.memorise as module
 
     real, calls = module.losses, []
@@ -190,7 +206,10 @@ def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypa
 @KINDS
 @pytest.mark.parametrize("digits", ["noise", "keep"])
 def test_the_same_seed_gives_the_same_bits(small, kind, digits):
-    """The order of the sentences, the noise and dropout are the seed's alone; another seed gives another model."""
+    """The order of the sentences, the noise and dropout are the seed's alone.
+
+    Another seed gives another model.
+    """
     runs = []
     for drawn, seed in ((1, 0), (2, 0), (1, 1)):
         decoder = small(kind)
@@ -210,7 +229,10 @@ def test_the_same_seed_gives_the_same_bits(small, kind, digits):
 @KINDS
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whole):
-    """The mean over the next tokens that are learned, as each text has them alone; padding has none."""
+    """The mean over the next tokens that are learned, as each text has them alone.
+
+    Padding has none.
+    """
     decoder, records = (
         small(kind),
         [

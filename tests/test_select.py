@@ -44,8 +44,9 @@ def products(monkeypatch) -> list[int]:
     """How many rows of U were multiplied with how many vectors, call by call."""
     made = []
     for name in ("product", "one_by_one"):
+        do = getattr(quick, name)
 
-        def counted(U, y, do=getattr(quick, name)):
+        def counted(U, y, do=do):
             made.append(len(U) * len(y))
             return do(U, y)
 

@@ -63,7 +63,7 @@ def people() -> list[str]:
     return (FOLDER / "people.txt").read_text(encoding="ascii").splitlines()
 
 
-# ---- templates and names ----
+# ---- templates and names -------------------------------------------------------------------------
 
 
 def test_templates_count_and_domain_order(templates):
@@ -112,7 +112,7 @@ def test_people_are_distinct(people):
     assert len(set(given)) == len(set(family)) == 80
 
 
-# ---- generated files ----
+# ---- generated files -----------------------------------------------------------------------------
 
 
 def test_regenerating_gives_the_same_bytes(tmp_path):
@@ -169,7 +169,7 @@ def test_sentences_are_filled_in(set_name, templates):
     assert (used == templates) == (set_name == "main")
 
 
-# ---- the numbers ----
+# ---- the numbers ---------------------------------------------------------------------------------
 
 
 def test_numbers_can_never_be_issued():

@@ -1,4 +1,7 @@
-"""From a sentence to token ids (§3.3, §4.2, Appendix "Token Selection"): eligible tokens, their choice, the split by seed."""
+"""From a sentence to token ids (§3.3, §4.2, Appendix "Token Selection").
+
+Eligible tokens, their choice, the split by seed.
+"""
 
 import json
 
@@ -14,7 +17,10 @@ SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.o
 
 
 def merging(*words: str, bos: bool = False) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer without pre-splitting: it merges exactly the given words, wherever they stand."""
+    """A byte-level BPE tokenizer without pre-splitting.
+
+    It merges exactly the given words, wherever they stand.
+    """
     vocab = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     merges = []
     for word in words:
@@ -47,7 +53,7 @@ def record(
     return Record("r-1", kind, "g-1", prompt, secret, suffix)
 
 
-# Which tokens may be unlearned -----------------------------------------------------------------------------------
+# Which tokens may be unlearned --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,10 @@ def record(
     ],
 )
 def test_inferable_parts_are_never_unlearned(kind, secret, parts, expected):
-    """SSN: digits only. E-mail: what begins before the @, the Appendix's own example first. URL: not the common parts."""
+    """SSN: digits only. E-mail: what begins before the @, the Appendix's own example first.
+
+    URL: not the common parts.
+    """
     assert eligible(kind, secret, cut(secret, *parts)) == expected
 
 
@@ -81,7 +90,10 @@ IDS = [273, 49143, 962, 15567, 72876, 916]  # lewis.david@email.com in Llama-3 (
 
 
 def test_the_papers_example():
-    """Appendix: of [le, wis, .d, avid, @email, .com] the two rarest before the @ are wis and avid."""
+    """Appendix.
+
+    Of [le, wis, .d, avid, @email, .com] the two rarest before the @ are wis and avid.
+    """
     candidates = eligible("email", EMAIL, cut(EMAIL, "le", "wis", ".d", "avid", "@email", ".com"))
     assert select(IDS, candidates, 2, "rarest", "0") == (1, 3)
 
@@ -116,17 +128,20 @@ def test_random_selection_is_drawn_from_its_seed_alone():
 
 
 def test_an_unknown_selection_is_refused(one_sentence):
-    with pytest.raises(ValueError, match="'longest' is not a way to select tokens") as error:
+    with pytest.raises(ValueError, match="'longest' is no way to select tokens") as error:
         select(IDS, [0, 1], 1, "longest", "0")
     assert one_sentence(error)
 
 
-# Sentences as tokens ---------------------------------------------------------------------------------------------
+# Sentences as tokens ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bos", [False, True], ids=["plain", "bos"])
 def test_prompt_and_secret_are_split_by_offsets(bos):
-    """Prompt ids, then secret ids, are the beginning of the whole sentence's ids; the suffix is left out."""
+    """Prompt ids, then secret ids, are the beginning of the whole sentence's ids.
+
+    The suffix is left out.
+    """
     tokenizer = merging("941", "826", "is ", bos=bos)
     target = encode(record(suffix=" and the rest"), tokenizer)
     ids = tokenizer(record(suffix=" and the rest").text)["input_ids"]
@@ -153,7 +168,10 @@ def test_prompt_and_secret_are_split_by_offsets(bos):
 
 
 def test_characters_of_several_bytes_do_not_shift_the_split():
-    """Offsets count characters: a prompt in another script, and a secret with an umlaut, split where they should."""
+    """Offsets count characters.
+
+    A prompt in another script, and a secret with an umlaut, split where they should.
+    """
     target = encode(
         record("Пишите ей по адресу ", "jürgen@example.com", " 🙂", kind="email"),
         merging(),
@@ -168,7 +186,10 @@ def test_characters_of_several_bytes_do_not_shift_the_split():
 
 
 def test_a_last_token_that_runs_over_into_the_suffix_counts_with_the_secret():
-    """Only the secret's beginning must be a boundary: a merged "m>" is what the model has to write."""
+    """Only the secret's beginning must be a boundary.
+
+    A merged "m>" is what the model has to write.
+    """
     target = encode(record("Mail ", EMAIL, "> now", kind="email"), merging("com> "))
     assert merging("com> ").convert_ids_to_tokens(target.secret_ids)[-1] == "com>Ġ"
 
@@ -183,7 +204,10 @@ def test_a_token_across_the_beginning_of_the_secret_is_refused(one_sentence):
 
 
 def test_a_secret_with_nothing_before_it_is_refused(one_sentence):
-    """A rank is conditioned on what comes before: an empty prompt needs a token that begins the text."""
+    """A rank is conditioned on what comes before.
+
+    An empty prompt needs a token that begins the text.
+    """
     with pytest.raises(ValueError) as error:
         encode(record(prompt=""), merging())
     assert one_sentence(error)
@@ -212,7 +236,7 @@ def test_encoding_twice_gives_the_same_target(method):
     assert again == first and len(first.T) == 2
 
 
-# The split by seed -----------------------------------------------------------------------------------------------
+# The split by seed --------------------------------------------------------------------------------
 
 
 def targets(groups: int = 10, sentences: int = 4) -> list[Target]:
@@ -226,7 +250,11 @@ def targets(groups: int = 10, sentences: int = 4) -> list[Target]:
 @pytest.mark.parametrize("forget, expected", [(None, 5), (1, 1), (3, 3), (9, 9)])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_a_split_is_by_secret_and_leaves_nothing_out(seed, forget, expected):
-    """§4.4: one sentence of each forgotten secret is unlearned, its others are unseen, all of the rest are retained."""
+    """§4.4.
+
+    One sentence of each forgotten secret is unlearned, its others are unseen, all of the rest are
+    retained.
+    """
     parts = split(targets(), seed, forget)
     assert (len(parts.forget), len(parts.unseen), len(parts.retain)) == (
         expected,
@@ -245,7 +273,10 @@ def test_a_split_is_by_secret_and_leaves_nothing_out(seed, forget, expected):
 
 
 def test_a_split_belongs_to_its_seed():
-    """The same seed forgets the same secrets in whatever order they come; other seeds forget others, by other sentences."""
+    """The same seed forgets the same secrets in whatever order they come.
+
+    Other seeds forget others, by other sentences.
+    """
     assert split(targets(), 0) == split(targets(), 0)
     assert [t.group for t in split(targets()[::-1], 0).forget] == [
         t.group for t in split(targets(), 0).forget
@@ -257,7 +288,10 @@ def test_a_split_belongs_to_its_seed():
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_fewer_sentences_are_measured_of_the_same_split(seed):
-    """``sentences`` of each secret besides the unlearned one, the first in their order; what is forgotten stays the same."""
+    """``sentences`` of each secret besides the unlearned one, the first in their order.
+
+    What is forgotten stays the same.
+    """
     whole = split(targets(), seed)
     for sentences in (1, 2):
         few = split(targets(), seed, sentences=sentences)
@@ -275,7 +309,10 @@ def test_fewer_sentences_are_measured_of_the_same_split(seed):
 
 @pytest.mark.parametrize("sentences", [0, -1])
 def test_a_split_that_measures_no_sentences_is_refused(sentences):
-    """Without retained sentences there is no specificity; a negative number would cut from the end."""
+    """Without retained sentences there is no specificity.
+
+    A negative number would cut from the end.
+    """
     with pytest.raises(ValueError, match=f"sentences is {sentences}"):
         split(targets(), 0, sentences=sentences)
 
@@ -298,7 +335,7 @@ def test_a_split_without_two_sides_is_refused(groups, forget, one_sentence):
     assert one_sentence(error)
 
 
-# Files -----------------------------------------------------------------------------------------------------------
+# Files --------------------------------------------------------------------------------------------
 
 ROW = {
     "id": "r-1",
@@ -348,7 +385,10 @@ def test_the_line_that_is_no_record_is_named(bad, tmp_path):
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"], ids=ascii)
 def test_only_line_feeds_end_a_line(separator, tmp_path):
-    """JSON Lines: other separators of Unicode may stand in a sentence, as they do in crawled text."""
+    """JSON Lines.
+
+    Other separators of Unicode may stand in a sentence, as they do in crawled text.
+    """
     path = tmp_path / "set.jsonl"
     sentence = "One" + separator + "two: "
     row = json.dumps(ROW | {"prompt": sentence}, ensure_ascii=False)
@@ -370,7 +410,10 @@ def test_an_empty_file_and_a_missing_set_are_refused(tmp_path):
 
 
 def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
-    """data/<set>/main.jsonl is ``<set>``, data/<set>/tune.jsonl ``<set>-tune``: a new set is a new folder."""
+    """data/<set>/main.jsonl is ``<set>``, data/<set>/tune.jsonl ``<set>-tune``.
+
+    A new set is a new folder.
+    """
     for name, stem, row in (("tax", "main", "m"), ("tax", "tune", "t"), ("mail", "main", "e")):
         (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name / f"{stem}.jsonl").write_text(
@@ -378,10 +421,8 @@ def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
         )
     monkeypatch.setattr(datasets, "ROOT", tmp_path)
     assert [read(name)[0].id for name in ("tax", "tax-tune", "mail")] == ["m", "t", "e"]
-    with pytest.raises(
-        FileNotFoundError,
-        match="There is no data set 'phones': give the path of a JSON Lines file, or one of mail, tax, tax-tune",
-    ):
+    said = "There is no data set 'phones': give the path of a JSON Lines file, or one of mail, tax"
+    with pytest.raises(FileNotFoundError, match=said):
         read("phones")
 
 

@@ -1,8 +1,7 @@
 """REVS: rank editing in the vocabulary space (§3, Alg. 1).
 
-``unlearn`` goes through all targets; ``unlearn_token`` is Alg. 1 for one token, in one forward
-pass: layers are visited in order, and each is gated, searched and edited while the pass stops by.
-What only makes this quick stands in ``revs.method.quick``.
+``unlearn_token`` is Alg. 1 in one forward pass: each layer is gated, searched and edited while the
+pass stops by. What only makes this quick stands in ``revs.method.quick``.
 """
 
 from __future__ import annotations
@@ -82,10 +81,7 @@ class Hyperparameters:
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns every token of every target's T, in place; the Edit undoes it exactly.
-
-    ``seed`` draws nothing unless neurons are chosen at random.
-    """
+    """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random."""
     vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
@@ -99,8 +95,8 @@ def unlearn(
 def check_lengths(decoder: Decoder, targets: Sequence[Target]) -> None:
     """Raises ValueError for a target that the model cannot read, before anything is changed."""
     for target in targets:
-        length = len(target.prompt_ids) + len(target.secret_ids)
-        decoder.check_length(length, f"{target.id} (prompt and secret)")
+        whole = target.prompt_ids + target.secret_ids
+        decoder.check_length(len(whole), f"{target.id} (prompt and secret)")
 
 
 def unlearn_token(

@@ -15,17 +15,12 @@ from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
-__all__ = ["Hyperparameters", "unlearn"]
-
 
 @torch.no_grad()
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Runs REVS, undoes it, and moves as many other FF₂ columns of each layer at random.
-
-    Each by one of REVS's norms, in a random direction.
-    """
+    """Undoes REVS, and moves as many random columns of each layer by its norms, anywhere."""
     edit = algorithm.unlearn(decoder, targets, hp, seed, progress)
     norms = edit.norms()
     edit.undo()

@@ -19,8 +19,7 @@ from revs.model.targets import Target
 class Edit:
     """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.
 
-    A move is (layer, neuron, token, c). Undoing restores the first original of each, bit by bit.
-    ``with Edit(…) as edit:`` undoes it if what is inside ends with an exception.
+    A move is (layer, neuron, token, c). ``with Edit(…) as edit:`` undoes it on an exception.
     """
 
     def __init__(self, decoder: Decoder):
@@ -96,8 +95,7 @@ class Edit:
         """The size of the edit: what was touched, the moves made, the change's Frobenius norm."""
         norms = [norm for moved in self.norms().values() for norm in moved.values()]
         kept = [column for columns in self.originals.values() for column in columns.values()]
-        columns, weights = len(norms), sum(map(len, kept))
-        squares = sum(norm * norm for norm in norms)
+        columns, weights, squares = len(norms), sum(map(len, kept)), sum(n * n for n in norms)
         in_columns = {id(ff2.weight) for ff2 in self.decoder.ff2}
         for name, original in self.whole.items():
             weight = self.decoder.model.get_parameter(name)

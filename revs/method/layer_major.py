@@ -1,9 +1,8 @@
 """Another order: layer after layer, and in each target after target, in one batched forward pass.
 
-Alg. 1 goes through the layers anew for each token, on the model as edited for those before it. Here
-every text goes through the model once, side by side. A layer shows each target the edits for the
-others in the layers below, also of targets that come later; the paper's order shows it all layers'
-edits of the targets that came before. It is a variant, not the paper's method.
+A variant, not the paper's method: every text goes through the model once, side by side. A layer
+shows each target the edits for the others in the layers below, also of targets that come later; the
+paper's order shows it all layers' edits of the targets that came before.
 """
 
 from __future__ import annotations

@@ -218,9 +218,8 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 def search(line: Line, r_n: int, eps: int) -> Tensor:
     """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
-    A neuron's logits are nearly normal, so that a rank, as a normal score, is nearly linear in c:
-    the line through the last two values that were tried says which to try next. Where it leaves the
-    interval that holds r_n, and at every fourth, that is halved.
+    A rank, as a normal score, is nearly linear in c: the line through the last two values says which
+    is next. Where it leaves the interval that holds r_n, and at every fourth, that is halved.
     """
     near, far = torch.zeros_like(line.scale), START * line.scale
     r_near, r_far = line.rank_at_rest(), line.rank(far)

@@ -82,9 +82,8 @@ class Line:
 class Vocabulary:
     """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, of scale γ and shift β.
 
-    ``raw=True`` leaves the norm out, as the paper's text does (v = U·n).
-
-    Raises ValueError if U lacks full column rank or γ has zeros: the method then has no inverse.
+    ``raw`` leaves the norm out, as the paper's text does (v = U·n). Raises ValueError if U lacks
+    full column rank or γ has zeros: the method then has no inverse.
     """
 
     def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False):
@@ -157,8 +156,8 @@ class Vocabulary:
             solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
             d_t = solved.to(self.dtype) / self.gamma
             moved = d_t - d_t.mean() if self.centred else d_t
-            found = {t: (d_t, self.unembed(self.gamma * moved))}
-            self._directions = self._directions | found if self.keep else found
+            kept = self._directions if self.keep else {}
+            self._directions = kept | {t: (d_t, self.unembed(self.gamma * moved))}
         return self._directions[t]
 
     def line(self, x: Tensor, t: int) -> Line:

@@ -1,8 +1,7 @@
 """Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies").
 
-After DEPN, Wu et al. 2023. Layers and neurons are located as REVS locates them; the n neurons of a
-layer in which t ranks highest are set to zero. One that is zero already is passed over: all its
-logits are equal, so that every token ranks first in it.
+After DEPN, Wu et al. 2023. Of the neurons that REVS locates in a layer, the n in which t ranks
+highest are set to zero; one that is zero already, in which every token ranks first, is passed over.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ checkpoint also does what its family's row takes for granted is asked of it itse
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -81,10 +82,7 @@ def stream_of(output) -> Tensor:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A causal language model with its tokenizer, seen through its architecture's row.
-
-    Raises ValueError if the model's family is not in the table, or a part is not where it says.
-    """
+    """A causal language model with its tokenizer, as the table says; ValueError if it does not."""
 
     model: nn.Module
     tokenizer: object
@@ -173,9 +171,8 @@ class Decoder:
     def run(self, handles: Sequence[RemovableHandle], **inputs) -> None:
         """A forward pass for the sake of its hooks, removed after it; one may end it with Stop."""
         try:
-            self.model.base_model(**inputs, use_cache=False)
-        except Stop:
-            pass
+            with contextlib.suppress(Stop):
+                self.model.base_model(**inputs, use_cache=False)
         finally:
             for handle in handles:
                 handle.remove()
@@ -223,15 +220,13 @@ def check_fit(decoder: Decoder) -> None:
     """
     d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
     unfit = "REVS does not fit this variant of the family, choose another model."
-    if decoder.head.weight.shape[1] != d:
-        width = decoder.head.weight.shape[1]
+    if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
         raise ValueError(said + unfit)
     ids = decoder.tokenizer(TEXT, add_special_tokens=False)["input_ids"][:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
     decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
-    inputs = torch.tensor([ids], device=decoder.device)
-    logits = decoder.model(input_ids=inputs, use_cache=False).logits[0].float()
+    logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
     if not logits.isfinite().all():
         said = f"{decoder.name} answers with NaN or infinity in {str(dtype).split('.')[1]}: "
         raise ValueError(said + "load it in another precision, or take another copy.")

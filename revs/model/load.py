@@ -37,10 +37,9 @@ class Place:
     @property
     def options(self) -> dict[str, str]:
         """What tells transformers which file or revision is meant."""
-        if self.gguf:
-            return {"gguf_file": self.gguf}
-        there = Path(self.where).is_dir()
-        return {"revision": self.revision} if self.revision and not there else {}
+        if self.gguf or not self.revision or Path(self.where).is_dir():
+            return {"gguf_file": self.gguf} if self.gguf else {}
+        return {"revision": self.revision}
 
     @property
     def pin(self) -> str:
@@ -49,10 +48,9 @@ class Place:
 
 
 def load(spec: str | Place, dtype: str = "float32", device_map: str | None = None) -> Decoder:
-    """The decoder in a local folder, a .gguf file or under a hub id.
+    """The decoder in a local folder, a .gguf file or under a hub id; OSError or ValueError if none.
 
-    What does not fit is refused before any weight is read. Code that comes with a model, and
-    weights as pickle, are never run or opened. Raises OSError or ValueError, in one sentence.
+    Code that comes with a model, and weights as pickle, are never run or opened.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
@@ -70,8 +68,7 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
         said = f"The tokenizer of {place.name} has {said}"
         raise ValueError(said + "it is another model's, take both from the same place.")
     model = weights(place, dtype, device_map)
-    # greedy decoding is the argmax: a checkpoint's own penalties and beams would change what counts
-    # as memorised
+    # greedy decoding is the argmax: a checkpoint's own penalties would change what is memorised
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
     own = {name: getattr(model.generation_config, name, None) for name in ends}
     model.generation_config = GenerationConfig(use_cache=True, **own)
@@ -140,10 +137,8 @@ def locate(spec: str, revision: str | None = None) -> Place:
         return Place(path.stem, str(path))
     local = spec.startswith((".", "/", "~")) or spec.lower().endswith(".gguf")
     if path.exists() or spec.count("/") != 1 or local:
-        raise FileNotFoundError(
-            f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or a "
-            "hub id."
-        )
+        said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
+        raise FileNotFoundError(said + "a hub id.")
     # by the hub or what was downloaded; None if nobody knows the newest
     found = getattr(resolve_revision(spec, revision), "resolved", None) or revision
     if found and not COMMIT.fullmatch(found):
@@ -196,7 +191,7 @@ def explain(place: Place, part: str, error: Exception) -> str:
     first = (text.strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
     if part == "weights" and (file := broken(where)) and file not in text:
         first = f"{file}: {first}"
-    signs = "in several files " * bool(list(where.glob("*.safetensors"))) + text.lower()
+    signs = "in several files " * any(where.glob("*.safetensors")) + text.lower()
     signs += " at hand" * where.exists()
     said = next(said for sign, said in SAID.items() if re.search(sign, signs, re.DOTALL))
     known = ", ".join(sorted(ARCHITECTURES))
@@ -206,18 +201,15 @@ def explain(place: Place, part: str, error: Exception) -> str:
 def broken(folder: Path) -> str | None:
     """The first weight file that is missing or no safetensors, or an index that is none."""
     index = folder / "model.safetensors.index.json"
-    files = {file.name for file in folder.glob("*.safetensors")}
+    file, files = index.name, {file.name for file in folder.glob("*.safetensors")}
     try:
         if index.is_file():
             files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return index.name
-    for file in sorted(files):
-        try:
+        for file in sorted(files):
             with safe_open(folder / file, "pt"):
-                continue
-        except (OSError, SafetensorError):
-            return file
+                pass
+    except (ValueError, LookupError, TypeError, AttributeError, OSError, SafetensorError):
+        return file
     return None
 
 

@@ -35,8 +35,7 @@ class Finetune:
         if self.digits not in ("noise", "mean", "keep"):
             raise ValueError(f"digits is '{self.digits}', but must be noise, mean or keep.")
         if min(self.epochs, self.batch) < 1:
-            said = f"epochs is {self.epochs} and batch {self.batch}, but both must be at least 1."
-            raise ValueError(said)
+            raise ValueError(f"epochs is {self.epochs} and batch {self.batch}: give 1 or more.")
 
 
 @torch.no_grad()
@@ -92,9 +91,8 @@ def memorise(
 ) -> list[dict]:
     """Fine-tunes all weights with AdamW, in place, until the model knows every secret.
 
-    Returns what each epoch did. What the model knows is left out of the next epochs; the last one
-    begins with a look at all sentences, for some may have been forgotten over others. ``progress``
-    wraps the batches of an epoch. Raises FloatingPointError if the loss is no longer a number.
+    Returns what each epoch did. What is known is left out of the next epochs; the last one begins
+    with a look at all, for some may be forgotten. ``progress`` wraps the batches of an epoch.
     """
     torch.manual_seed(settings.seed)
     group_digits(decoder, settings.digits, settings.seed)
@@ -115,10 +113,8 @@ def memorise(
         for batch in progress(batches(todo, settings.batch, draw)):
             loss, missed = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
-                raise FloatingPointError(
-                    f"The fine-tune diverged (the loss is {loss.item()}): lower the learning rate "
-                    f"of {settings.lr}."
-                )
+                said = f"The fine-tune diverged (the loss is {loss.item()}): lower the learning "
+                raise FloatingPointError(f"{said}rate of {settings.lr}.")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)

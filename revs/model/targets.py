@@ -1,7 +1,7 @@
 """Secrets in their sentences, as text and as tokens, and the tokens to unlearn (§3.3, §4.2).
 
-Offsets, not re-encoding, say which tokens are the secret's: a text is encoded once, never decoded.
-Rarity is a token's id: a higher id was merged later and is rarer (Appendix "Token Selection").
+A text is encoded once, and offsets say which tokens are its secret's. Rarity is a token's id: a
+higher id was merged later and is rarer (Appendix "Token Selection").
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ class Split:
 def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> Target:
     """The record's token ids, split where its secret begins and ends, with |T| = size positions.
 
-    Raises ValueError where the tokenizer merges the secret's first character with the text before
-    it, or where the secret has fewer than ``size`` tokens that may be unlearned.
+    Raises ValueError where a token spans that, or too few tokens may be unlearned.
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")
@@ -121,18 +120,14 @@ def select(
         "random": lambda i: draw.random(),
     }
     if method not in orders:
-        said = f"'{method}' is not a way to select tokens: use one of {', '.join(orders)}."
-        raise ValueError(said)
+        raise ValueError(f"'{method}' is no way to select tokens: use {', '.join(orders)}.")
     return tuple(sorted(sorted(candidates, key=orders[method])[:size]))
 
 
 def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
     """What every method unlearns: (prompt and true tokens before t, token t), for each t of T."""
-    return [
-        (target.before(position), target.secret_ids[position])
-        for target in targets
-        for position in target.T
-    ]
+    places = [(target, position) for target in targets for position in target.T]
+    return [(target.before(position), target.secret_ids[position]) for target, position in places]
 
 
 def split(
@@ -150,8 +145,7 @@ def split(
         said = f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be "
         raise ValueError(said + "forgotten and one kept.")
     if sentences is not None and sentences < 1:
-        said = f"sentences is {sentences}, but at least one of a kept secret must be measured."
-        raise ValueError(said)
+        raise ValueError(f"sentences is {sentences}, but at least one must be measured.")
     draw = random.Random(seed)
     names = sorted(groups)
     draw.shuffle(names)
