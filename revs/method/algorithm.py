@@ -179,8 +179,7 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
 
 def may_be_open(vocabulary: Vocabulary, seen: Seen, t: int, hp: Hyperparameters) -> bool:
     """Is the gate of a layer not closed for sure? ``edit_layer`` asks ``gate`` about the others."""
-    open_ = partial(passes, hp=hp)
-    return quick.may_be_open(vocabulary, seen.l, seen.h, seen.x, t, open_)
+    return quick.may_be_open(vocabulary, seen.l, seen.h, seen.x, t, partial(passes, hp=hp))
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:

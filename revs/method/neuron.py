@@ -218,7 +218,7 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 def search(line: Line, r_n: int, eps: int) -> Tensor:
     """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
-    A rank, as a normal score, is nearly linear in c: the line through the last two values says which
+    A rank, as a normal score, is nearly linear in c: the line through the last two values says what
     is next. Where it leaves the interval that holds r_n, and at every fourth, that is halved.
     """
     near, far = torch.zeros_like(line.scale), START * line.scale

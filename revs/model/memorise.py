@@ -121,8 +121,7 @@ def memorise(
             optimizer.step()
             learned.append(loss.item())
             unknown += missed
-        mean = sum(learned) / len(learned) if learned else 0.0
-        epochs.append({"sentences": len(todo), "loss": mean})
+        epochs.append({"sentences": len(todo), "loss": sum(learned) / max(1, len(learned))})
         todo = unknown
     decoder.model.eval()
     return epochs
