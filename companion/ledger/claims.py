@@ -314,7 +314,8 @@ def of_rows(claim: dict, dataset: str, judge: Judge) -> dict:
     """What rows say of a claim about a picture or a test, which no printed number decides."""
     ((kind, given),) = claim["curve"].items()
     given = given if isinstance(given, list) else [given]
-    told = ON_ROWS[kind](judge.model, judge.data[dataset], *given)
+    of = judge.model, judge.data[dataset]
+    told = None if results.tagged(*of, "").empty else ON_ROWS[kind](*of, *given)
     reasons = terms()["why"]
     why = reasons.get(kind) or reasons["no runs"].format(dataset=dataset)
     places = terms()["places"]

@@ -119,7 +119,7 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     each has SEEDS seeds."""
     titles = {name: entry["title"] for name, entry in methods.registry().items()}
     known = [name for name, title in titles.items() if paper.has_settings(title)]
-    found = results.runs(model, data)
+    found = results.tagged(model, data, "")
     found = found[found["method"].isin(known) & found["failed"].isna()]
     scores = found.pivot(index="seed", columns="method", values="unlearning_score")
     tests = []
@@ -128,7 +128,8 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
         p = signed_rank(list(pairs["revs"]), list(pairs[name]))
         if p is None:
             return None
-        tests.append((pairs["revs"].mean() <= pairs[name].mean(), p, titles[name]))
+        ahead = bool(pairs["revs"].mean() > pairs[name].mean())
+        tests.append((not ahead, p, titles[name]))
     behind, p, name = max(tests, key=lambda test: test[:2])
     said = f"{'not ahead, ' * behind}p = {shown(p)} against {name}"
     holds = not behind and all(p < level for _, p, _ in tests)
