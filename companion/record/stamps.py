@@ -20,13 +20,13 @@ import yaml
 from companion.record.paths import PACKAGES, ROOT
 
 PROJECT = ("revs", "companion")  # packages whose definitions are followed
-# Modules that cannot change a result: files, progress, and what settings and hashes pin already
 RANKS = "revs.measures.evaluate:secret_ranks"  # what is kept of a model by content
-PINNED = {"companion.runs", "revs.model.fit", "revs.model.load"}
-PINNED |= {"companion.own.report"}
+# What cannot change a result: files, progress, and what settings and hashes of inputs pin already
+PINNED = {"companion.runs", "companion.own.report", "revs.model.load"}
+PINNED |= {"revs.model.architecture.ARCHITECTURES"}  # the hash of its weights pins a row's family
 PINNED |= {f"companion.record.{name}" for name in ("paper", "paths", "rows", "stamps")}
-PINNED |= {f"companion.runs.{name}" for name in ("made", "memory", "methods", "models")}
-PINNED |= {f"companion.runs.{name}" for name in ("nearest", "progress")}
+PINNED |= {f"companion.runs.{name}" for name in ("datasets", "made", "memory", "methods")}
+PINNED |= {f"companion.runs.{name}" for name in ("models", "nearest", "progress")}
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
     "attacks": "revs.measures.attacks:measure",
@@ -243,7 +243,7 @@ class Form:
         if path.split(".")[0] not in PROJECT:
             return path
         found, rest = place(path)
-        if found and found[0] not in PINNED:
+        if found and not {found[0], ".".join(found)} & PINNED:
             self.followed.add(found)
         return rest
 
