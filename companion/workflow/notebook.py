@@ -107,6 +107,8 @@ def main() -> None:
     parser.add_argument("--name", help="what the job is called in what it prints")
     given = parser.parse_args()
     name, start = given.name or given.target.stem, time.monotonic()
+    if not isinstance(given.y, dict):
+        sys.exit(f"{name}: -y is '{given.y}', but must be a mapping, like '{{name: value}}'.")
     try:
         execute(given.source.resolve(), given.target.resolve(), given.y, name)
     except (ValueError, OSError, RuntimeError) as error:
