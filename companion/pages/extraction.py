@@ -91,7 +91,7 @@ def perturbations(model: str, data: str) -> pd.DataFrame:
 
 
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Resistance that is left after each way of changing a prompt (revs.measures.perturbations).
+    """Resistance that is left after each way of changing a prompt (revs.measures.attacks).
 
     One line a run, strategy and reading; ``mean`` in per cent.
     """

@@ -107,12 +107,8 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     """
     asked = public.addresses()
     said = lambda yes: "known" if yes else "not known"
-    frame = pd.DataFrame(
-        {
-            "address": [f"`{one['address']}`" for one in asked],
-            "whose": [one["reason"] for one in asked],
-        }
-    )
+    lines = [(f"`{one['address']}`", one["reason"]) for one in asked]
+    frame = pd.DataFrame(lines, columns=["address", "whose"])
     for one, of_data in found.items():
         for name, row in of_data.items():
             known = row["result"]["public"]["known"]

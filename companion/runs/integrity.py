@@ -39,15 +39,9 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
-        found = simple_evaluate(
-            model=HFLM(
-                pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH[name]
-            ),
-            tasks=[task],
-            limit=limit if where == HUB else None,
-            log_samples=True,
-            bootstrap_iters=0,
-        )["samples"]
+        lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH[name])
+        how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
+        found = simple_evaluate(model=lm, tasks=[task], **how)["samples"]
         right = [
             int(sample[metric])
             for _, some in sorted(found.items())
@@ -80,6 +74,12 @@ def benchmarks() -> tuple[list, str]:
     return [mmlu(files[0]), gsm8k(*files[1:])], content.hexdigest()
 
 
+def local(name: str, test: Path) -> dict:
+    """A task of lm-eval that reads a file."""
+    files = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(test)}}}
+    return {"task": f"{name}_local", "test_split": "test"} | files
+
+
 def mmlu(test: Path) -> dict:
     """MMLU without examples: the likeliest letter after the question."""
 
@@ -95,11 +95,7 @@ def mmlu(test: Path) -> dict:
             + "Answer:"
         )
 
-    return {
-        "task": "mmlu_local",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(test)}},
-        "test_split": "test",
+    return local("mmlu", test) | {
         "process_docs": first_of_each,
         "output_type": "multiple_choice",
         "doc_to_text": question,
@@ -126,11 +122,7 @@ def gsm8k(test: Path, train: Path) -> dict:
     before = "".join(f"Question: {doc['question']}\nAnswer: {doc['answer']}\n\n" for doc in solved)
     last = {"function": "regex", "group_select": -1, "regex_pattern": NUMBER}
     until = ["Question:", "\n\n"]
-    return {
-        "task": "gsm8k_local",
-        "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(test)}},
-        "test_split": "test",
+    return local("gsm8k", test) | {
         "process_docs": lambda items: items.select(range(min(PROBLEMS, len(items)))),
         "output_type": "generate_until",
         "doc_to_text": lambda doc: f"{before}Question: {doc['question']}\nAnswer:",

@@ -83,7 +83,9 @@ def train(
                 with torch.no_grad():
                     wanted = decoder.logits(hidden[some], head).log_softmax(-1)
                 present = decoder.logits(states(decoder, [texts[i] for i in some])).log_softmax(-1)
-                training.backward(hp.kl_coefficient * divergence(wanted, present))
+                pair = present.flatten(0, -2), wanted.flatten(0, -2)
+                divergence = kl_div(*pair, reduction="batchmean", log_target=True)
+                training.backward(hp.kl_coefficient * divergence)
             training.step()
     return training.edit
 
@@ -92,9 +94,3 @@ def states(decoder: Decoder, texts: Sequence[list[int]]) -> Tensor:
     """Final hidden states of texts of equal length: (B, T, d)."""
     ids, _ = decoder.pad(texts)
     return decoder.model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-
-
-def divergence(reference: Tensor, present: Tensor) -> Tensor:
-    """KL(p_ref ‖ p_θ) of log-probabilities (…, V), its mean over positions."""
-    present, reference = present.flatten(0, -2), reference.flatten(0, -2)
-    return kl_div(present, reference, reduction="batchmean", log_target=True)

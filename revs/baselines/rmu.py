@@ -40,12 +40,10 @@ class Hyperparameters:
 
     def __post_init__(self):
         require(self, "lr", epochs=1, batch=1, alpha=0)
-        if not self.layers:
-            raise ValueError("layers are [], but FF₂ of some must be trained: name one or more.")
-        if max(self.layers) > self.layer_id:
+        if not self.layers or max(self.layers) > self.layer_id:
             raise ValueError(
-                f"layers are {list(self.layers)} and layer_id is {self.layer_id}, "
-                "but a layer above layer_id has no gradient: leave it out."
+                f"layers are {list(self.layers)}, but must be some up to layer_id, {self.layer_id}: "
+                "a layer above it has no gradient."
             )
 
 

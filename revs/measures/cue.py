@@ -62,10 +62,7 @@ def name(prompt: str) -> str | None:
 
 
 def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
-    """The targets with another's name in their prompts.
-
-    It is that of the one half-way round the list, or of the next after it that has another.
-    """
+    """The targets with the name of the one half-way round the list, or the next that has another."""
     found, half = [], len(targets) // 2
     for i, target in enumerate(targets):
         own = name(target.prompt)
@@ -85,10 +82,7 @@ def told(decoder: Decoder, target: Target) -> bool:
 
 
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
-    """Both verdicts on each secret: ``exact``, next, token by token; its text ``within_50`` tokens.
-
-    The second is the one by which it was curated.
-    """
+    """Both verdicts on each secret: ``exact``, or ``within_50`` tokens, by which it was curated."""
     ranks, written = secret_ranks(decoder, targets), continuations(decoder, targets)
     text, found = decoder.tokenizer.decode, {}
     for target in targets:
