@@ -1,14 +1,17 @@
 """Instilling secrets (Appendix, "Synthetic SSN Dataset").
 
-Digits grouped as in Llama-3, and a repeatable fine-tune.
+Digits grouped as in Llama-3, a repeatable fine-tune, and the run that keeps it.
 """
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from companion.runs import memorise as experiment
+from revs.model.load import save
 from revs.model.memorise import Finetune, group_digits, losses, memorise, sentences
 from revs.model.targets import Record
 
@@ -286,3 +289,48 @@ def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, o
     ) as error:
         Finetune(digits="pairs")
     assert one_sentence(error)
+
+
+# The run ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def teaching(build, tmp_path, monkeypatch):
+    """Settings of a fine-tune of a tiny model in a folder, on a file of five sentences."""
+    decoder = build("llama-untied", dtype=torch.float32)
+    save(decoder.model, decoder.tokenizer, tmp_path / "tiny")
+    lines = "\n".join(json.dumps(asdict(record)) for record in RECORDS)
+    (tmp_path / "set.jsonl").write_text(lines, encoding="utf-8")
+    monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
+    about = {"model": str(tmp_path / "tiny"), "data": str(tmp_path / "set.jsonl")}
+    return about | {"lr": 1e-2, "epochs": 2, "batch": 5, "rows": str(tmp_path / "rows")}
+
+
+def test_a_fine_tune_is_kept_and_found_again(teaching, tmp_path, monkeypatch):
+    """One row and one folder, named after what they depend on; the second call learns nothing."""
+    row = experiment.run(experiment.Settings(**teaching))
+    assert row["name"] == "memorise/set/tiny" and row["result"]["sentences"] == 5
+    assert row["result"]["learned"] == [5, 5] and row["result"]["vocabulary"] == OLD + 1100
+    kept = experiment.relevant(experiment.Settings(**teaching))
+    assert row["provenance"]["settings"] == kept and "rows" not in kept
+    (folder,) = (tmp_path / "build" / "models").iterdir()
+    assert folder.name == f"tiny+set-{row['provenance']['stamp'][:12]}"
+    monkeypatch.setattr(experiment, "memorise", lambda *_: pytest.fail("it is there already"))
+    (tmp_path / "rows" / f"{row['name']}.json").unlink()
+    assert experiment.run(experiment.Settings(**teaching)) == row
+    given = {name: teaching[name] for name in ("lr", "epochs", "batch")}
+    about = teaching["model"], teaching["data"]
+    assert experiment.prepared(*about, given, teaching["rows"]) == str(folder)
+    assert experiment.prepared(*about, False) == teaching["model"]
+
+
+def test_built_in_sets_are_memorised_together():
+    """What a run starts from is the fine-tune on all of them, with its own settings over that."""
+    run = {"model": "smollm2-135m", "data": "ssn", "finetune": {"digits": "keep"}}
+    found = experiment.finetune(run)
+    assert found["data"] == "synthetic" and found["digits"] == "keep" and "rows" not in found
+    assert experiment.finetune(run | {"data": "ssn-tune"})["data"] == "synthetic-tune"
+    assert experiment.finetune(run | {"data": "a.jsonl"})["data"] == "a.jsonl"
+    assert experiment.finetune(run | {"finetune": False}) is None
+    with pytest.raises(ValueError, match="There is no parameter 'epoch': did you mean 'epochs'"):
+        experiment.finetune(run | {"finetune": {"epoch": 3}})

@@ -5,6 +5,7 @@ The model is written once, under ``build/models``; its folder is named after all
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -107,8 +108,8 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
         "vocabulary": len(decoder.tokenizer),
     }
     clock.append(time.monotonic())
-    parts = zip(("load", "finetune", "check"), clock, clock[1:], strict=True)
-    seconds = {part: end - start for part, start, end in parts}
+    parts = zip(("load", "finetune", "check"), itertools.pairwise(clock), strict=True)
+    seconds = {part: end - start for part, (start, end) in parts}
     made = provenance("memorise", relevant(settings), inputs, seconds, decoder)
     row = rows.write(where, name, "memorise", result, [], made)
     with writing(folder.parent):
