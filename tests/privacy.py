@@ -23,7 +23,8 @@ PATTERNS = {
         r"|\d{3}(?P<sign>[ .-])\d{3}(?P=sign))\d{4}(?![\w-]|\.\d)"
         r"|(?<![\w.+-])\+1 ?\d{10}(?!\w)"
         # of other countries: eight digits and more
-        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?(?=(?:[ .-]?\d){7,13}(?![\w.]))"
+        r"|(?<![\w.+-])(?:\+[2-9]\d{0,2}|00[2-9]\d{1,2} )(?: ?\(0\))?"
+        r"(?=(?:[ .-]?\d){7,13}(?![\w.]))"
         r"(?:[ -]?\d{2,}|[ -]\d)(?:[ -]?\d{2,}){1,5}(?![\w.])"
         # as they are dialled in France and in Germany
         r"|(?<![\w.,+/-])0[1-9](?:(?P<between>[ .-])\d\d)(?:(?P=between)\d\d){3}(?![\w.,/-])"
@@ -50,8 +51,8 @@ ALLOWED = {
 def found(text: str) -> list[tuple[str, str]]:
     """(what it is, its first and last sign) for everything in a text that is not allowed.
 
-    Written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too; the place is that in
-    the text without these.
+    Written with %40, &#64;, \\u0040, \\x40, =40, a wide @ or a soft hyphen too; the place is that
+    in the text without these.
     """
     hits = []
     plain = re.sub(

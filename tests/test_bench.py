@@ -12,7 +12,7 @@ from companion.runs.bench import Settings
 from revs.method import algorithm
 from revs.model.targets import Record
 
-SECRETS = ("123-45-6789", "987-65-4321", "555-44-3333", "111-22-3334")
+SECRETS = ("123-45-6789", "987-45-4321", "955-44-3333", "911-22-3334")
 RECORDS = [
     Record(f"{n}-{m}", "ssn", f"g{n}", f"Text {m} of person {n}: ", secret, ".")
     for n, secret in enumerate(SECRETS)
