@@ -683,7 +683,7 @@ def test_settings_that_cannot_be_meant_are_refused(module, name, said, one_sente
     [
         (npo_kl, {"kl_coefficient": -1}, "kl_coefficient is -1, but must be at least 0"),
         (rmu, {"alpha": -1}, "alpha is -1, but must be at least 0"),
-        (rmu, {"layer_id": 6}, "some up to layer_id, 6"),
+        (rmu, {"layer_id": 6}, "some up to layer_id, which is 6"),
         (rmu, {"layers": []}, r"layers are \[\]"),
         (algorithm, {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
     ],

@@ -34,14 +34,16 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     """Accuracy and every answer on MMLU and GSM8K, and perplexity; nothing by secret."""
     from lm_eval import simple_evaluate  # slow to import
     from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
 
     tasks, where = benchmarks()
+    manager = TaskManager(include_defaults=where == HUB)  # else thousands of files are read
     result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
         lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, batch_size=BATCH[name])
         how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
-        found = simple_evaluate(model=lm, tasks=[task], **how)["samples"]
+        found = simple_evaluate(lm, tasks=[task], task_manager=manager, **how)["samples"]
         right = [
             int(sample[metric])
             for _, some in sorted(found.items())

@@ -42,8 +42,8 @@ class Hyperparameters:
         require(self, "lr", epochs=1, batch=1, alpha=0)
         if not self.layers or max(self.layers) > self.layer_id:
             raise ValueError(
-                f"layers are {list(self.layers)}, but must be some up to layer_id, {self.layer_id}: "
-                "a layer above it has no gradient."
+                f"layers are {list(self.layers)}, but must be some up to layer_id, which is "
+                f"{self.layer_id}: a layer above it has no gradient."
             )
 
 

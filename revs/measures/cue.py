@@ -62,7 +62,7 @@ def name(prompt: str) -> str | None:
 
 
 def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
-    """The targets with the name of the one half-way round the list, or the next that has another."""
+    """The targets with the name of the one half-way round the list, or the next to have another."""
     found, half = [], len(targets) // 2
     for i, target in enumerate(targets):
         own = name(target.prompt)

@@ -32,7 +32,7 @@ def harmonic_mean(values: Sequence[float]) -> float:
 def unlearning_score(
     efficacy: float, specificity: float, generalization: float | None = None
 ) -> float:
-    """Of one seed: the harmonic mean of efficacy, specificity and, for SSN, generalization (§4.5)."""
+    """Of one seed: harmonic mean of efficacy, specificity and, for SSN, generalization (§4.5)."""
     more = [] if generalization is None else [generalization]
     return harmonic_mean([efficacy, specificity, *more])
 
