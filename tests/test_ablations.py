@@ -90,7 +90,7 @@ def test_every_row_of_an_ablation_is_in_the_papers_table_and_asked_for(which):
 def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
     shelf("neurons-random")
     assert set(ablations.beside("neurons", MODEL)["measured"]) == {"paper, Emails"}
-    with pytest.raises(ValueError, match="no row 'base'.*make ablations"):
+    with pytest.raises(ValueError, match="no row 'base'.*make run PROFILE=ablations"):
         ablations.scores(MODEL, "ssn")
 
 
@@ -123,7 +123,7 @@ def test_trials_of_every_method(shelf):
     assert list(frame["printed"]) == [True, True, False, False, False]  # the paper lacks SimNPO
     assert list(frame["method"].cat.categories) == ["ft_l", "simnpo"]
     assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
-    with pytest.raises(ValueError, match="make tune"):
+    with pytest.raises(ValueError, match="make run PROFILE=tune"):
         tuning.trials(MODEL, "ssn")
 
 
