@@ -1,6 +1,7 @@
 """The REVS paper's own numbers, as data: its tables and the hyperparameters of its Appendix.
 
-The numbers lie in paper/tables.json, made from the LaTeX source by paper/extract.py; paper/README.md describes them.
+The numbers lie in paper/tables.json, made from the LaTeX source by paper/extract.py;
+paper/README.md describes them.
 """
 
 import difflib
@@ -48,9 +49,10 @@ def tables() -> dict:
 def table(label) -> pd.DataFrame:
     """One of the paper's tables of numbers, one row per printed cell.
 
-    Columns: dataset ("SSN", "Emails", "URLs" or None), row, column, value (per cent, counts in tab:pii-distribution;
-    NaN where the paper prints a dash), std over the seeds (NaN where none is printed), mark ("bold", "underline" or
-    None) and printed. Raises ValueError for an unknown label.
+    Columns: dataset ("SSN", "Emails", "URLs" or None), row, column, value (per cent, counts in
+    tab:pii-distribution; NaN where the paper prints a dash), std over the seeds (NaN where none is
+    printed), mark ("bold", "underline" or None) and printed. Raises ValueError for an unknown
+    label.
     """
     numbers = {
         name: entry["cells"] for name, entry in tables()["tables"].items() if "cells" in entry
@@ -67,8 +69,9 @@ def has_settings(method) -> bool:
 def hyperparameters(method, model, dataset) -> dict:
     """The Appendix's hyperparameters of one method, {name: value}.
 
-    `model` is "Llama-3-8B" or "GPT-J-6B"; `dataset` "SSN", "Emails" or "URLs", the last of which gives the values of
-    Emails, as in §4.5. Layers are a list of ints, or "all". Raises ValueError for an unknown name.
+    `model` is "Llama-3-8B" or "GPT-J-6B"; `dataset` "SSN", "Emails" or "URLs", the last of which
+    gives the values of Emails, as in §4.5. Layers are a list of ints, or "all". Raises ValueError
+    for an unknown name.
     """
     entries = tables()["hyperparameters"]
     _check("method", method, list(dict.fromkeys(entry["method"] for entry in entries)))

@@ -112,7 +112,7 @@ def restamp(folder: Path, group: list[dict], sample: dict) -> None:
     for row in group:
         made = row["provenance"]
         stamp = stamps.stamp(row["kind"], made["settings"], made["inputs"])
-        made = made | {"stamp": stamp, "verified_by": {"row": sample["name"], "run": small}}
+        made = made | {"stamp": stamp, "verified_by": {"rows": [sample["name"]], "run": small}}
         items = rows.unpacked(rows.beside(row["path"])) if row["result"]["items_sha256"] else {}
         taken.append((row | {"provenance": made}, items.get(row["name"], [])))
     rows.record(folder, taken)
