@@ -47,7 +47,7 @@ def recogniser(kind: str):
 
 
 def spans(text: str, kinds: Sequence[str] = KINDS) -> list[Span]:
-    """Every secret in a text, in order; of two that overlap the longer, of equals the first kind."""
+    """Every secret in a text, in order; of two that overlap the longer, of equals the first."""
     found = [
         Span(kind, start + a, start + b)
         for start, passage in passages(text)

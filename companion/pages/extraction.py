@@ -8,7 +8,7 @@ import pandas as pd
 from companion.pages import results
 from companion.record import paper, rows
 from revs.measures import metrics
-from revs.measures.attacks import ATTACKS, READINGS
+from revs.measures.attacks import READINGS
 
 TITLES = {
     "resistance_score": "Resistance Score",
