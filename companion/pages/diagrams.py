@@ -86,11 +86,11 @@ def heading(ax: Axes, x: float, y: float, title: str, words: str) -> None:
 
 def box(ax: Axes, x: float, y: float, size: tuple[float, float], wash: float = 0) -> None:
     """A rounded box with its lower left corner at (x, y); washed with colour, or empty and grey."""
-    look = {"boxstyle": "round,pad=0,rounding_size=0.6", "edgecolor": TARGET if wash else INK}
-    if wash:
-        filled = {"facecolor": TARGET, "alpha": wash} | look | {"edgecolor": "none"}
-        ax.add_patch(FancyBboxPatch((x, y), *size, **filled))
-    ax.add_patch(FancyBboxPatch((x, y), *size, facecolor="none", linewidth=1.1, **look))
+    look, edge = {"boxstyle": "round,pad=0,rounding_size=0.6"}, TARGET if wash else INK
+    filled = look | {"facecolor": edge, "edgecolor": "none", "alpha": wash}
+    ax.add_patch(FancyBboxPatch((x, y), *size, **filled))
+    lined = look | {"facecolor": "none", "edgecolor": edge, "linewidth": 1.1}
+    ax.add_patch(FancyBboxPatch((x, y), *size, **lined))
 
 
 def bar(ax: Axes, x: float, y: float, size: tuple[float, float], on: bool, alpha: float = 1):

@@ -53,10 +53,9 @@ def before(model: str, data: str, finetune: bool | dict, rows: str) -> Settings 
 
     A built-in set is memorised together with the others; ``finetune`` may hold other settings.
     """
-    if finetune is False:
-        return None
     given = finetune if isinstance(finetune, dict) else {}
-    return check({"model": model, "data": datasets.together(data), "rows": rows} | given, Settings)
+    asked = {"model": model, "data": datasets.together(data), "rows": rows} | given
+    return None if finetune is False else check(asked, Settings)
 
 
 def prepared(model: str, data: str, finetune: bool | dict, rows: str = "build/rows") -> str:
@@ -83,10 +82,8 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     records = datasets.read(settings.data)
     inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
     model, short = base(settings.model), Path(settings.data).stem
-    name = f"memorise/{short}/{model}" + (
-        ("" if settings.digits == "noise" else f"-{settings.digits}")
-        + ("-autocast" if settings.autocast else "")
-    )
+    name = f"memorise/{short}/{model}" + f"-{settings.digits}" * (settings.digits != "noise")
+    name += "-autocast" * settings.autocast
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
     folder = BUILD / "models" / f"{model}+{short}-{stamp[:12]}"
     kept = folder / "row.json"
@@ -95,7 +92,7 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
         result = {key: value for key, value in row["result"].items() if key != "items_sha256"}
         return folder, rows.write(where, name, "memorise", result, [], row["provenance"])
     memory.check(asdict(settings))
-    clock = [time.monotonic()]
+    clock = [time.monotonic()]  # after each part
     decoder = models.load(settings.model, settings.dtype)
     clock.append(time.monotonic())
     tuning = Finetune(**{field.name: getattr(settings, field.name) for field in fields(Finetune)})

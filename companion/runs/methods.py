@@ -59,15 +59,10 @@ def known(name: str) -> set[str]:
     return {field.name for field in fields(method(name).Hyperparameters)}
 
 
+@functools.cache
 def tuned() -> dict[str, dict]:
     """params/hyperparameters.yml: method → model → data set → settings. Do not change it."""
-    return parsed((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
-
-
-@functools.cache
-def parsed(text: str) -> dict:
-    """What YAML says, worked out once for each text."""
-    return yaml.safe_load(text)
+    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
 
 def data_title(data: str) -> str:
