@@ -169,8 +169,8 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
         (base(dtype="bfloat16"), about, precision),
         (decoder, about, "has been edited since it was loaded"),
         (base(), replace(about, edited="0" * 64), "came out with other bits"),
-        (base(), replace(about, directions={}), "lacks the direction"),
-        (base(), replace(about, directions=narrow), "of another width"),
+        (base(), replace(about, directions={}), "lacks a direction"),
+        (base(), replace(about, directions=narrow), "lacks a direction"),
         *(
             (base(), replace(about, moves=[*about.moves, wrong]), "does not have")
             for wrong in wrong_moves
@@ -204,7 +204,7 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, monkeypatch, one_
         ("part", "lacks a part"),
         ("uneven", "lacks a part"),
         ("field", "lacks a part"),
-        ("later", "is of format 3, but this version reads format 2"),
+        ("later", "does not hold an edit in format 2"),
     ):
         with pytest.raises(ValueError, match=said) as error:
             artefact.read(tmp_path / name)
@@ -221,10 +221,10 @@ def test_only_moves_can_be_saved(base, one_sentence):
     unpinned.decoder = replace(unpinned.decoder, revision="unknown")
     zeroed = zero.Hyperparameters(n=2, k=20, r_h=200, eps_r_h=20)
     for edit, said in [
-        (controls.unlearn(base(), targets(decoder), HP), "can be saved with save_pretrained"),
-        (zero.unlearn(base(), targets(decoder), zeroed), "can be saved with save_pretrained"),
-        (whole, "can be saved with save_pretrained"),
-        (Edit(decoder), "holds no moves"),
+        (controls.unlearn(base(), targets(decoder), HP), "save the model with save_pretrained"),
+        (zero.unlearn(base(), targets(decoder), zeroed), "save the model with save_pretrained"),
+        (whole, "save the model with save_pretrained"),
+        (Edit(decoder), "This edit holds no moves"),
         (unpinned, "Nothing pins the weights"),
     ]:
         with pytest.raises(ValueError, match=said) as error:
@@ -261,7 +261,7 @@ def test_edits_of_different_models_cannot_be_combined(base, one_sentence):
     rounded = {place: d_t + 1e-7 for place, d_t in first.directions.items()}
     for parts, said in (
         ([], "nothing to combine"),
-        ([first, replace(first, directions=rounded)], "Edit 2 has another direction for a token"),
+        ([first, replace(first, directions=rounded)], "Edit 2 has not the directions of the first"),
         ([first, made(base(seed=1))[1]], "Edit 2 has not the weights of the first"),
         ([first, made(base(dtype="bfloat16"))[1]], "not the precision"),
         ([first, made(base(), hp=replace(HP, projection="raw"))[1]], "not the projection"),

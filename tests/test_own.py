@@ -254,7 +254,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     text = tmp_path / "documents.txt"
     text.write_text("one")
     without = ((tmp_path / long, None), (long, None), ("~of-ada/x", None))
-    said = "cannot be read|no documents at the path|no file of secrets at the path"
+    said = "cannot be read|no documents at the path"
     for place, listed in (*without, (text, long), (text, "~of-ada/x")):
         with pytest.raises(OSError, match=said) as error:
             steps.find_memorized(decoder, place, listed)

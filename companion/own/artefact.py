@@ -77,13 +77,7 @@ class Artefact:
 
     def direction(self, l: int, t: int) -> Tensor:
         """Along what neurons of a layer moved for a token."""
-        for place in ((l, t), (EVERY, t)):
-            if place in self.directions:
-                return self.directions[place]
-        raise ValueError(
-            "The edit lacks the direction of one of its tokens: the file is damaged, take another "
-            "copy."
-        )
+        return self.directions[(l, t) if (l, t) in self.directions else (EVERY, t)]
 
 
 def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
@@ -93,13 +87,12 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
     """
     decoder = edit.decoder
     moved = {(l, n) for l, n, *_ in edit.moves}
-    if edit.whole or moved != {(l, n) for l, kept in edit.originals.items() for n in kept}:
+    changed = {(l, n) for l, kept in edit.originals.items() for n in kept}
+    if edit.whole or not moved or moved != changed:
         raise ValueError(
-            "This edit changed weights in other ways than REVS moves neurons: its weights can be "
-            "saved with save_pretrained."
+            "This edit holds no moves, or changed weights in other ways: save it before it is "
+            "undone, or save the model with save_pretrained."
         )
-    if not edit.moves:
-        raise ValueError("This edit holds no moves: save it before it is undone.")
     if decoder.revision == "unknown":
         raise ValueError(
             f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it "
@@ -195,10 +188,13 @@ def check(decoder: Decoder, artefact: Artefact) -> None:
         for move in artefact.moves
         for place, size in zip(move, sizes, strict=False)
     )
-    if not there or any(len(d_t) != len(weights) for d_t in artefact.directions.values()):
+    known = all({(l, t), (EVERY, t)} & artefact.directions.keys() for l, _, t, _ in artefact.moves)
+    if not (
+        there and known and {len(d_t) for d_t in artefact.directions.values()} == {len(weights)}
+    ):
         raise ValueError(
-            f"The edit names a layer, a neuron or a token that {decoder.name} does not have, or is "
-            "of another width: the file is damaged, take another copy."
+            f"The edit names a layer, a neuron or a token that {decoder.name} does not have, or "
+            "lacks a direction: the file is damaged, take another copy."
         )
 
 
@@ -213,16 +209,14 @@ def combine(artefacts: Sequence[Artefact]) -> Artefact:
         raise ValueError("There is nothing to combine: give at least one edit.")
     first = artefacts[0]
     for number, other in enumerate(artefacts[1:], 2):
-        for what in (what for what, pin in first.pins.items() if other.pins[what] != pin):
-            raise ValueError(
-                f"Edit {number} has not the {what} of the first: only edits of the same model can "
-                "be combined."
-            )
         both = other.directions.keys() & first.directions.keys()
+        wrong = [what for what, pin in first.pins.items() if other.pins[what] != pin]
         if not all(torch.equal(other.directions[at], first.directions[at]) for at in both):
+            wrong.append("directions")  # as another machine rounds them
+        if wrong:
             raise ValueError(
-                f"Edit {number} has another direction for a token than the first, as another "
-                "machine rounds it: apply one after the other, with exact=False."
+                f"Edit {number} has not the {wrong[0]} of the first: combine edits of one model, "
+                "or apply one after the other, with exact=False."
             )
     moved = Counter(place for one in artefacts for place in {(l, n) for l, n, *_ in one.moves})
     return replace(
@@ -320,12 +314,10 @@ def unpack(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict]:
         raise ValueError(
             f"{path} is cut short, or is no safetensors file: take another copy."
         ) from None
-    if said.get("kind") != kind:
-        raise ValueError(f"{path} does not hold {kind} that revs saved: give another file.")
-    if said["format"] != FORMATS[kind]:
+    if (said.get("kind"), said.get("format")) != (kind, FORMATS[kind]):
         raise ValueError(
-            f"{path} is of format {said['format']}, but this version reads format {FORMATS[kind]}: "
-            "use the version of revs that wrote it."
+            f"{path} does not hold {kind} in format {FORMATS[kind]}: give another file, or use the "
+            "version of revs that wrote it."
         )
     return tensors, said["about"]
 

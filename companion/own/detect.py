@@ -1,8 +1,6 @@
-"""Finding secrets in text without a network: Presidio's recognisers (Appendix "Naturally Memorized
-Dataset").
+"""Finding secrets in text: Presidio's recognisers (Appendix "Naturally Memorized Dataset").
 
-The recognisers are called one by one, without Presidio's engine, which would want a language model
-for names.
+They are called one by one, without the engine, which would want a language model for names.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Documents to search for secrets: a folder, a text file, JSON Lines, what a machine carries.
 
-Nothing is lost silently: what cannot be read is counted by reason. A document is known by the hash
-of its bytes, never by its name, which may itself hold a secret. The files of the Training Data
-Extraction Challenge, which the paper searched (Appendix "Naturally Memorized Dataset"), are read
-too; what a machine carries are licences, notices, metadata and headers of its packages' sources,
-pinned by their versions, which a code model has read in many copies.
+What cannot be read is counted by reason. A document is known by the hash of its bytes, never by its
+name, which may itself hold a secret. The Training Data Extraction Challenge, which the paper
+searched (Appendix "Naturally Memorized Dataset"), is read too; what a machine carries are licences,
+notices, metadata and headers of its packages' sources, pinned by their versions.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from pathlib import Path
 import numpy as np
 
 HUGE = 50_000_000  # bytes of a file that is still read
-WIDE = (b"\xff\xfe", b"\xfe\xff")  # how UTF-16 begins
 CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
 HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
 MISSING = (
@@ -52,8 +50,7 @@ class Document:
 def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Document]:
     """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none.
 
-    Raises OSError if there is nothing at ``path``, ValueError if the challenge's files do not fit
-    together or the tokenizer.
+    Raises OSError if there is nothing, ValueError for damaged files of the challenge.
     """
     if str(path) == MACHINE:
         yield from machine(skipped)
@@ -61,11 +58,9 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
     folder = path.parent if path.name in CHALLENGE else path
     if all((folder / name).is_file() for name in CHALLENGE):
         yield from challenge(folder, tokenizer)
-    elif path.is_dir():
-        for file in files(path, skipped):
+    elif path.is_dir() or path.is_file():
+        for file in files(path, skipped) if path.is_dir() else [path]:
             yield from of_file(file, skipped)
-    elif path.is_file():
-        yield from of_file(path, skipped)
     else:
         raise FileNotFoundError(MISSING)
 
@@ -88,31 +83,28 @@ def unread(skipped: Counter) -> ValueError:
 
 def files(folder: Path, skipped: Counter) -> list[Path]:
     """Every file under a folder, in the order of their names; what is none is counted."""
-
-    def closed(_: OSError) -> None:
-        skipped["folders that cannot be opened"] += 1
-
-    found = []
-    for place, folders, names in os.walk(folder, onerror=closed):
-        links = sum(Path(place, name).is_symlink() for name in folders)
+    found, seen, closed = [], Counter(), []
+    for place, folders, names in os.walk(folder, onerror=closed.append):
         paths = [Path(place, name) for name in names]
         there = list(filter(os.path.isfile, paths))  # False, not an error, where it is closed
         found += there
-        skipped.update({"links to a folder": links, "not a file": len(paths) - len(there)})
-    for reason in [reason for reason, number in skipped.items() if not number]:
-        del skipped[reason]
+        seen["links to a folder"] += sum(Path(place, name).is_symlink() for name in folders)
+        seen["not a file"] += len(paths) - len(there)
+    seen["folders that cannot be opened"] = len(closed)
+    skipped.update(+seen)
     return sorted(found)
 
 
 def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
     """The document in a file, unless it is empty, too large or no UTF-8; JSON Lines hold many."""
-    if file.suffix.lower() == ".jsonl":
-        yield from lines(file, skipped)
-        return
     why, text = None, ""
     try:
         size = file.stat().st_size
-        content = file.read_bytes() if size <= HUGE else b""
+        with file.open("rb") as stream:
+            if file.suffix.lower() == ".jsonl" and size:
+                yield from lines(stream, skipped)
+                return
+            content = stream.read() if size <= HUGE else b""
         text = content.decode("utf-8-sig")
     except OSError:
         skipped["unreadable"] += 1
@@ -123,7 +115,7 @@ def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
         why = "empty"
     elif size > HUGE:
         why = f"larger than {HUGE // 1_000_000} MB"
-    elif b"\0" in content and content[:2] not in WIDE:
+    elif b"\0" in content and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):  # that is UTF-16
         why = "binary"
     if why:
         skipped[why] += 1
@@ -131,84 +123,63 @@ def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
         yield Document(hashlib.sha256(content).hexdigest(), text)
 
 
-def lines(file: Path, skipped: Counter) -> Iterator[Document]:
+def lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
     """The documents of a JSON Lines file: the key ``text`` of each line."""
-    try:
-        stream = file.open("rb")
-    except OSError:
-        skipped["unreadable"] += 1
-        return
-    with stream:
-        if not os.fstat(stream.fileno()).st_size:
-            skipped["empty"] += 1
-        for line in stream:
-            try:
-                text = json.loads(line)["text"]
-                text.encode()  # half a character, which JSON can write, is no text
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                text = None
-            if not isinstance(text, str) or not text:
-                skipped["no text in the line"] += 1
-            else:
-                yield Document(hashlib.sha256(line).hexdigest(), text)
+    for line in stream:
+        try:
+            text = json.loads(line)["text"]
+            text.encode()  # half a character, which JSON can write, is no text
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            text = None
+        if not isinstance(text, str) or not text:
+            skipped["no text in the line"] += 1
+        else:
+            yield Document(hashlib.sha256(line).hexdigest(), text)
 
 
 def challenge(folder: Path, tokenizer) -> Iterator[Document]:
     """The challenge's prefixes with their suffixes, decoded; they are ids of GPT-2's tokenizer."""
     try:
-        both = [np.load(folder / name, allow_pickle=False) for name in CHALLENGE]
+        parts = [np.load(folder / name, allow_pickle=False) for name in CHALLENGE]
+        ids = np.hstack(parts)
+        whole = ids.ndim == 2 and np.issubdtype(ids.dtype, np.integer)
+        if not whole or not min(part.size for part in parts) or ids.min() < 0:
+            raise ValueError
     except (ValueError, EOFError):
         raise ValueError(
-            f"The challenge's files {' and '.join(CHALLENGE)} cannot be read: take another copy."
+            f"The challenge's files {' and '.join(CHALLENGE)} do not fit together, or hold "
+            "something else than token ids: take another copy."
         ) from None
-    if any(ids.ndim != 2 or not ids.size for ids in both) or len(both[0]) != len(both[1]):
-        raise ValueError(
-            f"The challenge's files do not fit together: {both[0].shape} prefixes, "
-            f"{both[1].shape} suffixes."
-        )
-    if any(not np.issubdtype(ids.dtype, np.integer) or ids.min() < 0 for ids in both):
-        raise ValueError(
-            "The challenge's files hold something else than token ids: take another copy."
-        )
-    if (
-        tokenizer is None
-        or max(ids.max() for ids in both) >= len(tokenizer)
-        or tokenizer("hello world", add_special_tokens=False)["input_ids"] != HELLO
-    ):
+    hello = tokenizer and tokenizer("hello world", add_special_tokens=False)["input_ids"]
+    if hello != HELLO or ids.max() >= len(tokenizer):
         raise ValueError(
             "The challenge's files are token ids of GPT-2's tokenizer: name one that has it, such "
             "as EleutherAI/gpt-j-6b, with challenge_tokenizer."
         )
-    for parts in zip(*both, strict=True):
-        ids = np.concatenate(parts)
-        yield Document(hashlib.sha256(ids.tobytes()).hexdigest(), tokenizer.decode(ids.tolist()))
+    for text in ids:
+        yield Document(hashlib.sha256(text.tobytes()).hexdigest(), tokenizer.decode(text.tolist()))
 
 
 def machine(skipped: Counter) -> Iterator[Document]:
-    """Every document of the Python packages, then of Debian's, by name; each text once."""
+    """Every document of the Python packages, then of Debian's, by name; each text once.
+
+    Of source code it is the header only, known by that's hash.
+    """
     seen: set[str] = set()
     for package, file in [*python_files(), *debian_files()]:
-        for document in of_package(package, file, skipped):
-            if document.source in seen:
+        try:
+            large = file.stat().st_size > LARGEST
+        except OSError:
+            large = False  # and unreadable, which is counted
+        skipped.update(["large"] if large else [])
+        for document in () if large else of_file(file, skipped):
+            text = document.text[:HEAD] if file.suffix.lower() in SOURCES else document.text
+            source = hashlib.sha256(text.encode()).hexdigest()
+            if source in seen:
                 skipped["the same text again"] += 1
             else:
-                seen.add(document.source)
-                yield document
-
-
-def of_package(package: str, file: Path, skipped: Counter) -> Iterator[Document]:
-    """The document in a package's file; of source code its header only, known by that's hash."""
-    try:
-        if file.stat().st_size > LARGEST:
-            skipped["large"] += 1
-            return
-    except OSError:
-        skipped["unreadable"] += 1
-        return
-    for document in of_file(file, skipped):
-        text = document.text[:HEAD] if file.suffix.lower() in SOURCES else document.text
-        source = hashlib.sha256(text.encode()).hexdigest()
-        yield replace(document, source=source, text=text, package=package)
+                seen.add(source)
+                yield replace(document, source=source, text=text, package=package)
 
 
 def wanted(file: Path) -> bool:
@@ -234,16 +205,14 @@ def debian_files() -> list[tuple[str, Path]]:
         listed = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
     except (OSError, subprocess.CalledProcessError):
         return []
-    versions = dict(line.split("=", 1) for line in listed)
-    owner: dict[str, str] = {}
-    for package in versions:
-        for path in Path("/var/lib/dpkg/info").glob(f"{package}*.list"):
-            if path.stem.split(":")[0] == package:
-                text = path.read_text(encoding="utf-8", errors="replace")
-                owner |= dict.fromkeys(text.splitlines(), package)
-    below = (file for folder in DEBIAN for file in Path(folder).rglob("*"))
+    versions, owner = {line.split("=", 1)[0]: line for line in listed}, {}
+    for listing in sorted(Path("/var/lib/dpkg/info").glob("*.list")):
+        if (package := listing.stem.split(":")[0]) in versions:
+            text = listing.read_text(encoding="utf-8", errors="replace")
+            owner |= dict.fromkeys(text.splitlines(), versions[package])
+    below = (file for folder in DEBIAN for file in Path(folder).rglob("*") if wanted(file))
     return [
-        (f"{owner[str(file)]}={versions[owner[str(file)]]}", file)
-        for file in sorted(file for file in below if file.is_file() and not file.is_symlink())
-        if wanted(file) and str(file) in owner
+        (owner[str(file)], file)
+        for file in sorted(file for file in below if str(file) in owner)
+        if file.is_file() and not file.is_symlink()
     ]

@@ -222,24 +222,20 @@ def shown(kind: str, secret: str) -> str:
 def lines_of(path: str | Path) -> dict[str, int]:
     """The secrets of a text file, one a line, each with the number of its first line."""
     try:
-        there = (path := resolve(str(path))).is_file()
-        text = path.read_text(encoding="utf-8-sig") if there else ""
+        text = resolve(str(path)).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(
             "The file of secrets is not UTF-8: save it as UTF-8 text, one secret on a line."
         ) from None
     except (OSError, RuntimeError):  # each would name the path
-        raise OSError("The file of secrets cannot be read: allow it, or give another.") from None
-    if not there:
-        raise FileNotFoundError(
-            "There is no file of secrets at the path given: name a text file with one secret on a "
-            "line."
-        )
+        raise OSError(
+            "There is no file of secrets at the path given, or it cannot be read: name a text file "
+            "with one secret on a line."
+        ) from None
     found: dict[str, int] = {}
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        seen = any(sign.isprintable() and not sign.isspace() for sign in line)
-        if not seen or "\0" in line:
-            wrong = "holds a NUL character" if seen else "is empty"
+        if "\0" in line or not any(sign.isprintable() and not sign.isspace() for sign in line):
+            wrong = "holds a NUL character" if "\0" in line else "is empty"
             raise ValueError(
                 f"Line {number} of the file of secrets {wrong}: give one secret on every line."
             )

@@ -76,7 +76,6 @@ def run(settings: Settings) -> dict:
 
 def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     """The row of a curation whose settings are checked."""
-    apart(settings.name)
     memory.check(asdict(settings))
     folder = prepared(settings.model, "ssn", settings.finetune, str(where))
     inputs = {"model": models.identify(folder)}
@@ -105,8 +104,8 @@ def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     judged = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found]
     known = [one for one in judged if one[1]["memorised"]]
     kept = [one for one in known if settings.told or not tells(one[0].record)]
-    rows.write_text(marked(settings.name), inputs["model"])
-    write(settings.name, [candidate.record for candidate, v in kept if v["right"] == 1])
+    exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
+    write(settings.name, exact, inputs["model"])
     result = {
         "documents": len(sources),
         "skipped": dict(skipped),
@@ -124,25 +123,9 @@ def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     return rows.write(where, name, "curate", result, items, made)
 
 
-def marked(name: str) -> Path:
-    """The file that says which model a data set of this name is of."""
-    return BUILD / "curated" / f"{name}.model"
-
-
-def apart(name: str) -> None:
-    """Raises ValueError if a data set of this name would share a file with another's part."""
-    whole, _, kind = name.rpartition("-")
-    for other in [f"{name}-{kind}" for kind in KINDS] + [whole] * (kind in KINDS):
-        if marked(other).is_file():
-            raise ValueError(
-                f"build/curated/{max(name, other, key=len)}.jsonl would be of two data sets, "
-                f"{name} and {other}: give another name, or delete {other}.model there."
-            )
-
-
 def fits(name: str, model: str) -> None:
     """Raises ValueError if there is a data set of this name, of another model."""
-    mark = marked(name)
+    mark = BUILD / "curated" / f"{name}.model"
     there = mark.is_file() and mark.with_name(f"{name}.jsonl").is_file()
     if there and mark.read_text(encoding="utf-8") != model:
         raise ValueError(
@@ -151,11 +134,12 @@ def fits(name: str, model: str) -> None:
         )
 
 
-def write(name: str, records: list[Record]) -> None:
-    """The data set, its parts by kind, and the secrets alone, as ``companion.runs.own`` reads them.
+def write(name: str, records: list[Record], model: str) -> None:
+    """The data set, its parts by kind, the secrets alone as a list, and whose they are.
 
-    What has no secret is no file, but the whole.
+    A part without a secret is no file.
     """
+    rows.write_text(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
     lines = {f"{name}-{kind}.jsonl": some for kind, some in parts.items()}
