@@ -18,7 +18,7 @@ RECORDS = [
     for n, secret in enumerate(SECRETS)
     for m in range(2)
 ]
-HP = algorithm.Hyperparameters(n_max=5, k=20, r_h=0.2, eps_r_h=0.01, r_n=0.9, eps_r_n=0.05)
+HP = algorithm.Hyperparameters(n_max=5, k=20, r_h=0.9, eps_r_h=0.01, r_n=0.9, eps_r_n=0.05)
 
 
 @pytest.fixture

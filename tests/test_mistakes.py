@@ -520,7 +520,7 @@ def an_edit_on_an_edited_model(place):
     yield partial(artefact.apply, decoder, edit)
 
 
-@mistake("only edits of the same model can be combined")
+@mistake("combine edits of one model")
 def edits_of_two_models(place):
     folders = (saved(place, name, seed) for seed, name in enumerate(("one", "two")))
     yield partial(artefact.combine, [made(models.load(str(folder)))[1] for folder in folders])

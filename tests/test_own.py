@@ -306,7 +306,7 @@ def test_a_mistake_leaves_an_earlier_report_and_edit(
     (tmp_path / "out").mkdir()
     (tmp_path / "out/report.html").write_text("an earlier one")
     model = str(knowing) if {"documents", "secrets"} & set(wrong) else "no/such/model"
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
+    with pytest.raises((ValueError, OSError), match=message):
         run(**{"model": model} | wrong)
     assert (tmp_path / "out/report.html").read_text() == "an earlier one"
 
