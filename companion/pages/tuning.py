@@ -20,7 +20,8 @@ def trials(model: str, data: str, tag: str = "") -> pd.DataFrame:
     frame = frame[frame["tag"].str.startswith(start)]
     if frame.empty:
         raise ValueError(
-            f"There are no trials of {model} on {data}: run `make run PROFILE=tune`, or look for recorded rows."
+            f"There are no trials of {model} on {data}: run `make run PROFILE=tune`, or look for "
+            "recorded rows."
         )
     known = {name: entry["title"] for name, entry in methods.registry().items()}
     number = frame["tag"].str.removeprefix(start).astype(int)

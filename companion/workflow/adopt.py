@@ -134,7 +134,9 @@ def main() -> None:
     for kind, names in said.items():
         print(*(f"{kind:8} {name}" for name in names), sep="\n", end="\n" if names else "")
     if not any(said.values()):
-        print("There are no finished runs in build/record/rows: `make run PROFILE=core` makes them.")
+        print(
+            "There are no finished runs in build/record/rows: `make run PROFILE=core` makes them."
+        )
     print("rows/: " + ", ".join(f"{len(names)} {kind}" for kind, names in said.items()) + ".")
     if changed := choose():
         print(

@@ -60,7 +60,7 @@ class Split:
 
 
 def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> Target:
-    """The record's token ids, split where its secret begins and ends, with |T| = size positions.
+    """The record's token ids, split where its secret begins and ends, with ``size`` positions T.
 
     Raises ValueError where a token spans that, or too few tokens may be unlearned.
     """
@@ -111,7 +111,7 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
 def select(
     ids: list[int], candidates: list[int], size: int, method: str, seed: str
 ) -> tuple[int, ...]:
-    """|T| = size of the candidate positions, in the secret's order; of equal ids the first ones."""
+    """``size`` of the candidate positions, T, in the secret's order; of equal ids the first."""
     draw = random.Random(seed)
     orders = {
         "rarest": lambda i: (-ids[i], i),
