@@ -1,6 +1,5 @@
 """The ledger: complete, judged by rules alone, and honest about what is missing."""
 
-import math
 import re
 
 import pandas as pd
@@ -8,7 +7,7 @@ import pytest
 
 from companion.ledger import checks, claims
 from companion.ledger.claims import DIFFERENT, DIRECTION, NOTHING_DONE, REPRODUCED, UNMEASURED
-from companion.pages import abilities, results, statistics
+from companion.pages import results, statistics
 from companion.pages.tables import DASH
 from companion.record import paper, rows
 from companion.runs import methods
@@ -103,12 +102,12 @@ def test_a_claim_has_one_way_to_be_decided_on_cells_that_there_are(claim):
     assert sum(key in claim for key in ("reason", "expect", "curve")) == 1
     assert claim["says"] and set(claim.get("late", ())) <= set(claim.get("data", ()))
     if "curve" in claim:
-        assert set(claim["curve"]) <= set(claims.ON_ROWS)
+        assert set(claim["curve"]) <= set(checks.ON_ROWS)
     if "expect" in claim:
-        there, expect = claims.printed_of(claim), claim["expect"]
+        there, expect = claims.beside(claim), claim["expect"]
         assert set(expect) <= set(checks.RULES) and claims.words(expect)
         assert checks.needed(expect, []) <= {row for _, row, _ in there}
-        columns = set(claims.columns_of(claim)) - set(abilities.BENCHMARKS.values())
+        columns = set(claims.columns_of(claim)) - set(claims.BENCHMARKS)
         known = {(data, column) for data, _, column in there}
         assert {(data, column) for data in claim["data"] for column in columns} <= known
 
@@ -305,5 +304,5 @@ def test_significance_needs_six_seeds_and_every_method(shelf):
 
 
 def test_our_numbers_are_printed_with_their_spread():
-    assert str(claims.Ours(71.94, 4.41, ("a",))) == "71.9 ± 4.4"
-    assert str(claims.Ours(71.94, math.nan, ("a",))) == "71.9"
+    assert str(claims.Ours(71.94, ("a",), 4.41)) == "71.9 ± 4.4"
+    assert str(claims.Ours(71.94, ("a",))) == "71.9"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 from scipy.stats import spearmanr
 
+from companion.pages import organic, statistics, tradeoffs
 from companion.pages.results import finished, tagged
 from companion.pages.tradeoffs import Found, by_strength
-from companion.pages.tradeoffs import judged as on_curves
 from companion.runs import methods, models
 
 Values = dict[str, float]  # by row; of several columns tuples
@@ -161,7 +161,7 @@ def small(model: str, data: str, one: str, most: float) -> Found | None:
     return share <= most, f"{share:.1f} per cent of {columns:,} columns", names
 
 
-@on_curves(by_strength)
+@tradeoffs.judged(by_strength)
 def costs(one: pd.DataFrame, metric: str, least: float, other: str) -> tuple[bool, str]:
     """Has some point so much of a metric, and less of the other than the best without it?"""
     there = one[metric] >= least
@@ -169,14 +169,14 @@ def costs(one: pd.DataFrame, metric: str, least: float, other: str) -> tuple[boo
     return bool(dear < cheap), f"{other} {dear:.1f} with it, {cheap:.1f} without"
 
 
-@on_curves(by_strength)
+@tradeoffs.judged(by_strength)
 def narrower(one: pd.DataFrame, other: pd.DataFrame, metric: str) -> tuple[bool, str]:
     """Does a metric vary less over this method's curve than over the other's?"""
     mine, theirs = (curve[metric].max() - curve[metric].min() for curve in (one, other))
     return bool(mine < theirs), f"{mine:.1f} against {theirs:.1f} points"
 
 
-@on_curves(by_strength)
+@tradeoffs.judged(by_strength)
 def traded(*curves: pd.DataFrame) -> tuple[bool, str]:
     """Is each one's specificity lower where it has the most efficacy than where the least?"""
     ends, said = [], []
@@ -186,3 +186,9 @@ def traded(*curves: pd.DataFrame) -> tuple[bool, str]:
         title = methods.registry()[curve["method"].iloc[0]]["title"]
         said.append("{} {:.1f} to {:.1f}".format(title, *ends[-1]))
     return all(last < first for first, last in ends), ", ".join(said)
+
+
+ON_ROWS = {rule.__name__: rule for rule in (small, costs, narrower, traded)}
+ON_ROWS |= {"public": organic.public, "significant": statistics.significant}
+ON_CURVES = ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays")
+ON_ROWS |= {name: getattr(tradeoffs, name) for name in (*ON_CURVES, "steadier", "weakest")}

@@ -1,9 +1,8 @@
 """The ledger: every printed number of the paper's result tables and every claim of its prose, with
 ours and a verdict.
 
-params/claims.yml holds the tolerance, the claims and their checks. Nothing is judged by hand: a
-verdict is what the check says of our rows. Ours are of another model than the paper's, and each
-line says of which.
+params/claims.yml holds the tolerance, the claims, their checks and all sentences. Nothing is judged
+by hand: a verdict is what the check says of our rows, and each line says whose they are.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import pandas as pd
 import yaml
 
 from companion.ledger import checks
-from companion.pages import abilities, ablations, errata, extraction, results, statistics, tradeoffs
-from companion.pages.organic import public
+from companion.pages import abilities, ablations, errata, extraction, results, statistics
 from companion.pages.tables import DASH, showing
 from companion.record import paper, rows
 from companion.record.paths import ROOT
@@ -30,32 +28,28 @@ REPRODUCED, DIRECTION, DIFFERENT, NOTHING_DONE, UNMEASURED = VERDICTS = (
     "unedited too",
     "not measured here",
 )
-NUMBER, CLAIM = "number", "claim"
+HOLDS = {True: REPRODUCED, False: DIFFERENT, None: UNMEASURED}
 DATA = {title: name for name, title in methods.PAPER_DATA.items()}
-TWINS = {paper.CORE[model]: paper.EXTRACTION[model] for model in paper.CORE}
-TWINS |= {attacked: core for core, attacked in TWINS.items()}  # of one model, data and rows
-ABLATIONS = {label: entries for label, entries in ablations.ALL.values()}
-PII = "tab:pii-distribution"
+ABLATIONS = dict(ablations.ALL.values())  # label → its rows
 THE_METHOD = ("REVS", "Rank & Activations (hybrid)", "Rarest")  # its name in each kind of table
-OF_CURVES = ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays")
-ON_ROWS = {name: getattr(tradeoffs, name) for name in (*OF_CURVES, "steadier", "weakest")}
-ON_ROWS |= {name: getattr(checks, name) for name in ("costs", "narrower", "small", "traded")}
-ON_ROWS |= {"public": public, "significant": statistics.significant}
+BENCHMARKS = {column: name for name, column in abilities.BENCHMARKS.items()}
 NORMAL = 1.96  # standard errors to either side that hold 95 per cent
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
 
 @dataclass(frozen=True)
 class Ours:
-    """A number of ours in per cent: mean, standard deviation (nan for one run), the names of its
-    rows, and its interval over secrets, as shares, if it has one."""
+    """A number of ours in per cent, or a sentence; the names of its rows, its deviation over seeds
+    (nan for one), and its interval over secrets, as shares, if it has one."""
 
-    value: float
-    std: float
+    value: float | str
     rows: tuple[str, ...]
-    interval: tuple[float, float] | None = None
+    std: float = math.nan
+    interval: tuple[float, float] = (0, 0)
 
     def __str__(self) -> str:
+        if isinstance(self.value, str):
+            return self.value
         return f"{self.value:.1f}" + ("" if math.isnan(self.std) else f" ± {self.std:.1f}")
 
 
@@ -65,27 +59,69 @@ class Judge:
 
     model: str
     data: dict[str, str]
-    secrets: str
+    secrets: str = "synthetic"
 
     def __str__(self) -> str:
         return f"{results.title(self.model)}, {self.secrets}"
+
+    def cells(self, label: str) -> dict[Place, Ours]:
+        """Our numbers in the places of a table and, of results, of the others of its model."""
+        if label == "tab:pii-distribution":  # counts of other texts
+            return {}
+        return self.ablation(label) if label in ABLATIONS else self.results
 
     @functools.cached_property
     def guessed(self) -> set[tuple[str, str]]:
         """The benchmarks, by data set of ours, at which the unedited model is at chance."""
         return abilities.guessed(self.model, self.data.values())
 
-    @functools.cache  # noqa: B019 (there are three judges)
-    def cells(self, label: str) -> dict[Place, Ours]:
-        """Our numbers in the places of a table, where there are rows."""
+    @functools.cached_property
+    def results(self) -> dict[Place, Ours]:
+        found, titles = {}, {name: one["title"] for name, one in methods.registry().items()}
+        for dataset, data in self.data.items():
+            runs = results.tagged(self.model, data, "")
+            for columns, means in (
+                (results.PAPER_COLUMNS, results.means(runs)),
+                (extraction.PAPER_COLUMNS, extraction.means(runs, "released")),
+            ):
+                for name, values in means.items():
+                    done = list(results.finished(runs, name))
+                    sure = statistics.intervals(done) if "efficacy" in columns else {}
+                    names = tuple(row["name"] for row in done)
+                    for metric, column in columns.items():
+                        mean, std = (100 * value for value in values[metric])
+                        if done and not math.isnan(mean):
+                            ours = Ours(mean, names, std, sure.get(metric, (0, 0)))
+                            found[dataset, titles[name], column] = ours
+            for name, row in abilities.runs(self.model, data).items():
+                for column, benchmark in BENCHMARKS.items():
+                    if (data, column) not in self.guessed:
+                        asked = row["result"]["integrity"][benchmark]
+                        share = asked["accuracy"]
+                        spread = NORMAL * abilities.error(share, asked["items"])
+                        sure = (share - spread, share + spread)
+                        ours = Ours(100 * share, (row["name"],), interval=sure)
+                        found[dataset, titles[name], column] = ours
+        return found
+
+    def ablation(self, label: str) -> dict[Place, Ours]:
+        """Of seed 0; with the unedited model, which the paper's ablations leave out."""
         found = {}
-        for dataset, data in self.data.items() if label != PII else ():  # counts of other texts
-            of_table = of_ablation if label in ABLATIONS else of_results
-            found |= {
-                (dataset, *place): ours
-                for place, ours in of_table(label, self.model, data).items()
-                if (data, place[1]) not in self.guessed
-            }
+        for dataset, data in self.data.items():
+            frame = results.measured(self.model, data)
+            runs = frame[frame["seed"] == 0].set_index("tag")["row"]
+            tags = {tag: title for tag, _, title in ABLATIONS[label] if tag in runs.index}
+            for tag, title in tags.items() if "base" in runs.index else ():
+                result, names = runs[tag]["result"], (runs[tag]["name"],)
+                sure = statistics.intervals([runs[tag]])
+                before, after = (results.numbers(result[when]) for when in ("before", "after"))
+                for metric, column in results.PAPER_COLUMNS.items():
+                    ours = Ours(100 * after[metric], names, interval=sure.get(metric, (0, 0)))
+                    found[dataset, title, column] = ours
+                    found[dataset, "Unedited", column] = Ours(100 * before[metric], names)
+                if "attacks" in result:
+                    score = 100 * result["attacks"]["resistance_score"]["released"]
+                    found[dataset, title, "Resistance Score"] = Ours(score, names)
         return found
 
 
@@ -96,61 +132,15 @@ def terms() -> dict:
 
 
 @functools.cache
-def printed(label: str) -> dict[Place, dict]:
-    """A table's cells that hold a number; ``doubt`` is why one cannot be right."""
+def printed(*labels: str) -> dict[Place, dict]:
+    """The cells of tables that hold a number; ``doubt`` is why one cannot be right."""
     doubts = errata.doubtful()
     return {
         (*place, column): cell | {"doubt": doubts.get((label, *place, column), "")}
+        for label in labels
         for place, cells in errata.lines(label).items()
         for column, cell in cells.items()
     }
-
-
-def of_results(label: str, model: str, data: str) -> dict[tuple[str, str], Ours]:
-    """Our numbers of a core or an extraction table on one data set, by row and column."""
-    frame, found = results.tagged(model, data, ""), {}
-    if frame.empty:
-        return found
-    attacked = label in paper.EXTRACTION.values()
-    ours, columns = results.means(frame), results.PAPER_COLUMNS
-    if attacked:
-        ours, columns = extraction.means(frame, "released"), extraction.PAPER_COLUMNS
-    for name, values in ours.items():
-        done, title = list(results.finished(frame, name)), methods.registry()[name]["title"]
-        sure = {} if attacked else statistics.intervals(done)
-        names = tuple(row["name"] for row in done)
-        for metric, column in columns.items():
-            mean, std = (100 * value for value in values[metric])
-            if done and not math.isnan(mean):
-                found[title, column] = Ours(mean, std, names, sure.get(metric))
-    for name, row in ({} if attacked else abilities.runs(model, data)).items():
-        for benchmark, column in abilities.BENCHMARKS.items():
-            asked = row["result"]["integrity"][benchmark]
-            share = asked["accuracy"]
-            spread = NORMAL * abilities.error(share, asked["items"])
-            interval = (share - spread, share + spread)
-            place = methods.registry()[name]["title"], column
-            found[place] = Ours(100 * share, math.nan, (row["name"],), interval)
-    return found
-
-
-def of_ablation(label: str, model: str, data: str) -> dict[tuple[str, str], Ours]:
-    """Our numbers of an ablation on one data set, seed 0; the paper's have no unedited model."""
-    frame, found = results.measured(model, data), {}
-    runs = frame[frame["seed"] == 0].set_index("tag")["row"]
-    for tag, _, title in ABLATIONS[label] if "base" in runs.index else ():
-        if tag not in runs.index:
-            continue
-        result, names = runs[tag]["result"], (runs[tag]["name"],)
-        sure = statistics.intervals([runs[tag]])
-        before, after = (results.numbers(result[when]) for when in ("before", "after"))
-        for metric, column in results.PAPER_COLUMNS.items():
-            found[title, column] = Ours(100 * after[metric], math.nan, names, sure.get(metric))
-            found["Unedited", column] = Ours(100 * before[metric], math.nan, names)
-        if "attacks" in result:
-            score = result["attacks"]["resistance_score"]["released"]
-            found[title, "Resistance Score"] = Ours(100 * score, math.nan, names)
-    return found
 
 
 # --- the ledger ----------------------------------------------------------------------------------
@@ -163,45 +153,95 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     of ``model``. What the paper says of e-mails and URLs, which its models had memorised by
     themselves, has a second line, judged by those that a model here had memorised by itself.
     """
-    rules = terms()
-    synthetic, small = Judge(model, DATA, "synthetic"), Judge(gptj, DATA, "synthetic")
+    rules, lines = terms(), []
+    synthetic, small = Judge(model, DATA), Judge(gptj, DATA)
     natural = Judge(rules["organic"]["model"], rules["organic"]["data"], "organic")
-    lines = []
     for label in rules["pages"]:
         lines += numbers(label, small if label.endswith("_gptj") else synthetic)
     for claim in rules["claims"]:
-        if "GPT-J" in claim["place"]:
-            judges = [small]
-        elif claim.get("secrets") == "organic":
-            judges = [natural]
-        else:
-            alone = claim.get("table") in ABLATIONS or "reason" in claim
-            judges = [synthetic] if alone else [synthetic, natural]
-        lines += [line for judge in judges for line in verdicts(claim, judge)]
-    return pd.DataFrame([*lines, *hardware()])
+        if "reason" in claim:
+            said = {"where": claim["place"], "what": claim["says"], "why": claim["reason"]}
+            lines.append({"kind": "claim"} | said)
+            continue
+        judges = [synthetic] if claim.get("table") in ABLATIONS else [synthetic, natural]
+        judges = [natural] if claim.get("secrets") == "organic" else judges
+        for judge in [small] if "GPT-J" in claim["place"] else judges:
+            judge_of = of_rows if "curve" in claim else of_cells
+            for dataset in (dataset for dataset in claim["data"] if dataset in judge.data):
+                said = {"where": claim["place"], "what": f"{dataset}: {claim['says']}"}
+                lines.append({"kind": "claim"} | said | judge_of(claim, dataset, judge))
+    hardware = paper.tables()["hardware"]
+    for what, column in (("GPUs", "gpus"), ("minutes", "runtime_minutes")):
+        for row, value in hardware[column].items():
+            said = {"where": "App. Hardware", "what": f"{hardware['dataset']}, {row}: {what}"}
+            said |= {"paper": str(value), "why": rules["why"][what], "page": "cost.html"}
+            lines.append({"kind": "number"} | said)
+    frame = pd.DataFrame([BLANK | line for line in lines])
+    return frame.rename(columns={"doubt": "doubtful as printed"})
+
+
+COLUMNS = ["kind", "where", "what", "paper", "ours", "interval", "on", "expected", "rule"]
+COLUMNS += ["verdict", "doubt", "why", "page", "rows", "behind"]
+BLANK = dict.fromkeys(COLUMNS, "") | {"verdict": UNMEASURED}
+BLANK |= dict.fromkeys(["paper", "ours", "interval", "on", "expected"], DASH)
+
+
+def behind(found: Ours | None, judge: Judge) -> dict:
+    """The columns of a line that say what we found, on what, and in which rows."""
+    if not found:
+        return {}
+    record = rows.find(kind="unlearn")
+    seeds = len({record[name]["seed"] for name in found.rows})
+    low, high = found.interval
+    return {
+        "ours": str(found),
+        "interval": DASH if low == high else f"{100 * low:.1f} to {100 * high:.1f}",
+        "on": f"{judge}, {seeds} seed" + ("s" if seeds > 1 else ""),
+        "rows": ", ".join(found.rows),
+        "behind": showing("provenance", "tab-rows", found.rows),
+    }
+
+
+def page_of(name: str, column: str, judge: Judge) -> str:
+    """The page of a table's column, or of a check, that has our numbers."""
+    if column in BENCHMARKS:
+        return "integrity.html"
+    name = "organic" if judge.secrets == "organic" else terms()["pages"].get(name, name)
+    return f"{name}.html"
+
+
+def unmeasured(label: str, place: Place, judge: Judge) -> str:
+    """Why there is no number of ours."""
+    (dataset, row, column), reasons = place, terms()["why"]
+    if label == "tab:pii-distribution":
+        return reasons["pile"]
+    if column not in BENCHMARKS:
+        return reasons["no run"].format(row=row, dataset=dataset)
+    at_chance = (judge.data[dataset], column) in judge.guessed
+    return reasons["chance"] if at_chance else reasons["not asked"].format(column=column, row=row)
+
+
+# --- numbers -------------------------------------------------------------------------------------
 
 
 def numbers(label: str, judge: Judge) -> list[dict]:
     """The lines of one table's cells."""
-    tolerance = terms()["numbers"]["tolerance"]
+    tolerance, cells, lines = terms()["numbers"]["tolerance"], judge.cells(label), []
     theirs = {place: cell["value"] for place, cell in printed(label).items()}
-    cells = judge.cells(label)
-    ours, lines = {place: cell.value for place, cell in cells.items()}, []
+    ours = {place: cell.value for place, cell in cells.items()}
     for place, cell in printed(label).items():
         dataset, row, column = place
         verdict, why = number(place, theirs, ours, tolerance), ""
         if verdict == UNMEASURED:
-            why = unmeasured(label, dataset, column, row, judge)
+            why = unmeasured(label, place, judge)
         elif verdict == NOTHING_DONE or verdict == DIRECTION and idle(place, ours, tolerance):
             why = over_unedited(place, theirs, ours)
-        found = cells.get(place)
-        lines.append(
-            line(NUMBER, f"`{label}`", ", ".join(filter(None, (dataset, row))) + f": {column}")
-            | {"paper": cell["printed"], "doubtful as printed": cell["doubt"]}
-            | {"expected": DASH if label == PII else f"within {tolerance} points"}
-            | {"verdict": verdict, "why": why, "page": page_of(label, column, judge)}
-            | (behind(found, judge) if found else {})
-        )
+        known = {"kind": "number", "where": f"`{label}`", "paper": cell["printed"], "why": why}
+        known |= {"what": f"{f'{dataset}, ' if dataset else ''}{row}: {column}"}
+        known |= {"verdict": verdict, "doubt": cell["doubt"]}
+        known |= {"page": page_of(label, column, judge)}
+        known |= {"expected": f"within {tolerance} points"} if cells else {}
+        lines.append(known | behind(cells.get(place), judge))
     return lines
 
 
@@ -215,96 +255,63 @@ def number(
     if abs(ours[place] - theirs[place]) <= tolerance:
         unedited = ours.get((dataset, "Unedited", column), math.inf)
         return NOTHING_DONE if abs(unedited - theirs[place]) <= tolerance else REPRODUCED
-    others = [
-        (dataset, other, column)
-        for other in dict.fromkeys(name for _, name, _ in theirs)
-        if other not in (row, "Unedited")
-        and (dataset, other, column) in theirs.keys() & ours.keys()
-    ]
-    against = [other for other in others if other[1] in THE_METHOD] or others
+    both = [one for one in theirs if one in ours and (one[0], one[2]) == (dataset, column)]
+    others = [one for one in both if one[1] not in (row, "Unedited")]
+    against = [one for one in others if one[1] in THE_METHOD] or others
     if not against or row == "Unedited":
         return DIFFERENT
-    there, here = (
-        values[place] - max(values[other] for other in against) for values in (theirs, ours)
-    )
-    same = (there > 0) == (here > 0) and (there < 0) == (here < 0)
-    return DIRECTION if same else DIFFERENT
+    leads = [of[place] - max(of[one] for one in against) for of in (theirs, ours)]
+    there, here = ((lead > 0) - (lead < 0) for lead in leads)
+    return DIRECTION if there == here else DIFFERENT
 
 
 def idle(place: Place, ours: dict[Place, float], tolerance: float) -> bool:
     """Is our number of a method next to that of our unedited model?"""
-    dataset, row, column = place
-    unedited = ours.get((dataset, "Unedited", column), math.inf)
-    return row != "Unedited" and abs(ours[place] - unedited) <= tolerance
+    unedited = ours.get((place[0], "Unedited", place[2]), math.inf)
+    return place[1] != "Unedited" and abs(ours[place] - unedited) <= tolerance
 
 
 def over_unedited(place: Place, theirs: dict[Place, float], ours: dict[Place, float]) -> str:
     """How far a number is above the unedited model's, here and, where printed, in the paper."""
-    dataset, row, column = place
-    before = (dataset, "Unedited", column)
-    if row == "Unedited":
+    before, says = (place[0], "Unedited", place[2]), terms()["why"]
+    if place == before:
         return ""
     here = ours[place] - ours[before]
     if before not in theirs:
-        return terms()["why"]["over"].format(here)
-    return terms()["why"]["over both"].format(theirs[place] - theirs[before], here)
+        return says["over"].format(here)
+    return says["over both"].format(theirs[place] - theirs[before], here)
 
 
-def hardware() -> list[dict]:
-    """The lines of the GPUs and minutes that the Appendix prints; ours are not to be compared."""
-    of_paper, says = paper.tables()["hardware"], terms()["why"]
-    return [
-        line(NUMBER, "App. Hardware", f"{of_paper['dataset']}, {row}: {what}")
-        | {"paper": str(value), "why": says[what], "page": "cost.html"}
-        for what, column in (("GPUs", "gpus"), ("minutes", "runtime_minutes"))
-        for row, value in of_paper[column].items()
-    ]
-
-
-def verdicts(claim: dict, judge: Judge) -> list[dict]:
-    """The lines of one claim: its check on the paper's own numbers, and on ours."""
-    if "reason" in claim:
-        return [line(CLAIM, claim["place"], claim["says"]) | {"why": claim["reason"]}]
-    judge_of = of_rows if "curve" in claim else of_cells
-    return [
-        line(CLAIM, claim["place"], f"{dataset}: {claim['says']}") | judge_of(claim, dataset, judge)
-        for dataset in claim["data"]
-        if dataset in judge.data
-    ]
+# --- claims --------------------------------------------------------------------------------------
 
 
 def of_cells(claim: dict, dataset: str, judge: Judge) -> dict:
     """What cells of a table say of a claim."""
     expect, columns, label = claim["expect"], columns_of(claim), claim["table"]
-    cells = judge.cells(label) | (judge.cells(TWINS[label]) if label in TWINS else {})
-    mine = of_columns({place: cell.value for place, cell in cells.items()}, claim, dataset)
+    theirs, cells = beside(claim), judge.cells(label)
+    ours = of_columns({place: cell.value for place, cell in cells.items()}, claim, dataset)
     holds, told, every = in_its_table(claim, dataset)
     held = terms()["held"][holds] + (f": {told}" if told else "")
     places = [(dataset, row, column) for row in checks.named(expect) for column in columns]
-    if holds is not None and any(printed_of(claim)[place]["doubt"] for place in places):
+    if holds is not None and any(theirs[place]["doubt"] for place in places):
         held += terms()["held"]["doubtful"]
-    verdict = verdict_of(checks.judged(expect, mine, every))
-    everybody = checks.needed(expect, every) or set(every) - {"Unedited"}
-    why = ""
+    verdict, why = HOLDS[checks.judged(expect, ours, every)], too_coarse(claim, dataset, judge)
     if verdict == UNMEASURED:
-        missing = ", ".join(sorted(everybody - set(mine)))
-        why = unmeasured(label, dataset, columns[0], missing, judge)
-    elif why := too_coarse(claim, dataset, judge):
-        verdict = UNMEASURED
-    found = {}
-    subject = next((row for row in checks.strings(next(iter(expect.values()))) if row in every), "")
-    if next(iter(expect)) in terms()["told"]:
-        if verdict != UNMEASURED:
-            ours = [cells[dataset, row, column] for row in mine for column in columns]
-            names = dict.fromkeys(name for cell in ours for name in cell.rows)
-            found = behind(told_of(expect, mine), judge, names)
-    elif cell := cells.get((dataset, subject or "REVS", columns[0])):
-        found = behind(cell, judge)
-    return found | {
+        everybody = checks.needed(expect, every) or set(every) - {"Unedited"}
+        missing = ", ".join(sorted(everybody - set(ours)))
+        why = unmeasured(label, (dataset, missing, columns[0]), judge)
+    ((kind, given),) = expect.items()
+    row = next((row for row in checks.strings(given) if row in every), "REVS")
+    found = cells.get((dataset, row, columns[0]))
+    if kind in terms()["told"]:
+        names = [name for row in ours for c in columns for name in cells[dataset, row, c].rows]
+        decided = verdict != UNMEASURED
+        found = Ours(told_of(expect, ours), tuple(dict.fromkeys(names))) if decided else None
+    return behind(found, judge) | {
         "paper": held,
         "expected": f"{', '.join(columns)}: {words(expect)}",
         "rule": late(claim, dataset, judge) if found else "",
-        "verdict": verdict,
+        "verdict": UNMEASURED if why else verdict,
         "why": why,
         "page": page_of(label, columns[0], judge),
     }
@@ -312,57 +319,50 @@ def of_cells(claim: dict, dataset: str, judge: Judge) -> dict:
 
 def of_rows(claim: dict, dataset: str, judge: Judge) -> dict:
     """What rows say of a claim about a picture or a test, which no printed number decides."""
-    ((kind, given),) = claim["curve"].items()
-    given = given if isinstance(given, list) else [given]
-    of = judge.model, judge.data[dataset]
-    told = None if results.tagged(*of, "").empty else ON_ROWS[kind](*of, *given)
-    reasons = terms()["why"]
-    why = reasons.get(kind) or reasons["no runs"].format(dataset=dataset)
-    places = terms()["places"]
-    return (behind(told[1], judge, told[2]) if told else {}) | {
+    ((kind, given),), says = claim["curve"].items(), terms()
+    given, of = given if isinstance(given, list) else [given], (judge.model, judge.data[dataset])
+    told = None if results.tagged(*of, "").empty else checks.ON_ROWS[kind](*of, *given)
+    holds, said, names = told or (None, "", ())
+    why = says["why"].get(kind) or says["why"]["no runs"].format(dataset=dataset)
+    return behind(Ours(said, tuple(names)) if told else None, judge) | {
         "expected": f"{kind}: {', '.join(map(str, given))}",
         "rule": late(claim, dataset, judge) if told else "",
-        "verdict": verdict_of(told and told[0]),
+        "verdict": HOLDS[holds],
         "why": "" if told else why,
-        "page": page_of(places.get(kind, "tradeoffs"), "", judge),
+        "page": page_of(says["places"].get(kind, "tradeoffs"), "", judge),
     }
 
 
-def verdict_of(holds: bool | None) -> str:
-    return UNMEASURED if holds is None else REPRODUCED if holds else DIFFERENT
-
-
-def printed_of(claim: dict) -> dict[Place, dict]:
-    """The cells of a claim's table and of the other one of the same model."""
-    label = claim["table"]
-    return printed(label) | (printed(TWINS[label]) if label in TWINS else {})
+def beside(claim: dict) -> dict[Place, dict]:
+    """The cells of a claim's table and, of results, of the other one of the same model."""
+    pairs = zip(paper.CORE.values(), paper.EXTRACTION.values(), strict=True)
+    return printed(*next((pair for pair in pairs if claim["table"] in pair), [claim["table"]]))
 
 
 def in_its_table(claim: dict, dataset: str) -> tuple[bool | None, str, dict]:
     """Does a claim hold of the paper's own numbers (None: not all are printed), what it comes to
     if that is not one row's number, and the numbers by row."""
-    cells = {place: cell["value"] for place, cell in printed_of(claim).items()}
+    cells = {place: cell["value"] for place, cell in beside(claim).items()}
     values = of_columns(cells, claim, dataset)
     holds = checks.judged(claim["expect"], values, values)
     return holds, "" if holds is None else told_of(claim["expect"], values), values
 
 
-def of_columns(cells: dict[Place, float], claim: dict, dataset: str) -> dict:
+def of_columns(cells: dict[Place, float], claim: dict, dataset: str) -> checks.Values:
     """The values of a claim's column by row, tuples of several; of rows that the paper has too."""
-    columns = columns_of(claim)
-    found = {
-        row: tuple(cells[dataset, row, column] for column in columns)
-        for row in sorted({row for _, row, _ in printed_of(claim)})
-        if all((dataset, row, column) in cells for column in columns)
-    }
-    return found if len(columns) > 1 else {row: values[0] for row, values in found.items()}
+    found, columns = {}, columns_of(claim)
+    for row in sorted({row for _, row, _ in beside(claim)}):
+        if all((dataset, row, column) in cells for column in columns):
+            values = tuple(cells[dataset, row, column] for column in columns)
+            found[row] = values if len(columns) > 1 else values[0]
+    return found
 
 
 def columns_of(claim: dict) -> list[str]:
     return claim.get("columns") or [claim["column"]]
 
 
-def told_of(expect: dict, values: dict) -> str:
+def told_of(expect: dict, values: checks.Values) -> str:
     """What a claim comes to that is about more than one row's number; empty for the others."""
     numbers = checks.comes_to(expect, values)
     return terms()["told"][next(iter(expect))].format(**numbers) if numbers else ""
@@ -371,69 +371,25 @@ def told_of(expect: dict, values: dict) -> str:
 def words(expect: dict) -> str:
     """A check in a few words."""
     ((kind, given),) = expect.items()
-    one_word = lambda one: ", ".join(one) if isinstance(one, list) else one
-    listed = ["all others" if one == checks.ALL else one_word(one) for one in given]
+    listed = [", ".join(one) if isinstance(one, list) else one for one in given]
+    listed = ["all others" if one == checks.ALL else one for one in listed]
     return terms()["checks"][kind].format(*listed, others=", ".join(map(str, listed[1:])))
 
 
 def too_coarse(claim: dict, dataset: str, judge: Judge) -> str:
     """Why a benchmark cannot tell whether a claim holds: one answer is more than its tolerance."""
-    for benchmark, column in abilities.BENCHMARKS.items():
-        if claim.get("column") == column and "near" in claim["expect"]:
-            if found := abilities.runs(judge.model, judge.data[dataset]):
-                one = 100 / found["unedited"]["result"]["integrity"][benchmark]["items"]
-                return terms()["why"]["coarse"].format(one) * (one > claim["expect"]["near"][0])
-    return ""
+    found = abilities.runs(judge.model, judge.data[dataset])
+    if not found or claim.get("column") not in BENCHMARKS or "near" not in claim["expect"]:
+        return ""
+    items = found["unedited"]["result"]["integrity"][BENCHMARKS[claim["column"]]]["items"]
+    coarse = 100 / items > claim["expect"]["near"][0]
+    return terms()["why"]["coarse"].format(100 / items) if coarse else ""
 
 
 def late(claim: dict, dataset: str, judge: Judge) -> str:
-    """Is a rule younger than rows that it judges? On organic secrets all are, but for those about
-    benchmarks."""
-    organic = (
-        judge.secrets == "organic" and claim.get("column") not in abilities.BENCHMARKS.values()
-    )
+    """Is a rule younger than rows that it judges? On organic secrets all but a benchmark's are."""
+    organic = judge.secrets == "organic" and claim.get("column") not in BENCHMARKS
     return "younger" if organic or dataset in claim.get("late", ()) else ""
-
-
-def unmeasured(label: str, dataset: str, column: str, row: str, judge: Judge) -> str:
-    """Why there is no number of ours."""
-    reasons = terms()["why"]
-    if label == PII:
-        return reasons["pile"]
-    if column not in abilities.BENCHMARKS.values():
-        return reasons["no run"].format(row=row, dataset=dataset)
-    at_chance = (judge.data[dataset], column) in judge.guessed
-    return reasons["chance"] if at_chance else reasons["not asked"].format(column=column, row=row)
-
-
-def page_of(label: str, column: str, judge: Judge) -> str:
-    """The page that has our numbers of a column of a table."""
-    if column in abilities.BENCHMARKS.values():
-        return "integrity.html"
-    return f"{'organic' if judge.secrets == 'organic' else terms()['pages'].get(label, label)}.html"
-
-
-def line(kind: str, where: str, what: str) -> dict:
-    """A line of the ledger about something that is not measured; what is known is laid over it."""
-    dashes = dict.fromkeys(("paper", "ours", "interval", "on", "expected"), DASH)
-    blanks = dict.fromkeys(("why", "doubtful as printed", "page", "rows", "behind"), "")
-    first = {"kind": kind, "where": where, "what": what}
-    return first | dashes | {"rule": "", "verdict": UNMEASURED} | blanks
-
-
-def behind(found: Ours | str, judge: Judge, names: list[str] | None = None) -> dict:
-    """The columns of a line that say what we found, on what, and in which rows."""
-    names = list(names or found.rows)
-    record = rows.find(kind="unlearn")
-    seeds = len({record[name]["seed"] for name in names})
-    low, high = getattr(found, "interval", None) or (0, 0)
-    return {
-        "ours": str(found),
-        "interval": DASH if low == high else f"{100 * low:.1f} to {100 * high:.1f}",
-        "on": f"{judge}, {seeds} seed" + ("s" if seeds > 1 else ""),
-        "rows": ", ".join(names),
-        "behind": showing("provenance", "tab-rows", names),
-    }
 
 
 def against_the_paper() -> pd.DataFrame:
@@ -443,12 +399,11 @@ def against_the_paper() -> pd.DataFrame:
         for dataset in claim["data"]:
             holds, told, values = in_its_table(claim, dataset)
             if holds is False:
-                some = checks.needed(claim["expect"], values) & set(values)
-                order = [] if told else sorted(some, key=lambda row: (-values[row], row))
+                some = set() if told else checks.needed(claim["expect"], values) & set(values)
+                order = sorted(some, key=lambda row: (-values[row], row))
                 looked = f"{', '.join(columns_of(claim))}: {words(claim['expect'])}"
                 shown = told or ", ".join(f"{row} {values[row]:g}" for row in order)
-                text = f"{dataset}: {claim['says']}"
-                found.append([claim["place"], text, looked, shown])
+                found.append([claim["place"], f"{dataset}: {claim['says']}", looked, shown])
     return pd.DataFrame(found, columns=["where", "the text", "looked at", "printed"])
 
 
