@@ -70,12 +70,11 @@ def test_a_model_at_chance_is_called_so(answered):
 
 
 def test_the_ledger_has_the_two_columns_where_they_are_measured(answered, shelf):
+    """Where the unedited model is not at chance, and nowhere else."""
     shelf(seed=1, depths=[[5, 5]])
-    answered("unedited", asked("1100", "10"))
-    answered("revs", asked("1011", "00"))
-    found = claims.of_results("tab:core_results_llama", MODEL, "ssn")
-    revs = found["REVS", "MMLU"]
-    assert revs.value == 75 and found["Unedited", "GSM8K"].value == 50
+    answered("unedited", asked("1100" * 25, "10" * 25))
+    answered("revs", asked("1011" * 25, "00" * 25))
+    found = claims.Judge(MODEL, {"SSN": "ssn"}).results
+    revs = found["SSN", "REVS", "MMLU"]
+    assert revs.value == 75 and found["SSN", "Unedited", "GSM8K"].value == 50
     assert revs.rows == (f"unlearn/ssn/{MODEL}/revs-seed1-integrity",)
-    other = claims.of_results("tab:extraction_results_llama", MODEL, "ssn")
-    assert other and not any(column == "MMLU" for _, column in other)
