@@ -197,6 +197,17 @@ def test_every_run_page_and_the_book_of_the_quick_profile_has_a_stamp():
     assert set(stamps.of(quick)) == {*quick.jobs, *quick.pages, "book"}
 
 
+def test_a_file_that_another_run_makes_is_no_part_of_a_stamp(tmp_path, monkeypatch):
+    """It is there from the second build on only, which would begin anew."""
+    monkeypatch.setattr(stamps, "resolve", lambda path: tmp_path / os.path.basename(path))
+    quick = profile.read("quick")
+    job = next(job for job in quick.jobs.values() if str(job.settings.get("data"))[:5] == "build")
+    before = stamps.run_stamp(job, quick.upstream(job)), stamps.run_stamp(job, [])
+    (tmp_path / os.path.basename(job.settings["data"])).write_text("{}\n")
+    after = stamps.run_stamp(job, quick.upstream(job)), stamps.run_stamp(job, [])
+    assert before[0] == after[0] and before[1] != after[1]
+
+
 # --- execution --------------------------------------------------------------------------------
 
 

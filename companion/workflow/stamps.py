@@ -61,14 +61,20 @@ def sources() -> str:
     return digest([trees, folder(ROOT / "rows")])
 
 
-def run_stamp(job: Job, upstream: list[str]) -> str:
-    """The stamp of a heavy notebook's run; a data set or documents of one's own are part of it."""
-    settings = job.settings
+def run_stamp(job: Job, upstream: list[Job]) -> str:
+    """The stamp of a heavy notebook's run; a data set or documents of one's own are part of it.
+
+    A file that a run before it makes is not, for it is there from the second build on only: the
+    stamp of that run stands for it.
+    """
+    settings, more = job.settings, None
     own = resolve(settings.get("data") or settings["documents"])
-    more = digest(own.read_bytes()) if own.is_file() else folder(own) if own.is_dir() else None
+    if not any(other.notebook == "curate" for other in upstream):
+        more = digest(own.read_bytes()) if own.is_file() else folder(own) if own.is_dir() else None
     cells = code(ROOT / "notebooks" / f"{job.notebook}.ipynb")
     reached = stamps.reached(*stamps.entries(job.notebook, settings))
-    return digest([cells, job.parameters, sorted(upstream), reached, settings_and_data(), more])
+    before = sorted(run_stamp(other, []) for other in upstream)
+    return digest([cells, job.parameters, before, reached, settings_and_data(), more])
 
 
 def page_stamp(page: str, upstream: list[str]) -> str:
@@ -86,9 +92,6 @@ def book_stamp(upstream: list[str]) -> str:
 
 def of(profile: Profile) -> dict[str, str]:
     """The stamp of every job and page of a profile, and that of the ``book``."""
-    runs = {
-        job.id: run_stamp(job, [run_stamp(other, []) for other in profile.upstream(job)])
-        for job in profile.jobs.values()
-    }
+    runs = {job.id: run_stamp(job, profile.upstream(job)) for job in profile.jobs.values()}
     pages = {page: page_stamp(page, list(runs.values())) for page in profile.pages}
     return runs | pages | ({"book": book_stamp(list((runs | pages).values()))} if pages else {})
