@@ -7,21 +7,20 @@ with the page to open, or with where the rows are.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import psutil
 
 from companion.record.paths import held
-from companion.record.rows import write_text
 from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, duration, shown
 from companion.workflow.profile import Profile, known, read
 
-LOG, LAST = LOGS / "snakemake.log", LOGS / "seconds.json"  # of the last build's jobs
+LOG = LOGS / "snakemake.log"
 # Snakemake keeps its records in build/: there they are removed together with what they are about
 PLACE = {"cwd": BUILD, "env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
 
@@ -64,26 +63,16 @@ def last_line(text: str) -> str:
     return ["it said nothing.", *filter(None, map(str.strip, text.splitlines()))][-1]
 
 
-class Overview:
-    """Before each line of progress: how many jobs are done, how long the rest took last time."""
+def counted(names: list[str]) -> Callable[[str], str]:
+    """What puts before each line of progress how many jobs are done, and for how long they ran."""
+    waiting, start = set(names), time.monotonic()
 
-    def __init__(self, profile: Profile, names: list[str], cores: int):
-        self.took = json.loads(LAST.read_text(encoding="utf-8")) if LAST.is_file() else {}
-        self.beside = {name: min(cores, job.abreast) for name, job in profile.jobs.items()}
-        self.waiting, self.total, self.start = set(names), len(names), time.monotonic()
+    def line(said: str) -> str:
+        waiting.discard(said.partition(": finished in ")[0])
+        done = f"{len(names) - len(waiting)}/{len(names)} done"
+        return f"[{done}, {duration(time.monotonic() - start)}] {said}"
 
-    def __call__(self, line: str) -> str:
-        """The line for the terminal; a job's last line is what is counted."""
-        if finished := re.match(r"(\S+): finished in (\d+) s", line):
-            self.took[finished[1]] = float(finished[2])
-            self.waiting.discard(finished[1])
-        times = {name: self.took.get(name) for name in self.waiting}
-        left = ""
-        if all(times.values()):
-            seconds = sum(each / self.beside.get(name, 1) for name, each in times.items())
-            left = f", about {duration(seconds)} left"
-        done = f"{self.total - len(self.waiting)}/{self.total} done"
-        return f"[{done}, {duration(time.monotonic() - self.start)}{left}] {line}"
+    return line
 
 
 def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
@@ -91,14 +80,13 @@ def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
 
     A recording of hours does not end with one run that fails; a book would lack a page.
     """
-    overview = Overview(profile, names, cores)
+    overview = counted(names)
     LOG.parent.mkdir(parents=True, exist_ok=True)
     words = command(profile.name, cores, *([] if profile.pages else ["--keep-going"]))
     pipes = {"stdout": subprocess.PIPE, "pass_fds": [held]}
     with LOG.open("w") as noise, subprocess.Popen(words, stderr=noise, **pipes, **PLACE) as process:
         for line in process.stdout:
             print(overview(line.rstrip()), flush=True)
-    write_text(LAST, json.dumps(overview.took, indent=1))
     if process.returncode:
         raise RuntimeError(failure(LOG.read_text(encoding="utf-8")))
 
