@@ -68,27 +68,6 @@ def gradient(model: str, data: str) -> pd.DataFrame:
     return frame.astype({"rounds": int}).assign(ratio=frame["seconds"]["revs"] / frame["seconds"])
 
 
-def memory(model: str, data: str) -> dict[str, float]:
-    """MiB: of the ``model``, for ``undo``, and the highest ``beyond`` both, over all rounds."""
-    used = row("memory", model, data)["result"]["memory"]
-    beyond = max(*used["once_mb"], max(used["peak_mb"]) - used["undo_mb"])
-    return {"model": used["model_mb"], "undo": used["undo_mb"], "beyond": beyond}
-
-
-def targets(model: str) -> pd.DataFrame:
-    """Seconds after some numbers of targets; ``once`` where no secret has come twice yet."""
-    result = row("targets", model, "synthetic")["result"]
-    pairs = sorted((int(number), seconds) for number, seconds in result["medians"].items())
-    frame = pd.DataFrame(pairs, columns=["targets", "seconds"])
-    return frame.assign(once=frame["targets"] <= result["secrets"])
-
-
-def exponent(curve: pd.DataFrame) -> float:
-    """Of the time against the number of targets, each another secret; one is linear."""
-    once = curve[curve["once"]]
-    return float(np.polyfit(np.log(once["targets"]), np.log(once["seconds"]), 1)[0])
-
-
 def goals(model: str, data: str, other: str) -> pd.DataFrame:
     """What was wanted before anything was measured, and what was measured."""
     ratio, floor = {}, floors(model, data, other)
@@ -96,13 +75,9 @@ def goals(model: str, data: str, other: str) -> pd.DataFrame:
     for of in (data, other):
         table = gradient(model, of)
         ratio[of] = table["seconds"]["revs"] / table["seconds"].drop("revs").min()
-    used = [memory(model, of) for of in (data, other)]
     wanted = [
         ("ours ÷ the least of a token", "≤", 1.5, max(floor["ours"] / floor["floor"])),
         ("REVS ÷ the fastest gradient method, tuned", "<", 1, max(ratio.values())),
-        ("memory beyond the model ÷ the model's own, undo apart", "≤", 0.25)
-        + (max(one["beyond"] / one["model"] for one in used),),
-        ("cost against the number of targets: its exponent", "≤", 1.05, exponent(targets(model))),
     ]
     frame = pd.DataFrame(wanted, columns=["what", "sign", "bound", "measured"])
     met = [
@@ -125,17 +100,6 @@ def draw_parts(ax: Axes, floors: pd.DataFrame) -> None:
     ax.set(xlabel="share of the time, per cent", xlim=(0, 100))
     ax.invert_yaxis()
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-
-
-def schedules(model: str, data: str) -> pd.DataFrame:
-    """Both schedules and the layer-major order, in turn: seconds, size of the edit, scores."""
-    result, lines = row("schedules", model, data)["result"], []
-    for way, edit in result["edits"].items():
-        line = {"way": way, "seconds": result["medians"][way], "columns": edit["columns"]}
-        line |= {"norm": edit["norm"], "unreached": edit["unreached"]}
-        line["rank"] = float(np.median(result["ranks"][way]))
-        lines.append(line | {name: 100 * result["effects"][way][name] for name in METRICS})
-    return pd.DataFrame(lines).set_index("way")
 
 
 def paired(model: str, data: str, *tags: str) -> pd.DataFrame:

@@ -7,10 +7,9 @@ differ from run to run: such a row is a measurement, no result that can be drawn
 from __future__ import annotations
 
 import math
-import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
@@ -20,25 +19,20 @@ from companion.record import rows, stamps
 from companion.record.paths import resolve
 from companion.runs import command, datasets, methods, models
 from companion.runs.memorise import prepared
-from companion.runs.memory import Peak, resident, returned
 from companion.runs.nearest import hint
 from companion.runs.progress import progress
 from companion.runs.stopwatch import Stopwatch, timed
 from companion.runs.unlearn import FAILURES, base
 from revs.baselines import memit
 from revs.measures import evaluate
-from revs.method import algorithm, layer_major, neuron, quick
+from revs.method import algorithm, neuron, quick
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model import load, targets
-from revs.model.memorise import Finetune, memorise, sentences
 
-OFTEN = 0.005  # seconds between two looks at the memory
 # A method with gradients has one round if its first took longer than AGAIN times the quickest and
 # NEAR times REVS: it can become neither the quickest nor one beside which REVS is shown.
 AGAIN, NEAR = 2, 1.5
-NUMBERS = (10, 20, 50, 100, 200)  # of targets
-SENTENCES = 32  # of a data set, with which a fine-tune is timed
 PARTS = [  # where the time of one token goes; the rest is the forward pass
     (Vocabulary, "direction", "direction"),
     (algorithm, "may_be_open", "gate"),
@@ -55,7 +49,7 @@ PARTS = [  # where the time of one token goes; the rest is the forward pass
 class Settings:
     """What is measured, and on what."""
 
-    what: str = "floor"  # floor, gradient, memory, memorising, targets or schedules
+    what: str = "floor"  # floor or gradient
     model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
     data: str = "ssn"  # a built-in set or a JSON Lines file
     finetune: bool | dict = True  # memorise first (settings of that); False: the model knows them
@@ -107,7 +101,7 @@ class Stage:
     """The loaded model and what is measured on it."""
 
     def __init__(self, folder: str, records: list, settings: Settings, asked):
-        self.records, self.settings, self.asked = records, settings, asked
+        self.settings, self.asked = settings, asked
         self.decoder = models.load(folder, settings.dtype, settings.device_map)
         self.every = [targets.encode(record, self.decoder.tokenizer) for record in records]
         self.split = targets.split(self.every, settings.seed, settings.targets)
@@ -127,12 +121,11 @@ class Stage:
         """0, 1, … repeats − 1, with progress."""
         return progress(f"bench {self.settings.what}", "rounds")(range(self.settings.repeats))
 
-    def effect(self) -> tuple[dict, list[int]]:
-        """What the model as it is does, and the ranks of the unlearned tokens."""
+    def effect(self) -> dict:
+        """What the model as it is does."""
         split = self.split
         ranks = evaluate.secret_ranks(self.decoder, split.forget + split.unseen + split.retain)
-        unlearned = [ranks[target.id][at] for target in split.forget for at in target.T]
-        return evaluate.effectiveness(split, ranks)[0], unlearned
+        return evaluate.effectiveness(split, ranks)[0]
 
 
 def summed(items: list[dict]) -> dict[str, list[float]]:
@@ -190,77 +183,12 @@ def floor(stage: Stage) -> tuple[dict, list[dict]]:
     }, items
 
 
-def memory(stage: Stage) -> tuple[dict, list[dict]]:
-    """What unlearning takes beyond the model, in MiB, and how much of it undo needs."""
-    items = []
-    resident(stage.decoder)
-    for turn in stage.rounds():
-        returned()
-        with Peak(OFTEN) as once:
-            seconds, vocabulary = timed(stage.vocabulary)
-        returned()
-        with Peak(OFTEN) as peak, Edit(stage.decoder) as edit:
-            seconds += sum(stage.token(vocabulary, ids, t, edit) for ids, t in stage.pairs)
-        kept = vocabulary.factor.nbytes / 2**20  # it lasts from the first to the second
-        columns = [column for of in edit.originals.values() for column in of.values()]
-        used = {"once_mb": once.mb, "peak_mb": round(peak.mb + kept)}
-        used["undo_mb"] = sum(column.nbytes for column in columns) / 2**20
-        edit.undo()
-        del vocabulary, columns
-        items.append({"round": turn, "way": "ours", "seconds": seconds} | used)
-    own = sum(parameter.nbytes for parameter in stage.decoder.model.parameters()) / 2**20
-    used = {name: [item[name] for item in items] for name in ("once_mb", "peak_mb")}
-    used |= {"model_mb": own, "undo_mb": median(item["undo_mb"] for item in items)}
-    return {"tokens": len(stage.pairs), "timings": summed(items), "memory": used}, items
-
-
-def many(stage: Stage) -> tuple[dict, list[dict]]:
-    """One run over many targets, and when it has done 10, 20, 50, … of them."""
-    items, chosen = [], mixed(stage.every, stage.settings.seed)
-    chosen = chosen[: stage.settings.targets or NUMBERS[-1]]
-    distinct = len({target.group for target in chosen})
-    numbers = sorted({*(n for n in NUMBERS if n < len(chosen)), distinct, len(chosen)})
-    timings: dict[str, list[float]] = {str(number): [] for number in numbers}
-    for turn in stage.rounds():
-        total, vocabulary = timed(stage.vocabulary)
-        with Edit(stage.decoder) as edit:
-            for number, target in enumerate(chosen, 1):
-                for ids, t in targets.pairs([target]):
-                    made = len(edit.moves)
-                    seconds = stage.token(vocabulary, ids, t, edit)
-                    layers = len({layer for layer, *_ in edit.moves[made:]})
-                    about = {"round": turn, "way": "ours", "target": number}
-                    items.append(about | {"seconds": seconds, "layers": layers})
-                    total += seconds
-                if number in numbers:
-                    timings[str(number)].append(total)
-            edit.undo()
-    tokens = sum(len(target.T) for target in chosen)
-    return {"tokens": tokens, "secrets": distinct, "timings": timings}, items
-
-
-def mixed(every: list[targets.Target], seed: int) -> list[targets.Target]:
-    """One sentence of each secret, then the second ones, …: of each kind always the same part."""
-    draw, kinds, groups = random.Random(seed), {}, {}
-    for target in every:
-        groups.setdefault((target.kind, target.group), []).append(target)
-    for kind, group in groups:
-        kinds.setdefault(kind, []).append(group)
-    order = []
-    for kind, of_kind in kinds.items():
-        for place, group in enumerate(draw.sample(of_kind, len(of_kind))):
-            some = draw.sample(groups[kind, group], len(groups[kind, group]))
-            part = (place + 0.5) / len(of_kind)
-            order += [((turn, part), target) for turn, target in enumerate(some)]
-    return [target for _, target in sorted(order, key=lambda one: one[0])]
-
-
 def in_turn(stage: Stage, ways: dict[str, tuple]) -> tuple[dict, list[dict]]:
-    """Methods with their settings on one split, in turn: time, size of the edit, and its effect.
+    """Methods with their settings on one split, in turn: times, and what each does.
 
     Of one that fails, why: a time would mean nothing.
     """
-    items, found = [], {name: {} for name in ("edits", "effects", "ranks", "failed")}
+    items, found = [], {name: {} for name in ("effects", "failed")}
     for turn in stage.rounds():
         for name, (module, hp) in ways.items():
             call = stage.decoder, stage.split.forget, hp, stage.settings.seed
@@ -271,8 +199,7 @@ def in_turn(stage: Stage, ways: dict[str, tuple]) -> tuple[dict, list[dict]]:
                 continue
             items.append({"round": turn, "way": name, "seconds": seconds})
             if turn == 0:
-                found["edits"][name] = edit.summary()
-                found["effects"][name], found["ranks"][name] = stage.effect()
+                found["effects"][name] = stage.effect()
             edit.undo()
         took = {way: each[0] for way, each in summed(items).items()}
         quickest = min((took[name] for name in took if name != "revs"), default=0.0)
@@ -292,45 +219,10 @@ def gradient(stage: Stage) -> tuple[dict, list[dict]]:
             if hasattr(hp, "mom2_update_weight"):
                 memit.moments(stage.decoder, hp.layers)  # once for a model: not timed
             ways[name] = module, hp
-    found, items = in_turn(stage, ways)
-    del found["edits"], found["ranks"]
-    return found, items
+    return in_turn(stage, ways)
 
 
-def schedules(stage: Stage) -> tuple[dict, list[dict]]:
-    """Both schedules of Alg. 2, and the layer-major order."""
-    ways = {way: (algorithm, replace(stage.asked, schedule=way)) for way in ("exact", "paper")}
-    ways["layer_major"] = layer_major, layer_major.Hyperparameters(**asdict(stage.asked))
-    found, items = in_turn(stage, ways)
-    del found["failed"]
-    return found | {"margin": stage.hp.r_h - stage.hp.eps_r_h}, items
-
-
-def memorising(stage: Stage) -> tuple[dict, list[dict]]:
-    """Some steps of a fine-tune from the same weights, with float32 and bfloat16 arithmetic."""
-    decoder, items, draw = stage.decoder, [], random.Random(stage.settings.seed)
-    some = draw.sample(stage.records, min(SENTENCES, len(stage.records)))
-    before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
-
-    def steps(autocast: bool) -> float:
-        tuning = Finetune(epochs=1, digits="keep", autocast=autocast)
-        seconds, _ = timed(memorise, decoder, some, tuning)
-        decoder.model.load_state_dict(before)
-        return seconds
-
-    steps(False)  # the first steps of a process take longer, whichever they are
-    for turn in stage.rounds():
-        for way in ("float32", "bfloat16"):
-            items.append({"round": turn, "way": way, "seconds": steps(way == "bfloat16")})
-    decoder.model.zero_grad(set_to_none=True)
-    tokens = sum(len(text.ids) for text in sentences(decoder, some, whole=False))
-    return {"tokens": tokens, "timings": summed(items)}, items
-
-
-WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {
-    **{"floor": floor, "gradient": gradient, "memory": memory, "memorising": memorising},
-    **{"targets": many, "schedules": schedules},
-}
+WHAT: dict[str, Callable[[Stage], tuple[dict, list[dict]]]] = {"floor": floor, "gradient": gradient}
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import threading
 from pathlib import Path
 
@@ -13,7 +11,6 @@ import torch
 
 from companion.record.paths import resolve
 from companion.runs import models
-from revs.model.architecture import Decoder
 
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
 TRAINED = ("memorise", "npo_kl", "simnpo")  # 12 bytes more a weight: gradient, Adam's two moments
@@ -83,18 +80,3 @@ class Peak:
         self.done.set()
         self.watcher.join()
         self.mb = round((max(self.highest, self.now()) - self.start) / 2**20)
-
-
-@torch.no_grad()
-def resident(decoder: Decoder) -> None:
-    """Makes what is only mapped from a file the process's own: else it would count."""
-    for layer in range(len(decoder.layers)):
-        decoder.neurons(layer).copy_(decoder.neurons(layer).clone())
-    decoder.run([], input_ids=torch.zeros(1, 30, dtype=torch.long, device=decoder.device))
-
-
-def returned() -> None:
-    """Gives freed memory back, where the C library can: kept, it would hide use."""
-    gc.collect()
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
