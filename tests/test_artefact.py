@@ -1,14 +1,14 @@
 """An edit as a file: applied again it gives the same bits, undone it leaves none, and what does not
 belong together is refused."""
 
-import copy
 import json
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import FAMILIES, build
-from safetensors.torch import save_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from test_method import same_bits, weights
 
 from companion.own import artefact, export
@@ -106,49 +106,13 @@ def test_the_file_is_small_says_what_it_is_and_has_no_text_of_the_secrets(base, 
     assert len(content) < 8_000 and file.stat().st_mode & 0o777 == 0o600
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     said = json.loads(header["revs"])
-    assert said["format"] == 2 and said["about"]["model"] == about.model
+    assert said["format"] == 3 and said["about"]["model"] == about.model
     assert said["about"]["versions"]["torch"] and "no proof" in said["about"]["statement"]
     hidden = [part for one in SECRETS for part in (one.prompt, one.secret, one.id.title())]
     assert not any(part.encode() in content for part in hidden)
     assert about.model in repr(about)
     hidden += ["moves", "tensor", *(record.id for record in SECRETS)]
     assert not any(part in repr(about) for part in hidden)
-
-
-# --- undo without the process that made the edit -------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "kind, dtype", [*((kind, "float32") for kind in KINDS), (KINDS[0], DTYPES[1])]
-)
-def test_the_undo_file_gives_every_bit_back(base, tmp_path, kind, dtype):
-    """To the edited model as it was saved and loaded; from the run, or from base and artefact."""
-    decoder, plain = base(kind, dtype), weights(base(kind, dtype))
-    edit, about = made(decoder)
-    files = [
-        artefact.save_columns(tmp_path / "run", edit),
-        artefact.save_columns(tmp_path / "base", artefact.apply(base(kind, dtype), about)),
-    ]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    edited = load.load(str(export.export(decoder, tmp_path / "edited", about)), dtype)
-    assert not same_bits(edited, plain)
-    artefact.restore(edited, files[0])
-    assert same_bits(edited, plain)
-
-
-def test_the_undo_file_fits_the_edited_model_only(base, tmp_path, one_sentence):
-    decoder = base()
-    edit, _ = made(decoder)
-    file = artefact.save_columns(tmp_path / "undo", edit)
-    again = copy.deepcopy(decoder)
-    with torch.no_grad():
-        again.neurons(edit.moves[-1][0])[:, edit.moves[-1][1]] += 1
-    small = build("llama-tied", num_hidden_layers=1), build("llama-tied", intermediate_size=8)
-    for other in (base(), base(dtype="bfloat16"), base("gptj"), *small, again):
-        before = weights(other)
-        with pytest.raises(ValueError, match="is not the model that the edit left") as error:
-            artefact.restore(other, file)
-        assert one_sentence(error) and same_bits(other, before)
 
 
 # --- refusals ------------------------------------------------------------------------------------
@@ -183,28 +147,30 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
         assert one_sentence(error) and same_bits(model, before)
 
 
-def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, monkeypatch, one_sentence):
+def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, one_sentence):
     """Cut short, of something else, of another format, with a part missing: one sentence each."""
     edit, about = made(base())
-    whole, kind = artefact.write(tmp_path / "edit", about), artefact.EDIT
+    whole = artefact.write(tmp_path / "edit", about)
     (tmp_path / "cut").write_bytes(whole.read_bytes()[:-9])
     save_file({"a": torch.zeros(2)}, tmp_path / "foreign")
-    artefact.save_columns(tmp_path / "undo", edit)
-    tensors, said_of = artefact.unpack(whole, kind)
-    artefact.pack(tmp_path / "part", kind, {"c": tensors["c"]}, said_of)
-    artefact.pack(tmp_path / "uneven", kind, tensors | {"c": tensors["c"][1:]}, said_of)
-    artefact.pack(tmp_path / "field", kind, tensors, {"model": "m"})
-    monkeypatch.setitem(artefact.FORMATS, kind, 3)
-    artefact.write(tmp_path / "later", about)
-    monkeypatch.undo()
+    tensors = load_file(whole)
+    with safe_open(whole, "pt") as file:
+        said_of = json.loads(file.metadata()["revs"])
+    wrong = {
+        "part": ({"c": tensors["c"]}, {}),
+        "uneven": (tensors | {"c": tensors["c"][1:]}, {}),
+        "field": (tensors, {"about": {"model": "m"}}),
+        "later": (tensors, {"format": artefact.FORMAT + 1}),
+    }
+    for name, (parts, more) in wrong.items():
+        save_file(parts, tmp_path / name, {"revs": json.dumps(said_of | more)})
     for name, said in (
         ("cut", "is cut short"),
         ("foreign", "does not hold an edit"),
-        ("undo", "does not hold an edit"),
         ("part", "lacks a part"),
         ("uneven", "lacks a part"),
         ("field", "lacks a part"),
-        ("later", "does not hold an edit in format 2"),
+        ("later", "does not hold an edit in format 3"),
     ):
         with pytest.raises(ValueError, match=said) as error:
             artefact.read(tmp_path / name)
@@ -229,46 +195,6 @@ def test_only_moves_can_be_saved(base, one_sentence):
     ]:
         with pytest.raises(ValueError, match=said) as error:
             artefact.of(edit, HP, {}, {})
-        assert one_sentence(error)
-    with pytest.raises(ValueError, match="did not change single columns") as error:
-        artefact.save_columns("nowhere", whole)
-    assert one_sentence(error)
-
-
-# --- several edits -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_combination_equals_one_edit_after_the_other(base, tmp_path, dtype):
-    """Bit for bit, columns of both included; what is not known of it is left out."""
-    parts = [made(base(dtype=dtype), [record])[1] for record in SECRETS]
-    together = artefact.combine(parts)
-    at_once, one_by_one = base(dtype=dtype), base(dtype=dtype)
-    edit = artefact.apply(at_once, artefact.read(artefact.write(tmp_path / "both", together)))
-    for part in parts:
-        artefact.apply(one_by_one, part, exact=False)
-    assert same_bits(at_once, weights(one_by_one))
-    places = [{(l, n) for l, n, *_ in part.moves} for part in parts]
-    assert together.shared == len(places[0] & places[1]) > 0
-    assert set(together.before) == {"ada", "bea"}
-    assert together.after == {} and together.edited is None
-    edit.undo()
-    assert same_bits(at_once, weights(base(dtype=dtype)))
-
-
-def test_edits_of_different_models_cannot_be_combined(base, one_sentence):
-    _, first = made(base())
-    rounded = {place: d_t + 1e-7 for place, d_t in first.directions.items()}
-    for parts, said in (
-        ([], "nothing to combine"),
-        ([first, replace(first, directions=rounded)], "Edit 2 has not the directions of the first"),
-        ([first, made(base(seed=1))[1]], "Edit 2 has not the weights of the first"),
-        ([first, made(base(dtype="bfloat16"))[1]], "not the precision"),
-        ([first, made(base(), hp=replace(HP, projection="raw"))[1]], "not the projection"),
-        ([first, replace(first, tokenizer="0")], "not the tokenizer"),
-    ):
-        with pytest.raises(ValueError, match=said) as error:
-            artefact.combine(parts)
         assert one_sentence(error)
 
 
@@ -300,7 +226,6 @@ def test_the_card_sums_up_the_ranks(base):
     about = replace(made(base())[1], **ranks)
     card = export.card("m", about)
     assert "| 2 of 3 | 1 of 3 |" in card and "| 0 | 30 |" in card
-    assert "| 2 of 3 | not measured |" in export.card("m", artefact.combine([about]))
 
 
 def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(

@@ -17,7 +17,7 @@ from test_method import same_bits, weights
 from companion.own import artefact, calibrate, documents, report, steps
 from companion.record import rows
 from companion.record.paths import ROOT, alone
-from companion.runs import check, curate, integrity
+from companion.runs import check, curate
 from companion.runs import own as experiment
 from companion.workflow import notebook
 from revs.measures import ordinary
@@ -117,30 +117,17 @@ def test_nothing_memorised_nothing_edited_and_no_edit_of_an_earlier_run_left(run
     assert not (tmp_path / "out/edit.safetensors").exists()
 
 
-def test_the_edited_model_and_its_undo_can_be_kept(run, knowing, tmp_path):
-    run(undo=True, export=str(tmp_path / "edited"))
+def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
+    run(export=str(tmp_path / "edited"))
     edited, plain = load.load(str(tmp_path / "edited")), load.load(str(knowing))
     assert not same_bits(edited, weights(plain))
     again = load.load(str(knowing))
     artefact.apply(again, artefact.read(tmp_path / "out/edit.safetensors"))
     assert same_bits(again, weights(edited))
-    artefact.restore(edited, tmp_path / "out/undo.safetensors")
-    assert same_bits(edited, weights(plain))
     card = (tmp_path / "edited/README.md").read_text()
     assert re.search(r"Tokens of \d places where it wrote secrets were demoted", card)
     with pytest.raises(ValueError, match="^The folder that export names is there already"):
         run(export=str(tmp_path / "edited"))
-
-
-def test_benchmarks_stand_in_the_report(run, tmp_path, monkeypatch):
-    answers = iter(("1100", "1010"))
-    monkeypatch.setattr(integrity, "benchmarks", lambda: None)
-    scores = lambda: {"accuracy": 0.5, "items": 4, "right": next(answers)}
-    measured = lambda *_: ({"from": "x", "perplexity": 1.0, "mmlu": scores()}, {})
-    monkeypatch.setattr(integrity, "measure", measured)
-    run(benchmarks=True)
-    page = (tmp_path / "out/report.html").read_text()
-    assert "MMLU, per cent right (1 lost, 1 won of 4)" in page
 
 
 def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path, one_sentence):
@@ -203,10 +190,10 @@ def planted(folder, tmp_path, monkeypatch):
 
 
 def test_no_secret_is_written_anywhere(planted, run, knowing, tmp_path, capsys, monkeypatch):
-    """With calibration, an undo file, and everything that is printed."""
+    """With calibration, and everything that is printed."""
     canaries, theirs = planted
     monkeypatch.setattr(calibrate, "LEAST", 3)
-    given = {"hyperparameters": None, "minutes": 0, "undo": True}
+    given = {"hyperparameters": None, "minutes": 0}
     result = run(documents="$DOCUMENTS", secrets="$SECRETS", **given)["result"]
     assert leaks(canaries, tmp_path, *theirs, knowing) == []
     said = capsys.readouterr()
@@ -291,7 +278,6 @@ def test_what_a_report_shows_of_a_secret(kind, secret, seen):
         ({"kinds": ["emails"]}, "kinds is emails, but must be some of email"),
         ({"kinds": []}, "kinds is empty"),
         ({"forget": 0}, "forget is 0, but must be at least 1"),
-        ({"benchmarks": True}, "MMLU and GSM8K were not found"),
         ({"hyperparameters": {"r_hh": 3}}, "'r_hh' of revs: did you mean 'r_h'"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),
@@ -349,7 +335,7 @@ def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeyp
 
 
 def test_the_example_of_the_page_about_edits_runs(run, knowing, tmp_path, monkeypatch):
-    """The edited model, undone from its file, is the base again."""
+    """The edited model is kept, and the one in memory is the base again."""
     run()
     monkeypatch.chdir(tmp_path)
     plain, scope = weights(load.load(str(knowing))), {}
@@ -357,7 +343,8 @@ def test_the_example_of_the_page_about_edits_runs(run, knowing, tmp_path, monkey
     paths = {f"path__to__{name}": str(place) for name, place in places.items()}
     paths["build__own"] = str(tmp_path / "out")
     exec(example("notebooks/artefact.ipynb", "artefact-example", **paths), scope)
-    assert same_bits(scope["decoder"], plain) and same_bits(scope["edited"], plain)
+    assert same_bits(scope["decoder"], plain)
+    assert not same_bits(load.load(str(places["edited"])), plain)
 
 
 # --- secrets of a list ---------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 n* = n + c·d_t: the file holds the moves (layer, neuron, token, c) in their order, one direction d_t
 for each token, and no column. Applied to the model that it was made on, it gives the same bits as
-the run did, on another machine too. ``save_columns`` keeps the original columns instead, for who
-has not the base model, which *is* the model without the edit.
+the run did, on another machine too. To take it back, load the base model, which *is* the model
+without the edit.
 
-Both files are confidential: they hold no text, but the tokens are the rarest of the secrets, in the
-secrets' order. Only their owner may read them.
+The file is confidential: it holds no text, but the tokens are the rarest of the secrets, in the
+secrets' order. Only its owner may read it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -32,8 +31,7 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
 
-EDIT, COLUMNS = "an edit", "the columns of an edit"  # what a file may hold
-FORMATS = {EDIT: 2, COLUMNS: 1}  # counted up when their parts change
+FORMAT = 3  # of the file, counted up when its parts change
 INDICES = ("layers", "neurons", "tokens")  # of moves; besides c, a double, which holds it exactly
 EVERY = -1  # instead of a layer: a token's direction is the same in all without a norm after FF₂
 STATEMENT = (
@@ -52,22 +50,19 @@ class Artefact:
     model: str  # what pins the base model: a hub commit, or sha256 of its weight files
     tokenizer: str  # its sha256
     dtype: str
-    hyperparameters: list[dict]  # REVS's settings, of each edit that was combined
+    hyperparameters: dict  # REVS's settings
     before: dict[str, list[int]] = field(repr=False)  # ranks of every item's tokens
     after: dict[str, list[int]] = field(repr=False)
-    original: str | None  # sha256 of the moved columns; None: combined, nobody has seen them yet
-    edited: str | None
-    shared: int  # columns that several of the combined edits move
+    original: str  # sha256 of the moved columns before the edit
+    edited: str  # and after it
     versions: dict[str, str]
     date: str
     statement: str = STATEMENT
 
     @property
     def pins(self) -> dict[str, str]:
-        """What another model, or another edit, must have in common with this one."""
-        projection = self.hyperparameters[0]["projection"]
-        pins = {"weights": self.model, "tokenizer": self.tokenizer}
-        return pins | {"precision": self.dtype, "projection": projection}
+        """What another model must have in common with this edit's."""
+        return {"weights": self.model, "tokenizer": self.tokenizer, "precision": self.dtype}
 
     @property
     def columns(self) -> dict[int, list[int]]:
@@ -103,25 +98,25 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
         place = (EVERY if vocabulary.after[l] is None else l, t)
         if place not in directions:
             directions[place] = vocabulary.step(l, t).cpu()
-    made = Artefact(
+    columns = {l: sorted(kept) for l, kept in sorted(edit.originals.items()) if kept}
+    return Artefact(
         edit.moves.copy(),
         directions,
         decoder.revision,
         tokenizer_hash(decoder.tokenizer),
         str(decoder.neurons(0).dtype).removeprefix("torch."),
-        [asdict(hp)],
+        asdict(hp),
         before,
         after,
-        hashed(kept for _, kept in stacked(edit)),
-        edited=None,
-        shared=0,
-        **now(),
+        hashed(torch.stack([edit.originals[l][n] for n in some]) for l, some in columns.items()),
+        hashed(present(decoder, columns)),
+        rows.machine()["versions"],
+        time.strftime("%Y-%m-%d", time.gmtime()),
     )
-    return replace(made, edited=hashed(present(decoder, made.columns)))
 
 
 def write(path: str | Path, artefact: Artefact) -> Path:
-    """Writes the file, whole or not at all."""
+    """Writes the file, whole or not at all, for its owner alone."""
     *places, c = zip(*artefact.moves, strict=True)
     tensors = {
         name: torch.tensor(values, dtype=torch.int32)
@@ -131,18 +126,33 @@ def write(path: str | Path, artefact: Artefact) -> Path:
     tensors["directions"] = torch.stack(list(artefact.directions.values()))
     about = vars(artefact).items()
     about = {name: value for name, value in about if name not in ("moves", "directions")}
-    return pack(path, EDIT, tensors, about)
+    said = json.dumps({"kind": "an edit", "format": FORMAT, "about": dict(about)})
+    rows.write_text(Path(path), safetensors.torch.save(tensors, {"revs": said}), mode=0o600)
+    return Path(path)
 
 
 def read(path: str | Path) -> Artefact:
     """The artefact in a file; ValueError for a file that is cut short, or of another kind."""
-    tensors, about = unpack(path, EDIT)
+    try:
+        with safe_open(path, "pt") as file:
+            said = json.loads((file.metadata() or {}).get("revs", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except SafetensorError:
+        raise ValueError(
+            f"{path} is cut short, or is no safetensors file: take another copy."
+        ) from None
+    if (said.get("kind"), said.get("format")) != ("an edit", FORMAT):
+        raise ValueError(
+            f"{path} does not hold an edit in format {FORMAT}: give another file, or use the "
+            "version of revs that wrote it."
+        )
     try:
         moves = zip(*(tensors[name].tolist() for name in (*INDICES, "c")), strict=True)
         directions = zip(tensors["of"].tolist(), tensors["directions"], strict=True)
-        return Artefact(list(moves), {(l, t): d_t for (l, t), d_t in directions}, **about)
+        found = {(l, t): d_t for (l, t), d_t in directions}
+        return Artefact(list(moves), found, **said["about"])
     except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} lacks a part of {EDIT}: take another copy.") from None
+        raise ValueError(f"{path} lacks a part of an edit: take another copy.") from None
 
 
 def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
@@ -153,17 +163,17 @@ def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
     takes the columns as they are and as they come out.
     """
     check(decoder, artefact)
-    if exact and artefact.original not in (None, hashed(present(decoder, artefact.columns))):
+    if exact and artefact.original != hashed(present(decoder, artefact.columns)):
         raise ValueError(
             f"Columns that the edit moves are not as they were: {decoder.name} has been edited "
-            "since it was loaded; load it afresh, or combine the edits."
+            "since it was loaded; load it afresh, or pass exact=False."
         )
     with Edit(decoder) as edit:
         for l, t, moved in runs(artefact.moves):
             d_t = artefact.direction(l, t)
             c = torch.tensor(list(moved.values()), dtype=d_t.dtype)
             edit.move(l, torch.tensor(list(moved)), c, t, d_t)
-        if exact and artefact.edited not in (None, hashed(present(decoder, artefact.columns))):
+        if exact and artefact.edited != hashed(present(decoder, artefact.columns)):
             raise ValueError(
                 "The columns came out with other bits than in the run: this machine rounds "
                 "otherwise, or the file is damaged; exact=False takes them as they are."
@@ -174,9 +184,9 @@ def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
 def check(decoder: Decoder, artefact: Artefact) -> None:
     """Raises ValueError if the edit does not belong to this model, or is damaged."""
     weights = decoder.neurons(0)
-    dtype = str(weights.dtype).removeprefix("torch.")
     pins = {"weights": decoder.revision, "tokenizer": tokenizer_hash(decoder.tokenizer)}
-    for what, here in (pins | {"precision": dtype}).items():
+    pins["precision"] = str(weights.dtype).removeprefix("torch.")
+    for what, here in pins.items():
         if (made_with := artefact.pins[what]) != here:
             raise ValueError(
                 f"The edit was made with the {what} {made_with[:12]}, but {decoder.name} has "
@@ -198,41 +208,6 @@ def check(decoder: Decoder, artefact: Artefact) -> None:
         )
 
 
-def combine(artefacts: Sequence[Artefact]) -> Artefact:
-    """Several edits of the same model as one: all moves, in the order given.
-
-    A column is rounded once for each of its moves: the result equals applying one edit after the
-    other, bit for bit. It is not what one run over all secrets gives, since no edit has seen those
-    before it: the ranks after it are left out, and must be measured.
-    """
-    if not artefacts:
-        raise ValueError("There is nothing to combine: give at least one edit.")
-    first = artefacts[0]
-    for number, other in enumerate(artefacts[1:], 2):
-        both = other.directions.keys() & first.directions.keys()
-        wrong = [what for what, pin in first.pins.items() if other.pins[what] != pin]
-        if not all(torch.equal(other.directions[at], first.directions[at]) for at in both):
-            wrong.append("directions")  # as another machine rounds them
-        if wrong:
-            raise ValueError(
-                f"Edit {number} has not the {wrong[0]} of the first: combine edits of one model, "
-                "or apply one after the other, with exact=False."
-            )
-    moved = Counter(place for one in artefacts for place in {(l, n) for l, n, *_ in one.moves})
-    return replace(
-        first,
-        moves=[move for one in artefacts for move in one.moves],
-        directions={at: d_t for one in artefacts for at, d_t in one.directions.items()},
-        hyperparameters=[hp for one in artefacts for hp in one.hyperparameters],
-        before={item: ranks for one in artefacts for item, ranks in one.before.items()},
-        after={},
-        original=None,
-        edited=None,
-        shared=sum(count > 1 for count in moved.values()),
-        **now(),
-    )
-
-
 def runs(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
     """(layer, token, {neuron: c}) of moves that can be made at once: each neuron once."""
     place, moved = None, {}
@@ -242,46 +217,6 @@ def runs(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
             moved = {}
         place, moved[n] = (l, t), c
     yield *place, moved
-
-
-def save_columns(path: str | Path, edit: Edit) -> Path:
-    """Writes the original of every column that an edit changed, to undo it without its process.
-
-    Raises ValueError for an edit of whole weights, or of none.
-    """
-    if edit.whole or not edit.originals:
-        raise ValueError(
-            "This edit did not change single columns: save the base model with save_pretrained, "
-            "and load it to undo the edit."
-        )
-    columns = {l: sorted(kept) for l, kept in sorted(edit.originals.items()) if kept}
-    about = {"columns": columns, "edited": hashed(present(edit.decoder, columns))}
-    return pack(path, COLUMNS, {str(l): kept for l, kept in stacked(edit)}, about)
-
-
-@torch.no_grad()
-def restore(decoder: Decoder, path: str | Path) -> None:
-    """Puts the original columns back into the edited model, bit by bit; ValueError on another."""
-    tensors, about = unpack(path, COLUMNS)
-    columns = {int(l): neurons for l, neurons in about["columns"].items()}
-    try:
-        edited = hashed(present(decoder, columns))
-    except IndexError:
-        edited = None
-    if edited != about["edited"]:
-        raise ValueError(
-            f"{decoder.name} is not the model that the edit left: load the edited model, in the "
-            "precision of the edit."
-        )
-    for l, neurons in columns.items():
-        decoder.neurons(l)[:, neurons] = tensors[str(l)].T.to(decoder.neurons(l).device)
-
-
-def stacked(edit: Edit) -> Iterator[tuple[int, Tensor]]:
-    """(layer, its original columns (K × d) in ascending order) of an edit."""
-    for l, kept in sorted(edit.originals.items()):
-        if kept:
-            yield l, torch.stack([kept[n] for n in sorted(kept)])
 
 
 def present(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
@@ -295,34 +230,3 @@ def hashed(columns: Iterable[Tensor]) -> str:
     for some in columns:
         digest.update(some.contiguous().cpu().view(torch.uint8).numpy())
     return digest.hexdigest()
-
-
-def pack(path: str | Path, kind: str, tensors: dict[str, Tensor], about: dict) -> Path:
-    """Writes a safetensors file that says what it is, whole or not at all, for its owner alone."""
-    said = json.dumps({"kind": kind, "format": FORMATS[kind], "about": about})
-    rows.write_text(Path(path), safetensors.torch.save(tensors, {"revs": said}), mode=0o600)
-    return Path(path)
-
-
-def unpack(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict]:
-    """What ``pack`` wrote."""
-    try:
-        with safe_open(path, "pt") as file:
-            said = json.loads((file.metadata() or {}).get("revs", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except SafetensorError:
-        raise ValueError(
-            f"{path} is cut short, or is no safetensors file: take another copy."
-        ) from None
-    if (said.get("kind"), said.get("format")) != (kind, FORMATS[kind]):
-        raise ValueError(
-            f"{path} does not hold {kind} in format {FORMATS[kind]}: give another file, or use the "
-            "version of revs that wrote it."
-        )
-    return tensors, said["about"]
-
-
-def now() -> dict:
-    """Versions and date."""
-    date = time.strftime("%Y-%m-%d", time.gmtime())
-    return {"versions": rows.machine()["versions"], "date": date}

@@ -30,7 +30,7 @@ def export(decoder: Decoder, folder: str | Path, artefact: Artefact) -> Path:
     if folder.exists():
         raise ValueError(f"{folder} is there already: name a folder that is not.")
     here = hashed(present(decoder, artefact.columns))
-    if decoder.revision != artefact.model or artefact.edited not in (None, here):
+    if decoder.revision != artefact.model or artefact.edited != here:
         raise ValueError(
             f"{decoder.name} is not what the edit makes of its model: apply the edit first."
         )

@@ -14,7 +14,6 @@ from pathlib import Path
 import jinja2
 
 from companion.record import rows
-from revs.measures.metrics import flips
 
 FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
@@ -50,17 +49,11 @@ def write(path: Path, row: dict, items: list[dict]) -> None:
     if "before" in result:
         before, after = depth(items, "before"), depth(items, "after")
         places = sorted({round((len(before) - 1) * part / (EACH - 1)) for part in range(EACH)})
-        asked = [one["elsewhere"] for one in (result["before"], result["after"])]
         more = {
             "layers": [(l, before[l], after[l]) for l in places],
             "by_layer": picture(layers, before, after),
             "tried": picture(trials, result["calibration"]) if result["calibration"] else None,
             "chosen": next((one for one in result["calibration"] if one.get("chosen")), None),
-            "flips": {
-                name: flips(*(one[name]["right"] for one in asked))
-                for name in ("mmlu", "gsm8k")
-                if name in asked[0]
-            },
         }
     page = render("report.html.j2", row=row, result=result, items=items, **more)
     rows.write_text(path, page)

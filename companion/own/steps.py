@@ -69,7 +69,6 @@ class State:
     attacks: dict  # resistance of the secrets to unlearn, by attack and reading (§4.4.3)
     depths: dict[str, dict] = field(repr=False)
     ordinary: Ordinary  # what it makes of benign text
-    benchmarks: dict  # MMLU and GSM8K, if they were asked for
 
     def count(self, targets: Sequence[Target], what: str) -> int:
         """How many secrets are ``exact`` or ``within_50`` at one of their places at least."""
@@ -285,22 +284,17 @@ def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     }
 
 
-def observe(
-    decoder: Decoder,
-    unlearned: Sequence[Target],
-    kept: Sequence[Target] = (),
-    benchmarks: dict | None = None,
-) -> State:
+def observe(decoder: Decoder, unlearned: Sequence[Target], kept: Sequence[Target] = ()) -> State:
     """Everything that a report compares, before an edit and after it.
 
-    Secrets to unlearn and to keep, attacks, perplexity, the next tokens of other text;
-    ``benchmarks`` are scores that were taken elsewhere. Raises ValueError if there is no secret.
+    Secrets to unlearn and to keep, attacks, perplexity, the next tokens of other text.
+    Raises ValueError if there is no secret.
     """
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     attacked, depths = attacks.measure(decoder, Split(list(unlearned), [], []))
     secrets, now = evaluate(decoder, [*unlearned, *kept]), ordinary.observe(decoder)
-    return State(list(unlearned), list(kept), secrets, attacked, depths, now, benchmarks or {})
+    return State(list(unlearned), list(kept), secrets, attacked, depths, now)
 
 
 def outcome(
@@ -326,12 +320,11 @@ def outcome(
     }
     for name, state in (("before", before), ("after", after)):
         perplexity = state.ordinary.perplexity
-        elsewhere = {"perplexity": perplexity if math.isfinite(perplexity) else None}
         result[name] = {
             "written": state.count(before.unlearned, "within_50"),
             "kept": state.count(before.kept, "exact"),
             "attacks": state.attacks,
-            "elsewhere": elsewhere | state.benchmarks,
+            "elsewhere": {"perplexity": perplexity if math.isfinite(perplexity) else None},
         }
     result["after"]["changed"] = before.ordinary.changed(after.ordinary)
     every = before.unlearned + before.kept

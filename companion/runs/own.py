@@ -17,18 +17,17 @@ from companion.own.detect import KINDS
 from companion.own.export import export
 from companion.record import rows
 from companion.record.paths import alone, resolve
-from companion.runs import command, integrity, memory, methods, models
+from companion.runs import command, memory, methods, models
 from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
 from companion.runs.progress import progress
 from revs.measures import ordinary
-from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
-from revs.model.targets import Split, split
+from revs.model.targets import split
 
 BUILT_IN = "smollm2-135m"  # which the project's own documents are for
-FILES = ("report.html", "edit.safetensors", "undo.safetensors")
+FILES = ("report.html", "edit.safetensors")
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,10 @@ class Settings:
     forget: int | None = None  # secrets to unlearn; None: all; the others then show what it cost
     minutes: float = 5  # that calibration may take
     hyperparameters: dict | None = None  # REVS's settings; None: calibrate
-    benchmarks: bool = False  # also MMLU and GSM8K before and after (REVS_BENCHMARKS)
     seed: int = 0  # draws what calibration unlearns, and what forget takes
     dtype: str = "float32"  # precision of the weights
     device_map: str | None = None  # where the model goes; None: a GPU if there is one
     out: str = "build/own"  # where report.html and edit.safetensors go
-    undo: bool = False  # also undo.safetensors, for a time when the base model is not at hand
     export: str | None = None  # a new folder for the edited model with its card; None: none
     rows: str = "build/rows"  # where the result row goes
 
@@ -92,8 +89,6 @@ def run(settings: Settings) -> dict:
 def planned(settings: Settings) -> steps.Hyperparameters | None:
     """The settings of REVS, if given; what is wrong is said before a model is read."""
     steps.check(settings.kinds)
-    if settings.benchmarks:
-        integrity.benchmarks()  # are they there?
     if settings.finetune is not False and settings.model != BUILT_IN:
         raise ValueError(
             "finetune would first instil the project's synthetic secrets into your model: set it "
@@ -153,29 +148,22 @@ def edited(
     hp = hp or calibrate.settings(decoder.neurons(0).shape[1], calibrate.START)
     seconds["calibrate"] = chosen.seconds if chosen else 0.0
     start = time.monotonic()
-    before = observed(decoder, unlearned, kept, settings)
+    before = steps.observe(decoder, unlearned, kept)
     began = time.monotonic()
     with (
         memory.Peak() as peak,
         steps.unlearn(decoder, unlearned, hp, progress=progress("unlearn", "tokens")) as edit,
     ):
         seconds["unlearn"] = time.monotonic() - began
-        after = observed(decoder, unlearned, kept, settings)
+        after = steps.observe(decoder, unlearned, kept)
         result, items = steps.outcome(found, before, after, edit, hp, chosen)
         seconds["look"] = time.monotonic() - start - seconds["unlearn"]
         made = artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
         if made and settings.export:
             export(decoder, resolve(settings.export), made)
-        keep(place, made, edit if settings.undo else None)
+        keep(place, made)
     edit.undo()
     return result, items, peak
-
-
-def observed(decoder: Decoder, unlearned: list, kept: list, settings: Settings) -> steps.State:
-    """What the model does now, MMLU and GSM8K included if they were asked for."""
-    scores = integrity.measure(decoder, Split([], [], []))[0] if settings.benchmarks else {}
-    scores.pop("perplexity", None)  # of the same text as the state's
-    return steps.observe(decoder, unlearned, kept, scores)
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
@@ -186,8 +174,8 @@ def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
     return drawn.forget + drawn.unseen, drawn.retain
 
 
-def keep(place: Path, made: artefact.Artefact | None = None, edit: Edit | None = None) -> None:
-    """Writes this run's edit, and what undoes it, in the place of an earlier run's.
+def keep(place: Path, made: artefact.Artefact | None = None) -> None:
+    """Writes this run's edit in the place of an earlier run's.
 
     Its report goes first, since no edit may lie beside the report of another run.
     """
@@ -195,8 +183,6 @@ def keep(place: Path, made: artefact.Artefact | None = None, edit: Edit | None =
         (place / old).unlink(missing_ok=True)
     if made:
         artefact.write(place / "edit.safetensors", made)
-    if made and edit:
-        artefact.save_columns(place / "undo.safetensors", edit)
 
 
 if __name__ == "__main__":

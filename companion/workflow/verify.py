@@ -12,13 +12,13 @@ so that no second run can vouch for a first.
 from __future__ import annotations
 
 import argparse
-import contextlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -118,27 +118,17 @@ def restamp(folder: Path, group: list[dict], sample: dict) -> None:
     rows.record(folder, taken)
 
 
-@contextlib.contextmanager
-def checkout(commit: str) -> Iterator[Path]:
-    """The code of a commit in a folder of its own, whose build/ is this one's; gone afterwards.
-    Raises ValueError if there is no such commit."""
+def checkout(commit: str) -> Path:
+    """The code of a commit in a folder whose build/ is this one's; ValueError if there is none."""
     tree = PLACE / "before"
-    git("worktree", "prune")
+    packed = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True)
+    if packed.returncode:
+        raise ValueError(f"git knows no commit '{commit}': name one with BASE=….")
     shutil.rmtree(tree, ignore_errors=True)
-    git("worktree", "add", "--force", "--detach", str(tree), commit)
-    try:
-        (tree / "build").symlink_to(BUILD)
-        yield tree
-    finally:
-        (tree / "build").unlink(missing_ok=True)
-        git("worktree", "remove", "--force", str(tree))
-
-
-def git(*words: str) -> None:
-    """A git command in the project's folder."""
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        raise ValueError(f"git {words[0]} {words[1]}: {done.stderr.strip().splitlines()[-1]}")
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as files:
+        files.extractall(tree, filter="data")
+    (tree / "build").symlink_to(BUILD)
+    return tree
 
 
 def main() -> None:
@@ -147,8 +137,7 @@ def main() -> None:
     parser.add_argument("base", nargs="?", default="HEAD", help="the commit before the change")
     asked = parser.parse_args()
     try:
-        with checkout(asked.base) as before:
-            said = verify(rows.RECORDED, before)
+        said = verify(rows.RECORDED, checkout(asked.base))
     except (ValueError, RuntimeError) as error:
         sys.exit(str(error))
     for what, names in said.items():
