@@ -491,41 +491,6 @@ for name, said, spoil in (
     mistake(said, name=name)(spoiled_row(spoil))
 
 
-@mistake("is cut short, or is no safetensors file")
-def an_edit_cut_short(place):
-    _, edit = made(models.load(str(saved(place))))
-    yield partial(artefact.read, cut(artefact.write(place / "edit.safetensors", edit)))
-
-
-@mistake("The edit was made with the weights .*, but other has")
-def an_edit_of_another_model(place):
-    _, edit = made(models.load(str(saved(place))))
-    yield partial(artefact.apply, models.load(str(saved(place, "other", seed=1))), edit)
-
-
-@mistake("The edit was made with the tokenizer .*, but model has")
-def an_edit_of_another_tokenizer(place):
-    _, edit = made(models.load(str(saved(place))))
-    other = models.tokenizer(str(place / "model"))
-    other.add_tokens(["Ada"])
-    other.save_pretrained(place / "model")
-    yield partial(artefact.apply, models.load(str(place / "model")), edit)
-
-
-@mistake("Columns that the edit moves are not as they were")
-def an_edit_on_an_edited_model(place):
-    _, edit = made(models.load(str(saved(place))))
-    decoder = models.load(str(place / "model"))
-    made(decoder, SECRETS[:1])
-    yield partial(artefact.apply, decoder, edit)
-
-
-@mistake("combine edits of one model")
-def edits_of_two_models(place):
-    folders = (saved(place, name, seed) for seed, name in enumerate(("one", "two")))
-    yield partial(artefact.combine, [made(models.load(str(folder)))[1] for folder in folders])
-
-
 @mistake("is there already: name a folder that is not")
 def a_folder_that_is_there(place):
     decoder = models.load(str(saved(place)))
