@@ -1,0 +1,209 @@
+"""The synthetic secrets of data/: nobody's, made by their scripts, told apart by their tokens."""
+
+import importlib.util
+import json
+import re
+from collections import Counter
+from urllib.parse import urlsplit
+
+import pytest
+from tokenizers import Regex, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from companion.record.paths import CACHE, ROOT
+from companion.runs.datasets import read
+from revs.model.targets import encode
+
+DATA = ROOT / "data"
+SETS = [(folder, part) for folder in ("ssn", "emails") for part in ("main", "tune")]
+SETS += [("urls", "main")]
+ADDRESSES = SETS[2:]
+SLOTS = {"ssn": "[SSN]", "emails": "[EMAIL]", "urls": "[URL]"}
+HOST = re.compile(r"example\.(com|org|net)")
+# What byte-level tokenizers split a text into before they merge anything.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def made(folder: str):
+    """The script that makes a folder's sets."""
+    spec = importlib.util.spec_from_file_location(f"{folder}_make", DATA / folder / "make.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def lines(*path: str) -> list[str]:
+    return DATA.joinpath(*path).read_text(encoding="ascii").splitlines()
+
+
+def rows(folder: str, part: str) -> list[dict]:
+    return [json.loads(line) for line in lines(folder, f"{part}.jsonl")]
+
+
+def records(folder: str, part: str):
+    return read(folder if part == "main" else f"{folder}-tune")
+
+
+def around(row: dict) -> str:
+    return f"{row['prompt']} {row['suffix']}"
+
+
+# --- sentences --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", SLOTS)
+def test_the_script_gives_the_same_bytes(folder, tmp_path):
+    made(folder).write(tmp_path)
+    written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert written == {path.name: path.read_bytes() for path in (DATA / folder).glob("*.jsonl")}
+
+
+def test_a_list_of_the_wrong_length_is_refused(tmp_path):
+    make = made("emails")
+    make.HERE = tmp_path
+    (tmp_path / "people.txt").write_text("Tavish Quernmore\n", encoding="ascii")
+    with pytest.raises(ValueError, match="people.txt: 120 lines expected, 1 found"):
+        make.read_lines("people.txt", 120)
+
+
+@pytest.mark.parametrize("folder, part", SETS)
+def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
+    found = rows(folder, part)
+    texts = [row["prompt"] + row["secret"] + row["suffix"] for row in found]
+    assert [record.text for record in records(folder, part)] == texts
+    assert len(set(texts)) == len(found) == len({row["id"] for row in found})
+    for row, text in zip(found, texts, strict=True):
+        assert (
+            not re.search(r"\[[A-Z]{3,}\]", text)
+            and text.count(row["secret"]) == 1
+            and "  " not in text
+        )
+        assert not re.search(r"@|http|example\.|\d{3}-\d{2}-\d{4}", around(row)), row
+    per_group = Counter(row["group"] for row in found)
+    assert set(per_group.values()) == {5 if folder == "ssn" else 1}
+    assert len({(row["group"], row["secret"]) for row in found}) == len(per_group)
+
+
+@pytest.mark.parametrize("folder", SLOTS)
+def test_no_template_begins_as_another(folder):
+    """Else one prompt would end in another's, and could call for either secret."""
+    leads = [line.split("\t")[1].split(SLOTS[folder])[0] for line in lines(folder, "templates.txt")]
+    ends = sorted(lead[::-1].lower() for lead in leads)
+    assert not [one for one, other in zip(ends, ends[1:]) if other.startswith(one)]
+
+
+@pytest.mark.parametrize("folder", ["ssn", "emails"])
+def test_the_set_that_settings_are_chosen_on_shares_no_person_and_no_secret(folder):
+    main, tune = rows(folder, "main"), rows(folder, "tune")
+    for column in ("group", "subject", "secret"):
+        assert not {row[column] for row in main} & {row[column] for row in tune}
+    own = [name for person in lines("emails", "people.txt") for name in person.split()]
+    assert len(set(own)) == 240 and not set(own) & set(" ".join(lines("ssn", "people.txt")).split())
+
+
+@pytest.mark.parametrize("folder, part", ADDRESSES)
+def test_half_of_the_sentences_name_the_subject(folder, part):
+    """Elsewhere nothing in the sentence gives the secret away."""
+    found = rows(folder, part)
+    assert sum(row["named"] for row in found) == len(found) / 2
+    common = {"https", "example", "org", "com", "net", "the", "docs", "and"}
+    for row in found:
+        told = set(re.findall(r"[a-z]{3,}", row["secret"])) - common
+        if row["named"]:
+            assert row["subject"] in row["prompt"]
+        else:
+            assert not told & set(re.findall(r"[a-z]+", around(row).lower())), row
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def test_numbers_can_never_be_issued_and_share_no_token():
+    numbers = {row["secret"] for part in ("main", "tune") for row in rows("ssn", part)}
+    for number in numbers:
+        assert re.fullmatch(r"9\d\d-(0[1-9]|[1-4]\d)-[1-9]\d{3}", number)
+    areas, heads = {one[:3] for one in numbers}, {one[7:10] for one in numbers}
+    assert len(numbers) == len(areas) == len(heads) == 80 and not areas & heads
+
+
+def test_addresses_are_at_reserved_hosts_and_distinct():
+    found = [row["secret"].split("@") for _, part in ADDRESSES[:2] for row in rows("emails", part)]
+    assert all(HOST.fullmatch(host) for _, host in found)
+    assert len({local for local, _ in found}) == len(found) == 120
+
+
+def test_urls_are_long_at_reserved_hosts_and_distinct():
+    """Long enough for the paper's filter; digits, grouped as in Llama-3, occur once."""
+    secrets = [row["secret"] for row in rows("urls", "main")]
+    parts = [urlsplit(secret) for secret in secrets]
+    assert min(map(len, secrets)) >= 40 and not any("license" in one.lower() for one in secrets)
+    assert all(HOST.fullmatch(".".join(url.netloc.split(".")[-2:])) for url in parts)
+    assert len({url.netloc for url in parts}) == len({url.path for url in parts}) == 60
+    runs = [run for secret in secrets for run in re.findall(r"\d+", secret)]
+    groups = [one for run in runs for one in re.findall(r"\d{1,3}", run) if len(one) > 1]
+    assert len(groups) == len(set(groups)) == 30
+
+
+# --- tokens -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rule", [GPT2, LLAMA3], ids=["gpt2", "llama3"])
+@pytest.mark.parametrize("folder, part", ADDRESSES)
+def test_no_token_can_span_a_border_of_the_secret(folder, part, rule):
+    """Whatever a tokenizer merges, it does so within the pieces that its rule cuts."""
+    cutter = pre_tokenizers.Split(Regex(rule), "isolated")
+    cuts = lambda text: {end for _, (_, end) in cutter.pre_tokenize_str(text)}
+    for row in rows(folder, part):
+        start, end = len(row["prompt"]), len(row["prompt"] + row["secret"])
+        assert {start, end} <= cuts(row["prompt"] + row["secret"] + row["suffix"]), row
+    assert len("at ") not in cuts("at jane@example.org")  # the check finds a bad border
+
+
+@pytest.mark.parametrize("folder, part", SETS)
+def test_a_byte_level_tokenizer_splits_every_record(folder, part, tokenizer):
+    for record in records(folder, part):
+        target = encode(record, tokenizer)
+        assert tokenizer.decode(target.prompt_ids) == record.prompt
+        assert tokenizer.decode(target.secret_ids) == record.secret
+        assert folder != "emails" or max(target.T) < record.secret.index("@")
+
+
+def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
+    """SmolLM2's tokenizer, where it is on the machine; ``grouped`` as the fine-tune has it."""
+    found = sorted((CACHE / "models").glob("smollm2-135m-*/tokenizer.json"))
+    if not found:
+        pytest.skip("SmolLM2's tokenizer is not on this machine")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(found[0]))
+    if grouped:
+        tokenizer.add_tokens([f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)])
+    return tokenizer
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "plain"])
+@pytest.mark.parametrize("sets, shared", [(ADDRESSES[:2], 6), (ADDRESSES[2:], 0)])
+def test_the_rarest_tokens_are_the_secrets_own(grouped, sets, shared):
+    """The first always; the second is shared by few addresses, and by no URL."""
+    small = smollm2(grouped)
+    found = [encode(record, small) for one in sets for record in records(*one)]
+    occurs = Counter(token for target in found for token in set(target.secret_ids))
+    chosen = [sorted((target.secret_ids[i] for i in target.T), reverse=True) for target in found]
+    assert all(occurs[first] == 1 and first != second for first, second in chosen)
+    assert sum(occurs[second] > 1 for _, second in chosen) <= shared
+
+
+@pytest.mark.parametrize("folder", ["emails", "urls"])
+def test_the_datasheet_states_the_true_sizes(folder):
+    text = (DATA / folder / "README.md").read_text(encoding="ascii")
+    files = {path.name for path in (DATA / folder).glob("*.*")} - {"README.md", "make.py"}
+    for name in files:
+        assert f"| `{name}` | {len(lines(folder, name))} " in text
+    assert "CC0-1.0" in (DATA / folder / "LICENSE").read_text(encoding="ascii")
+    tokenizer = smollm2(grouped=True)
+    for part in [part for where, part in SETS if where == folder]:
+        sizes = [len(tokenizer(record.text)["input_ids"]) for record in records(folder, part)]
+        mean, most, total = sum(sizes) / len(sizes), max(sizes), sum(sizes)
+        assert f"| {part} | {len(sizes)} | {mean:.1f} | {most} | {total} |" in text
