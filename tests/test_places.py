@@ -4,14 +4,14 @@ import re
 
 import nbformat
 import pytest
+import yaml
 
 from companion.ledger import claims
-from companion.pages import places
 from companion.record import paper
 from companion.record.paths import ROOT
 
 TOC = set(re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8")))
-PLACES = places.terms()
+PLACES = yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))
 FIGURES = paper.tables()["figures"]
 SHOWN = [
     (label, page) for label, pages in PLACES.items() if not isinstance(pages, str) for page in pages
@@ -21,14 +21,8 @@ SHOWN = [
 def test_every_label_of_the_paper_has_an_entry_and_nothing_else_has():
     panels = [label for figure in FIGURES.values() for label in figure["panels"]]
     known = {*paper.tables()["tables"], *FIGURES, *panels}
-    assert set(PLACES) == known == set(places.labels().index)
+    assert set(PLACES) == known
     assert all(PLACES.values()) and {page for _, page in SHOWN} <= TOC
-
-
-def test_labels_are_called_as_in_the_paper():
-    called = places.labels()["in the paper"]
-    assert called["tab:core_results_llama"] == "Table\u00a01"
-    assert called["fig:unlearning_score_vs_targets_ssn_llama"] == "Figure\u00a04c"
 
 
 @pytest.mark.parametrize(("label", "page"), SHOWN)
@@ -56,15 +50,8 @@ def test_a_figure_of_the_paper_is_named_by_a_caption(label, page):
 @pytest.mark.parametrize(("number", "word"), list(enumerate(("c_size", "specificity", "targets"))))
 def test_a_caption_names_the_panels_of_its_kind(number, word):
     letters = {}
-    for label, figure, letter in places.panels():
-        letters.setdefault(figure, []).extend([letter] * (word in label))
+    for figure, one in FIGURES.items():
+        some = [of for of, label in zip("abcdefghi", one["panels"]) if word in label]
+        letters |= {figure: some} if one["panels"] else {}
     named = " and ".join(f"{', '.join(some)} of `{figure}`" for figure, some in letters.items())
     assert named in captions("notebooks/tradeoffs")[number]
-
-
-def test_the_table_links_every_page():
-    table = places.table().set_index("label")["where"]
-    for label, page in SHOWN:
-        assert f"]({page.removeprefix('notebooks/')}.ipynb)" in table[f"`{label}`"]
-    assert places.link("book/method") == "[](../book/method.md)"
-    assert (table.str.len() > 0).all()
