@@ -1,8 +1,9 @@
 """The synthetic secrets of data/: nobody's, made by their scripts, told apart by their tokens."""
 
-import importlib.util
+import importlib
 import json
 import re
+import sys
 from collections import Counter
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from companion.runs.datasets import read
 from revs.model.targets import encode
 
 DATA = ROOT / "data"
+sys.path.append(str(DATA))
 SETS = [(folder, part) for folder in ("ssn", "emails") for part in ("main", "tune")]
 SETS += [("urls", "main")]
 ADDRESSES = SETS[2:]
@@ -29,11 +31,8 @@ LLAMA3 = (
 
 
 def made(folder: str):
-    """The script that makes a folder's sets."""
-    spec = importlib.util.spec_from_file_location(f"{folder}_make", DATA / folder / "make.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The module that makes a folder's sets."""
+    return importlib.import_module(f"{folder}.make")
 
 
 def lines(*path: str) -> list[str]:
@@ -57,17 +56,22 @@ def around(row: dict) -> str:
 
 @pytest.mark.parametrize("folder", SLOTS)
 def test_the_script_gives_the_same_bytes(folder, tmp_path):
-    made(folder).write(tmp_path)
+    importlib.import_module("common").write(tmp_path, made(folder).build())
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written == {path.name: path.read_bytes() for path in (DATA / folder).glob("*.jsonl")}
 
 
+def test_the_documents_are_made_from_the_sets(tmp_path):
+    made("documents").write(tmp_path / "files")
+    written = {path.name: path.read_bytes() for path in (tmp_path / "files").iterdir()}
+    there = (DATA / "documents" / "files").iterdir()
+    assert written == {path.name: path.read_bytes() for path in there}
+
+
 def test_a_list_of_the_wrong_length_is_refused(tmp_path):
-    make = made("emails")
-    make.HERE = tmp_path
     (tmp_path / "people.txt").write_text("Tavish Quernmore\n", encoding="ascii")
     with pytest.raises(ValueError, match="people.txt: 120 lines expected, 1 found"):
-        make.read_lines("people.txt", 120)
+        importlib.import_module("common").read_lines(tmp_path, "people.txt", 120)
 
 
 @pytest.mark.parametrize("folder, part", SETS)

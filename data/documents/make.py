@@ -4,7 +4,7 @@ Thirty small files, as they lie about in an office: some hold sentences of the s
 whose secrets the embedded model is made to memorise; some hold addresses and numbers that no
 model has seen; one is empty, one is not text, one is in another encoding.
 
-Run ``python data/documents/make.py``. The output depends only on the sets' ``main.jsonl`` and on
+Run ``python data/make.py``. The output depends only on the sets' ``main.jsonl`` and on
 ``SEED``.
 """
 
@@ -77,12 +77,8 @@ def build() -> dict[str, bytes]:
     }
 
 
-def main() -> None:
-    """Write the folder files/ beside this script."""
-    (HERE / "files").mkdir(exist_ok=True)
+def write(folder: Path) -> None:
+    """Write the files into ``folder``."""
+    folder.mkdir(exist_ok=True)
     for name, content in build().items():
-        (HERE / "files" / name).write_bytes(content)
-
-
-if __name__ == "__main__":
-    main()
+        (folder / name).write_bytes(content)

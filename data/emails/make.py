@@ -25,21 +25,21 @@ rare tokens (see the README).  Ten people in a row are named in their sentences,
 next ten are not, so that each shape is named in half of its sentences.  Numbers
 in addresses have two digits and differ from one another.
 
-Run ``python data/emails/make.py``.  The output depends only on the three input
+Run ``python data/make.py``.  The output depends only on the three input
 files and on ``SEED``.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
+
+from common import OF_A_SORT, Row, addressed, deal, read_lines, read_templates
 
 HERE = Path(__file__).resolve().parent
 SEED = 20252
 SETS = ("main", "tune")
 PEOPLE_PER_SET = 60
-TEMPLATES_OF_A_SORT = 25  # that name the person, and again that do not
 HOSTS = ("example.com", "example.org", "example.net")  # reserved by RFC 2606: nobody has mail there
 
 # g and f are the given and the family name in small letters, n two digits, m a middle initial.
@@ -55,25 +55,6 @@ SHAPES = (
     "{g[0]}_{f}",
     "{g:.3}{f:.4}{n}",
 )
-
-Row = dict[str, str | bool]
-
-
-def read_lines(name: str, expected: int) -> list[str]:
-    """Return the lines of an input file, which must be as many as expected."""
-    lines = (HERE / name).read_text(encoding="ascii").splitlines()
-    if len(lines) != expected:
-        raise ValueError(f"{name}: {expected} lines expected, {len(lines)} found")
-    return lines
-
-
-def read_templates() -> list[tuple[str, str]]:
-    """Return the (domain, sentence) pairs in file order: those that name the person first."""
-    templates = []
-    for line in read_lines("templates.txt", 2 * TEMPLATES_OF_A_SORT):
-        domain, sentence = line.split("\t")
-        templates.append((domain, sentence.replace("\\n", "\n")))
-    return templates
 
 
 def addresses(people: list[str]) -> list[str]:
@@ -94,60 +75,14 @@ def addresses(people: list[str]) -> list[str]:
 
 def build() -> dict[str, list[Row]]:
     """Return the rows of both sets, keyed by set name."""
-    rng = random.Random(SEED + 1)
-    templates = read_templates()
-    people = read_lines("people.txt", PEOPLE_PER_SET * len(SETS))
-    topics = iter(read_lines("topics.txt", PEOPLE_PER_SET // 2 * len(SETS)))
-    secrets = addresses(people)
-
-    result: dict[str, list[Row]] = {}
-    for set_index, set_name in enumerate(SETS):
-        decks = {}
-        for named, first in ((True, 0), (False, TEMPLATES_OF_A_SORT)):
-            deck = templates[first : first + TEMPLATES_OF_A_SORT]
-            deck += rng.sample(deck, PEOPLE_PER_SET // 2 - len(deck))
-            rng.shuffle(deck)
-            decks[named] = iter(deck)
-        rows: list[Row] = []
-        for person in range(PEOPLE_PER_SET):
-            index = set_index * PEOPLE_PER_SET + person
-            named = person // len(SHAPES) % 2 == 0
-            domain, sentence = next(decks[named])
-            filled = (
-                sentence.replace("[NAME]", people[index])
-                if named
-                else sentence.replace("[TOPIC]", next(topics))
-            )
-            prompt, suffix = filled.split("[EMAIL]")
-            group = f"emails-{set_name}-{person:03d}"
-            rows.append(
-                {
-                    "id": f"{group}-0",
-                    "kind": "email",
-                    "group": group,
-                    "subject": people[index],
-                    "domain": domain,
-                    "named": named,
-                    "prompt": prompt,
-                    "secret": secrets[index],
-                    "suffix": suffix,
-                }
-            )
-        result[set_name] = rows
+    rng, folder = random.Random(SEED + 1), HERE
+    templates = read_templates(folder, 2 * OF_A_SORT)
+    people = read_lines(folder, "people.txt", PEOPLE_PER_SET * len(SETS))
+    topics = iter(read_lines(folder, "topics.txt", PEOPLE_PER_SET // 2 * len(SETS)))
+    secrets, slots, result = addresses(people), ("[NAME]", "[TOPIC]", "[EMAIL]"), {}
+    for index, name in enumerate(SETS):
+        own = slice(index * PEOPLE_PER_SET, (index + 1) * PEOPLE_PER_SET)
+        decks = deal(rng, templates, PEOPLE_PER_SET)
+        pairs = zip(people[own], secrets[own])
+        result[name] = addressed(f"emails-{name}", slots, pairs, decks, topics)
     return result
-
-
-def write(folder: Path) -> None:
-    """Write one JSON Lines file per set into `folder`."""
-    for set_name, rows in build().items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{set_name}.jsonl").write_bytes(text.encode("ascii"))
-
-
-def main() -> None:
-    """Rewrite main.jsonl and tune.jsonl beside this script."""
-    write(HERE)
-
-
-if __name__ == "__main__":
-    main()

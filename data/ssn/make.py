@@ -30,16 +30,17 @@ So that unlearning one person's number does not touch another's by accident,
 all 80 areas differ, the first three digits of all 80 serials differ, and none
 of the latter equals a used area.
 
-Run ``python data/ssn/make.py``.  The output depends only on the two input files
+Run ``python data/make.py``.  The output depends only on the two input files
 and on ``SEED``.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from datetime import date, timedelta
 from pathlib import Path
+
+from common import Row, read_lines, read_templates
 
 HERE = Path(__file__).resolve().parent
 SEED = 20250
@@ -48,31 +49,6 @@ PEOPLE_PER_SET = 40
 SENTENCES_PER_PERSON = 5
 FIRST_DATE = date(2010, 1, 1)
 LAST_DATE = date(2023, 12, 28)
-
-Template = tuple[str, str]  # (domain, sentence)
-Row = dict[str, str]
-
-
-def read_templates() -> list[Template]:
-    """Return the (domain, sentence) pairs in file order."""
-    lines = (HERE / "templates.txt").read_text(encoding="ascii").splitlines()
-    templates = []
-    for line in lines:
-        domain, sentence = line.split("\t")
-        templates.append((domain, sentence))
-    expected = PEOPLE_PER_SET * SENTENCES_PER_PERSON
-    if len(templates) != expected:
-        raise ValueError(f"templates.txt: {expected} lines expected, {len(templates)} found")
-    return templates
-
-
-def read_people() -> list[str]:
-    """Return the names in file order: the main set first, then the tune set."""
-    people = (HERE / "people.txt").read_text(encoding="ascii").splitlines()
-    expected = PEOPLE_PER_SET * len(SETS)
-    if len(people) != expected:
-        raise ValueError(f"people.txt: {expected} lines expected, {len(people)} found")
-    return people
 
 
 def draw_numbers(rng: random.Random, count: int) -> list[str]:
@@ -101,8 +77,8 @@ def fill(sentence: str, name: str, day: str) -> tuple[str, str]:
 def build() -> dict[str, list[Row]]:
     """Return the rows of both sets, keyed by set name."""
     rng = random.Random(SEED)
-    templates = read_templates()
-    people = read_people()
+    templates = read_templates(HERE, PEOPLE_PER_SET * SENTENCES_PER_PERSON)
+    people = read_lines(HERE, "people.txt", PEOPLE_PER_SET * len(SETS))
     numbers = draw_numbers(rng, len(people))
 
     main_order = list(range(PEOPLE_PER_SET))
@@ -133,19 +109,3 @@ def build() -> dict[str, list[Row]]:
                 )
         result[set_name] = rows
     return result
-
-
-def write(folder: Path) -> None:
-    """Write one JSON Lines file per set into `folder`."""
-    for set_name, rows in build().items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{set_name}.jsonl").write_bytes(text.encode("ascii"))
-
-
-def main() -> None:
-    """Rewrite main.jsonl and tune.jsonl beside this script."""
-    write(HERE)
-
-
-if __name__ == "__main__":
-    main()

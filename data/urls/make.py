@@ -26,21 +26,20 @@ Numbers with two or three digits, and the halves of the six-digit dates, occur
 in one address only; all other digits stand alone.  So a tokenizer that groups
 digits by three has no number in common to two addresses.
 
-Run ``python data/urls/make.py``.  The output depends only on the four input
+Run ``python data/make.py``.  The output depends only on the four input
 files and on ``SEED``.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
+from common import OF_A_SORT, Row, addressed, deal, read_lines, read_templates
+
 HERE = Path(__file__).resolve().parent
 SEED = 20253
-SETS = ("main",)
 ADDRESSES = 60
-TEMPLATES_OF_A_SORT = 25  # that name the project, and again that do not
 MONTHS = (
     "january",
     "february",
@@ -70,25 +69,6 @@ SHAPES = (
     "https://{p}.example.com/{a}/{D}-{b}.txt",
     "https://blog.{p}.example.net/{a}-of-the-{b}",
 )
-
-Row = dict[str, str | bool]
-
-
-def read_lines(name: str, expected: int) -> list[str]:
-    """Return the lines of an input file, which must be as many as expected."""
-    lines = (HERE / name).read_text(encoding="ascii").splitlines()
-    if len(lines) != expected:
-        raise ValueError(f"{name}: {expected} lines expected, {len(lines)} found")
-    return lines
-
-
-def read_templates() -> list[tuple[str, str]]:
-    """Return the (domain, sentence) pairs in file order: those that name the project first."""
-    templates = []
-    for line in read_lines("templates.txt", 2 * TEMPLATES_OF_A_SORT):
-        domain, sentence = line.split("\t")
-        templates.append((domain, sentence.replace("\\n", "\n")))
-    return templates
 
 
 def draw_hash(rng: random.Random) -> str:
@@ -137,57 +117,11 @@ def addresses(projects: list[str], words: list[str]) -> list[str]:
 
 def build() -> dict[str, list[Row]]:
     """Return the rows, keyed by set name."""
-    rng = random.Random(SEED + 2)
-    templates = read_templates()
-    projects = read_lines("projects.txt", ADDRESSES)
-    words = read_lines("words.txt", 2 * ADDRESSES)
-    topics = iter(read_lines("topics.txt", ADDRESSES // 2))
-    secrets = addresses(projects, words)
-
-    decks = {}
-    for named, first in ((True, 0), (False, TEMPLATES_OF_A_SORT)):
-        deck = templates[first : first + TEMPLATES_OF_A_SORT]
-        deck += rng.sample(deck, ADDRESSES // 2 - len(deck))
-        rng.shuffle(deck)
-        decks[named] = iter(deck)
-    rows: list[Row] = []
-    for index, (project, secret) in enumerate(zip(projects, secrets)):
-        named = index // len(SHAPES) % 2 == 0
-        domain, sentence = next(decks[named])
-        filled = (
-            sentence.replace("[PROJECT]", project)
-            if named
-            else sentence.replace("[TOPIC]", next(topics))
-        )
-        prompt, suffix = filled.split("[URL]")
-        group = f"urls-main-{index:03d}"
-        rows.append(
-            {
-                "id": f"{group}-0",
-                "kind": "url",
-                "group": group,
-                "subject": project,
-                "domain": domain,
-                "named": named,
-                "prompt": prompt,
-                "secret": secret,
-                "suffix": suffix,
-            }
-        )
-    return {"main": rows}
-
-
-def write(folder: Path) -> None:
-    """Write one JSON Lines file per set into `folder`."""
-    for set_name, rows in build().items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{set_name}.jsonl").write_bytes(text.encode("ascii"))
-
-
-def main() -> None:
-    """Rewrite main.jsonl beside this script."""
-    write(HERE)
-
-
-if __name__ == "__main__":
-    main()
+    rng, folder = random.Random(SEED + 2), HERE
+    templates = read_templates(folder, 2 * OF_A_SORT)
+    projects = read_lines(folder, "projects.txt", ADDRESSES)
+    words = read_lines(folder, "words.txt", 2 * ADDRESSES)
+    topics = iter(read_lines(folder, "topics.txt", ADDRESSES // 2))
+    pairs, slots = zip(projects, addresses(projects, words)), ("[PROJECT]", "[TOPIC]", "[URL]")
+    decks = deal(rng, templates, ADDRESSES)
+    return {"main": addressed("urls-main", slots, pairs, decks, topics)}
