@@ -130,14 +130,10 @@ def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
         run(export=str(tmp_path / "edited"))
 
 
-def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path, one_sentence):
+def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     found = steps.find_memorized(decoder, folder)
     page = steps.report(tmp_path / "report.html", decoder, found).read_text()
     assert "Nothing was edited: of those tried, the model writes 3 right after" in page
-    before = steps.observe(decoder, found.targets)
-    with pytest.raises(ValueError, match="needs the state after it, the edit and its") as error:
-        steps.report(tmp_path / "report.html", decoder, found, before)
-    assert one_sentence(error)
 
 
 # --- no secret anywhere --------------------------------------------------------------------------

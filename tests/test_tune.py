@@ -79,8 +79,7 @@ def tried(monkeypatch):
     drawn = tune.candidate
 
     def replace(given: dict[int, dict]) -> None:
-        some = lambda method, number, *more: given.get(number) or drawn(method, number, *more)  # noqa: E731
-        monkeypatch.setattr(tune, "candidate", some)
+        monkeypatch.setattr(tune, "candidate", lambda *of: given.get(of[1]) or drawn(*of))
 
     return replace
 

@@ -32,7 +32,7 @@ from revs.model.architecture import Decoder
 from revs.model.load import load, tokenizer_hash
 from revs.model.targets import Split, Target
 
-__all__ = ["Calibration", "Found", "Hyperparameters", "State", "calibrate", "evaluate"]
+__all__ = ["Calibration", "Change", "Found", "Hyperparameters", "State", "calibrate", "evaluate"]
 __all__ += ["find_memorized", "load", "observe", "report", "unlearn"]
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
@@ -77,6 +77,17 @@ class State:
     def ranks(self) -> dict[str, list[int]]:
         """By id, the ranks of the tokens of what is to be unlearned."""
         return {target.id: self.secrets[target.id]["ranks"] for target in self.unlearned}
+
+
+@dataclass(frozen=True)
+class Change:
+    """An edit between two looks at the model, its settings, and how these were calibrated."""
+
+    before: State
+    after: State
+    edit: Edit
+    hp: Hyperparameters
+    calibration: Calibration | None = None
 
 
 class Listed:
@@ -297,26 +308,20 @@ def observe(decoder: Decoder, unlearned: Sequence[Target], kept: Sequence[Target
     return State(list(unlearned), list(kept), secrets, attacked, depths, now)
 
 
-def outcome(
-    found: Found,
-    before: State | None = None,
-    after: State | None = None,
-    edit: Edit | None = None,
-    hp: Hyperparameters | None = None,
-    calibration: Calibration | None = None,
-) -> tuple[dict, list[dict]]:
+def outcome(found: Found, change: Change | None = None) -> tuple[dict, list[dict]]:
     """A report's content, without a secret: what was found and what changed; a line a place."""
     memorised = len({target.group for target in found.targets})
     result = {"documents": found.documents, "found": found.funnel, "skipped": found.skipped}
     result |= {"absent": found.absent, "memorised": memorised}
-    if before is None:
+    if change is None:
         return result, []
+    before, after = change.before, change.after
     result |= {
         "unlearned": len({target.group for target in before.unlearned}),
         "kept": len({target.group for target in before.kept}),
-        "calibration": calibration.tried if calibration else [],
-        "settings": asdict(hp),
-        "edit": edit.summary(),
+        "calibration": change.calibration.tried if change.calibration else [],
+        "settings": asdict(change.hp),
+        "edit": change.edit.summary(),
     }
     for name, state in (("before", before), ("after", after)):
         perplexity = state.ordinary.perplexity
@@ -343,26 +348,12 @@ def outcome(
     return result, items
 
 
-def report(
-    path: str | Path,
-    decoder: Decoder,
-    found: Found,
-    before: State | None = None,
-    after: State | None = None,
-    edit: Edit | None = None,
-    hp: Hyperparameters | None = None,
-    calibration: Calibration | None = None,
-) -> Path:
+def report(path: str | Path, decoder: Decoder, found: Found, change: Change | None = None) -> Path:
     """Writes the report, one HTML page that loads nothing and holds no secret.
 
     While the edit is in place; of ``found`` alone, where nothing was unlearned.
     """
-    if before is not None and None in (after, edit, hp):
-        raise ValueError(
-            "A report of an edit needs the state after it, the edit and its settings: give all of "
-            "them, or nothing but what was found."
-        )
-    result, items = outcome(found, before, after, edit, hp, calibration)
+    result, items = outcome(found, change)
     dtype = str(decoder.neurons(0).dtype).removeprefix("torch.")
     made = rows.provenance("own", {}, {"model": decoder.revision}, {})
     made["model"] = {"name": decoder.name, "revision": decoder.revision, "dtype": dtype}

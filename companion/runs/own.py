@@ -156,7 +156,8 @@ def edited(
     ):
         seconds["unlearn"] = time.monotonic() - began
         after = steps.observe(decoder, unlearned, kept)
-        result, items = steps.outcome(found, before, after, edit, hp, chosen)
+        change = steps.Change(before, after, edit, hp, chosen)
+        result, items = steps.outcome(found, change)
         seconds["look"] = time.monotonic() - start - seconds["unlearn"]
         made = artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
         if made and settings.export:
