@@ -17,14 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, logsigmoid
 
-from revs.baselines.training import Training, chunks, epochs, log_p, require, tail
+from revs.baselines.training import WINDOW, Training, chunks, epochs, log_p, require, tail
 from revs.measures.ordinary import inputs as inputs
 from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
-
-WINDOW = 32  # tokens of benign text beside each target
 
 
 @dataclass(frozen=True)

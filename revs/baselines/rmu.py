@@ -16,14 +16,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from revs.baselines.training import Training, chosen, chunks, epochs, ff2_names, require
+from revs.baselines.training import WINDOW, Training, chosen, chunks, epochs, ff2_names, require
 from revs.measures.ordinary import inputs as inputs
 from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
-
-WINDOW = 32  # tokens of benign text beside each target
 
 
 @dataclass(frozen=True)
