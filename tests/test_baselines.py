@@ -12,6 +12,7 @@ from revs.baselines.training import Training
 from revs.measures import ordinary
 from revs.method import algorithm
 from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target, pairs
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
@@ -550,6 +551,37 @@ def test_another_seed_is_another_edit(build, name):
     assert changed(decoder, found[0]) and any(
         not torch.equal(found[0][key], found[1][key]) for key in found[0]
     )
+
+
+def test_each_control_lacks_one_of_the_two_choices_and_keeps_the_other(build):
+    """Other directions on REVS's columns, or REVS's directions on other columns; as far."""
+    decoder = build("llama-tied", dtype=torch.float32)
+    edit = unlearned(decoder, "revs")
+    revs, lengths = edit.moves, [move_length(decoder, move) for move in edit.moves]
+    edit.undo()
+    for control, kept, lost in (("tokens", 1, 2), ("columns", 2, 1)):
+        edit = unlearned(decoder, "random", control=control)
+        assert len(edit.moves) == len(revs) and edit.summary()["norm"] > 0
+        assert [move[0] for move in edit.moves] == [move[0] for move in revs]
+        assert [move[kept] for move in edit.moves] == [move[kept] for move in revs]
+        assert [move[lost] for move in edit.moves] != [move[lost] for move in revs]
+        found = [move_length(decoder, move) for move in edit.moves]
+        assert found == pytest.approx(lengths, rel=1e-4)
+        if control == "tokens":
+            targeted = {t for _, _, t, _ in revs}
+            assert not targeted & {t for _, _, t, _ in edit.moves}
+        edit.undo()
+
+
+def move_length(decoder, move):
+    """By how much one move moves its column."""
+    l, _, t, c = move
+    return abs(c) * float(Vocabulary(decoder).step(l, t).norm())
+
+
+def test_a_control_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="control is 'rows', but must be one of noise, tokens"):
+        methods.method("random").Hyperparameters(control="rows")
 
 
 @pytest.mark.parametrize("name", NAMES)

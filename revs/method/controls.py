@@ -1,35 +1,88 @@
-"""A control that the paper lacks: a random edit of the same size in the same layers.
+"""Controls that the paper lacks: an edit of REVS's size that lacks one of its two choices.
 
-If REVS were only as good as noise of its own norm, locating and editing would explain nothing.
+``noise``: as many random columns of the same layers, moved as far, anywhere. If REVS were only as
+good as this, locating and editing would explain nothing. ``tokens``: REVS's own columns, moved as
+far, each along the direction of a random token in the place of its own. ``columns``: REVS's own
+moves, made on random columns of the same layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 import torch
 
 from revs.method import algorithm
-from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
+
+CONTROLS = ("noise", "tokens", "columns")
+
+
+@dataclass(frozen=True)
+class Hyperparameters(algorithm.Hyperparameters):
+    """REVS's settings, and what the control takes away from it."""
+
+    control: str = "noise"  # or "tokens", or "columns"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.control not in CONTROLS:
+            said = f"control is '{self.control}', but must be one of {', '.join(CONTROLS)}."
+            raise ValueError(said)
 
 
 @torch.no_grad()
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Undoes REVS, and moves as many random columns of each layer by its norms, anywhere."""
+    """Undoes REVS, and makes the control's edit of the same size in its place."""
     edit = algorithm.unlearn(decoder, targets, hp, seed, progress)
-    norms = edit.norms()
+    norms, moves = edit.norms(), edit.moves
     edit.undo()
     draw = torch.Generator().manual_seed(seed)
+    if hp.control == "noise":
+        noise(edit, norms, draw)
+    else:
+        along(edit, Vocabulary(decoder, raw=hp.projection == "raw"), moves, hp.control, draw)
+    return edit
+
+
+def noise(edit: Edit, norms: dict[int, dict[int, float]], draw: torch.Generator) -> None:
+    """Moves as many random columns of each layer by these lengths, each its own random way."""
     for layer, moved in norms.items():
-        weight = decoder.neurons(layer)
+        weight = edit.decoder.neurons(layer)
         neurons = torch.randperm(weight.shape[1], generator=draw)[: len(moved)]
         step = torch.randn(weight.shape[0], len(moved), generator=draw)
         step *= torch.tensor(list(moved.values())) / step.norm(dim=0)
         columns = edit.keep(layer, neurons)
         weight[:, neurons] = (columns.float() + step.to(columns.device)).to(weight.dtype)
-    return edit
+
+
+def along(
+    edit: Edit,
+    vocabulary: Vocabulary,
+    moves: Sequence[tuple[int, int, int, float]],
+    control: str,
+    draw: torch.Generator,
+) -> None:
+    """Makes the moves again: along other tokens by the same lengths, or on other columns."""
+    tokens = sorted({t for _, _, t, _ in moves})
+    free = torch.ones(vocabulary.V, dtype=torch.bool)
+    free[tokens] = False
+    others = free.nonzero()[:, 0][torch.randperm(int(free.sum()), generator=draw)]
+    token = dict(zip(tokens, others.tolist(), strict=False))
+    width = {l: edit.decoder.neurons(l).shape[1] for l in sorted({l for l, _, _, _ in moves})}
+    neuron = {l: torch.randperm(ff, generator=draw) for l, ff in width.items()}
+    for (l, t), some in groupby(moves, key=lambda move: (move[0], move[2])):
+        _, neurons, _, c = (torch.tensor(column) for column in zip(*some, strict=True))
+        step = vocabulary.step(l, t)
+        if control == "columns":
+            edit.move(l, neuron[l][neurons], c, t, step)
+        else:
+            other = vocabulary.step(l, token[t])
+            edit.move(l, neurons, c * (step.norm() / other.norm()).to(c), token[t], other)
