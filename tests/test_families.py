@@ -37,6 +37,7 @@ BIASED, CAPPED = (
 )  # families with a bias in the head, and with an option that caps logits
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
+QUICK["revs_ridge"] = QUICK["revs"] | {"ridge": 0.3}
 
 
 @pytest.fixture(params=FAMILIES)

@@ -93,7 +93,7 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
             f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it "
             "from there before it is edited."
         )
-    vocabulary, directions = Vocabulary(decoder, raw=hp.projection == "raw"), {}
+    vocabulary, directions = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge), {}
     for l, _, t, _ in edit.moves:
         place = (EVERY if vocabulary.after[l] is None else l, t)
         if place not in directions:

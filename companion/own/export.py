@@ -52,7 +52,7 @@ def recover(edited: Decoder, base: Decoder, raw: bool = False) -> pd.DataFrame:
     Columns: layer, neuron, token, cosine (1: the change lies on that token's direction alone).
     """
     vocabulary, found = Vocabulary(base, raw), []
-    U, L = vocabulary.U, vocabulary.factor.to(vocabulary.dtype)
+    U, L = vocabulary.U, vocabulary.factors[None].to(vocabulary.dtype)
     directions = torch.linalg.solve_triangular(L, U.T.to(vocabulary.dtype), upper=False)  # d × V
     directions /= directions.norm(dim=0)
     for l in range(len(base.layers)):

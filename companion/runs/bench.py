@@ -110,7 +110,8 @@ class Stage:
 
     def vocabulary(self) -> Vocabulary:
         """What is made once for a model."""
-        return Vocabulary(self.decoder, raw=self.asked.projection == "raw")
+        asked = self.asked
+        return Vocabulary(self.decoder, asked.projection == "raw", ridge=asked.ridge)
 
     def token(self, vocabulary: Vocabulary, ids: list[int], t: int, edit: Edit) -> float:
         """Unlearns one token; returns the seconds."""

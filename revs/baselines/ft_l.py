@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from revs.baselines.training import Pair, Training, chosen, chunks, ff2_names, log_p, require
+from revs.baselines.training import Pair, Training, chunks, ff2_names, log_p, require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -45,7 +45,7 @@ def unlearn(
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
     todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # saves padding
-    names = ff2_names(decoder, chosen(decoder, hp.layers))
+    names = ff2_names(decoder, decoder.numbered(hp.layers))
     with Training(decoder, names, hp.lr, "FT-L") as training:
         for _ in progress(range(hp.steps)):
             parts = chunks(todo, hp.batch)

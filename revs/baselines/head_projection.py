@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from revs.baselines import memit
-from revs.baselines.training import chosen, require
+from revs.baselines.training import require
 from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
@@ -47,5 +47,5 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
-    lens = chosen(decoder, hp.patil_layers)
+    lens = decoder.numbered(hp.patil_layers)
     return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Head-Projection")

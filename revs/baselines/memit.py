@@ -33,7 +33,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import chosen, chunks, ff2_names, require, tail
+from revs.baselines.training import chunks, ff2_names, require, tail
 from revs.measures.evaluate import greedy
 from revs.measures.ordinary import inputs as inputs
 from revs.measures.ordinary import pieces
@@ -85,7 +85,7 @@ def rewrite(
     decoder: Decoder, targets: Sequence[Target], hp, objective: Callable, lens, progress, what: str
 ) -> Edit:
     """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
-    layers = chosen(decoder, hp.layers)
+    layers = decoder.numbered(hp.layers)
     prompts, t = zip(*((tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)))
     special = frozenset(decoder.tokenizer.all_special_ids)
     requests = Requests(prompts, t, [[], *write_contexts(decoder)], special)
@@ -272,23 +272,23 @@ def keys_and_values(
 def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
     """C = E[a·aᵀ] of FF₂'s inputs at some layers over benign text: {layer: (ff, ff)}, float32.
 
-    The source takes 100,000 samples of Wikipedia. With a folder CACHE, this very model's are kept.
+    The source takes 100,000 samples of Wikipedia. With a folder CACHE, this very model's are kept,
+    layer by layer.
     """
     number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
     if CACHE is None:
         return measured(decoder, layers, number)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    content = [list(layers), number, sums, tokenizer_hash(decoder.tokenizer), inputs()]
-    key = hashlib.sha256(json.dumps(content).encode()).hexdigest()
-    kept = CACHE / f"moments-{key[:16]}.safetensors"
-    if not kept.is_file():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:  # whole or not at all
-            found = {str(l): C.cpu() for l, C in measured(decoder, layers, number).items()}
-            save_file(found, Path(scratch, kept.name))
-            os.replace(Path(scratch, kept.name), kept)
-    found = load_file(kept)
-    return {l: found[str(l)].to(decoder.ff2[l].weight.device) for l in layers}
+    content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), inputs()])
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    kept = {l: CACHE / f"moments-{key}" / f"{l}.safetensors" for l in layers}
+    if missing := [l for l in layers if not kept[l].is_file()]:
+        kept[missing[0]].parent.mkdir(parents=True, exist_ok=True)
+        for l, C in measured(decoder, missing, number).items():
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:  # whole or not at all
+                save_file({"C": C.cpu()}, Path(scratch, kept[l].name))
+                os.replace(Path(scratch, kept[l].name), kept[l])
+    return {l: load_file(kept[l])["C"].to(decoder.ff2[l].weight.device) for l in layers}
 
 
 def measured(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, Tensor]:

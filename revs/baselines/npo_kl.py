@@ -4,7 +4,7 @@
         + kl_coefficient · E[ KL(p_ref ‖ p_θ) on benign text ]
 
 The paper's Appendix words the first term as its opposite; the formula is its source's. All weights
-are trained.
+are trained, or those of some blocks.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Hyperparameters:
     kl_coefficient: float = 1.0
     n_max_len: int = 100  # characters of a prompt that are kept
     batch: int = 4
+    layers: Sequence[int] | str = "all"  # "all": every weight; else those of some blocks
 
     def __post_init__(self):
         require(self, "lr", "beta", epochs=1, batch=1, n_max_len=1, kl_coefficient=0)
@@ -73,6 +74,9 @@ def train(
         before = torch.cat([log_p(decoder, some) for some in chunks(todo, hp.batch)])
         hidden = torch.cat([states(decoder, some) for some in chunks(texts, hp.batch)])
     names = [name for name, _ in decoder.model.named_parameters()]
+    if hp.layers != "all":
+        blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.numbered(hp.layers)]
+        names = [name for name in names if name.startswith(tuple(blocks))]
     with Training(decoder, names, hp.lr, what) as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
             training.clear()

@@ -71,21 +71,6 @@ def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
     return special + body[-kept:]
 
 
-def chosen(decoder: Decoder, layers: Sequence[int] | str) -> list[int]:
-    """Layers by number, or "all", or "upper" for the upper half; ValueError for any other."""
-    there = len(decoder.layers)
-    if isinstance(layers, str):
-        if layers not in ("all", "upper"):
-            raise ValueError(f"layers are '{layers}', but must be all, upper or a list of numbers.")
-        return list(range(0 if layers == "all" else there // 2, there))
-    if not layers or min(layers) < 0 or max(layers) >= there:
-        raise ValueError(
-            f"layers are {list(layers)}, but {decoder.name} has the layers 0 to {there - 1}: "
-            "choose among those."
-        )
-    return sorted(layers)
-
-
 def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
     """The names of some layers' FF₂ weights."""
     parts = decoder.architecture

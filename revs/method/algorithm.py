@@ -51,6 +51,8 @@ class Hyperparameters:
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     order: str = "lazy"  # a layer is gated after the edits below it; "eager": all before any edit
     neurons: str = "hybrid"  # activation and rank; or one of them alone, gradient, random
+    layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
+    ridge: float = 0.0  # λ of the step (revs.method.vocabulary); 0: the paper's step
 
     def __post_init__(self):
         for name, known in CHOICES.items():
@@ -64,6 +66,8 @@ class Hyperparameters:
         for name in MARGINS:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}, but a rank cannot be negative.")
+        if not self.ridge >= 0:
+            raise ValueError(f"ridge is {self.ridge}, but must be 0 or more.")
 
     def in_tokens(self, V: int) -> Hyperparameters:
         """The same settings with fractions of the vocabulary turned into whole ranks."""
@@ -82,7 +86,7 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random."""
-    vocabulary = Vocabulary(decoder, raw=hp.projection == "raw")
+    vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     check_lengths(decoder, targets)
@@ -109,10 +113,13 @@ def unlearn_token(
     draw: torch.Generator | None = None,
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
+    layers = decoder.numbered(hp.layers)
     selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
     attributed = neuron.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
+        if l not in layers:
+            return None
         by_gradient = attributed and attributed[l]
         seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw)
         if not (may_be_open(vocabulary, seen, t, hp) if selected is None else l in selected):

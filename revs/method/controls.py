@@ -48,7 +48,8 @@ def unlearn(
     if hp.control == "noise":
         noise(edit, norms, draw)
     else:
-        along(edit, Vocabulary(decoder, raw=hp.projection == "raw"), moves, hp.control, draw)
+        vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
+        along(edit, vocabulary, moves, hp.control, draw)
     return edit
 
 

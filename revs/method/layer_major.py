@@ -38,8 +38,8 @@ def unlearn(
 ) -> Edit:
     """Unlearns every token of every target's T, layer after layer; the Edit undoes it exactly."""
     # each layer asks for the directions of all targets
-    vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True)
-    hp = hp.in_tokens(vocabulary.V)
+    vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
+    hp, layers = hp.in_tokens(vocabulary.V), decoder.numbered(hp.layers)
     draw = torch.Generator().manual_seed(seed)
     algorithm.check_lengths(decoder, targets)
     texts, tokens = zip(*pairs(targets), strict=True)
@@ -56,6 +56,8 @@ def unlearn(
     def stop_by(l: int):
         def hook(_module, _inputs, output):
             next(steps)
+            if l not in layers:
+                return None
             x, add = stream_of(output), decoder.after(l) or (lambda h: h)
             a, h, at = seen["a"], seen["h"], (rows.to(x.device), last.to(x.device))
             batch = Seen(l, decoder.neurons(l), a[at], h[at], x[at], draw=draw)

@@ -84,9 +84,13 @@ class Vocabulary:
 
     ``raw`` leaves the norm out, as the paper's text does (v = U·n). Raises ValueError if U lacks
     full column rank or γ has zeros: the method then has no inverse.
+
+    ``ridge``, λ, takes another step than the paper's s = D⁻¹U†e_t, which is long where a scale of
+    D = diag(γ ⊙ g) or a singular value of U is small (g: a norm's after FF₂): the s of least
+    ‖U·D·s − e_t‖² + λ·m·‖s‖², which is (D·UᵀU·D + λ·m·I)⁻¹·D·U_t, m the mean of D·UᵀU·D's diagonal.
     """
 
-    def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False):
+    def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False, ridge: float = 0.0):
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
@@ -106,7 +110,8 @@ class Vocabulary:
                 said = "A head bias under an RMSNorm is not supported, for no architecture of the "
                 raise ValueError(said + "table has one: choose another model.")
             self.B += head.bias.detach().to(self.dtype)
-        self.factor = self._gram_factor()
+        self.ridge, self.gram = ridge, self._gram()
+        self.factors: dict[int | None, Tensor] = {None: self._factor(None)}
         self.keep, self._directions = keep, {}  # of all tokens, or of the newest: w is V long
 
     def scale_of(self, norm) -> Tensor:
@@ -135,14 +140,23 @@ class Vocabulary:
         """U, a few rows at a time."""
         return self.U.split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
 
-    def _gram_factor(self) -> Tensor:
-        """Cholesky factor of UᵀU (d × d) in float64: U†e_t = (UᵀU)⁻¹U_tᵀ, no pseudo-inverse."""
+    def _gram(self) -> Tensor:
+        """UᵀU (d × d) in float64."""
         d = self.U.shape[1]
         gram = torch.zeros(d, d, dtype=torch.float64, device=self.U.device)
         for block in self.blocks():
             rows = block.double()  # one block at a time: on a GPU it is larger than all the rest
             gram += rows.T @ rows
             del rows
+        return gram
+
+    def _factor(self, l: int | None) -> Tensor:
+        """Cholesky factor of UᵀU in float64: U†e_t = (UᵀU)⁻¹U_tᵀ, no pseudo-inverse; with a ridge,
+        that of D·UᵀU·D + λ·m·I of a layer (None: of all that have no norm after FF₂)."""
+        gram = self.gram
+        if self.ridge:
+            gram = self._scaled(self._scaled(gram, l).T, l)
+            gram = gram + self.ridge * gram.diagonal().mean() * torch.eye(len(gram)).to(gram)
         factor, failed = torch.linalg.cholesky_ex(gram)
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
@@ -150,20 +164,38 @@ class Vocabulary:
             raise ValueError(said + "back to hidden space: choose another model.")
         return factor
 
-    def direction(self, t: int) -> tuple[Tensor, Tensor]:
-        """d_t = (U†e_t) ⊘ γ, (d,), and its image w, (V,): adding δ to t's logit is n + c·d_t."""
-        if t not in self._directions:
-            solved = torch.cholesky_solve(self.U[t].double()[:, None], self.factor)[:, 0]
-            d_t = solved.to(self.dtype) / self.gamma
+    def _scaled(self, rows: Tensor, l: int | None) -> Tensor:
+        """D times the columns of some rows of U (d, n), less their mean under a LayerNorm."""
+        rows = self.gamma.double()[:, None] * rows
+        rows = rows - rows.mean(0) if self.centred else rows
+        return rows if l is None else self.scale_of(self.after[l]).double()[:, None] * rows
+
+    def direction(self, t: int, l: int | None = None) -> tuple[Tensor, Tensor]:
+        """d_t = (U†e_t) ⊘ γ, (d,), and its image w, (V,): adding δ to t's logit is n + c·d_t.
+
+        With a ridge it depends on the layer l, where a norm stands after FF₂.
+        """
+        place = l if self.ridge and l is not None and self.after[l] is not None else None
+        if (t, place) not in self._directions:
+            if place not in self.factors:
+                self.factors[place] = self._factor(place)
+            of_t = self.U[t].double()[:, None]
+            of_t = self._scaled(of_t, place) if self.ridge else of_t
+            solved = torch.cholesky_solve(of_t, self.factors[place])[:, 0].to(self.dtype)
+            if not self.ridge:
+                d_t = solved / self.gamma
+            else:
+                d_t = solved if place is None else solved * self.scale_of(self.after[place])
             moved = d_t - d_t.mean() if self.centred else d_t
             kept = self._directions if self.keep else {}
-            self._directions = kept | {t: (d_t, self.unembed(self.gamma * moved))}
-        return self._directions[t]
+            w = self.unembed(self.gamma * moved)
+            self._directions = kept | {(t, place): (d_t, w)}
+        return self._directions[t, place]
 
-    def line(self, x: Tensor, t: int) -> Line:
-        """The logits of each of the vectors x (n, d) along d_t."""
+    def line(self, x: Tensor, t: int, l: int | None = None) -> Line:
+        """The logits of each of the vectors x (n, d) along d_t (of a layer)."""
         x = x.to(self.U.device, self.dtype)
-        d_t, w = self.direction(t)
+        d_t, w = self.direction(t, l)
         if self.raw:
             return Line(t, self.unembed(x), w, torch.ones_like(x[:, 0]))
         if not self.centred:
@@ -175,11 +207,11 @@ class Vocabulary:
     def neurons(self, l: int, n: Tensor, t: int) -> Line:
         """The lines of neurons n (K, d) of a layer, through the scale of a norm after FF₂."""
         after = self.after[l]
-        return self.line(n if after is None else n.to(self.U.device) * self.scale_of(after), t)
+        return self.line(n if after is None else n.to(self.U.device) * self.scale_of(after), t, l)
 
     def step(self, l: int, t: int) -> Tensor:
         """Along what a neuron of a layer moves: d_t, before the scale of a norm after FF₂, (d,)."""
-        d_t = self.direction(t)[0]
+        d_t = self.direction(t, l)[0]
         return d_t if self.after[l] is None else d_t / self.scale_of(self.after[l])
 
     def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
@@ -193,7 +225,7 @@ class Vocabulary:
             return self.line(torch.stack([h, x]), t)
         g, step = self.scale_of(self.after[l]), self.step(l, t)
         q = (h.square().mean() + epsilon(self.after[l]), (h * step).mean(), step.square().mean())
-        line = self.line((g * h)[None], t)
+        line = self.line((g * h)[None], t, l)
         beside = self.unembed(self.gamma * (x - g * h / q[0].sqrt()))
         B = torch.stack([torch.zeros_like(beside), beside])
         q = (q[0].repeat(2), q[1].repeat(2), q[2])

@@ -117,6 +117,19 @@ class Decoder:
         weight = self.ff2[l].weight
         return weight.T if self.architecture.transposed else weight
 
+    def numbered(self, layers: Sequence[int] | str) -> list[int]:
+        """Layers by number, of "all", "upper" (the upper half) or some; ValueError for others."""
+        there = len(self.layers)
+        if isinstance(layers, str):
+            if layers not in ("all", "upper"):
+                said = f"layers are '{layers}', but must be all, upper or a list of numbers."
+                raise ValueError(said)
+            return list(range(0 if layers == "all" else there // 2, there))
+        if not layers or min(layers) < 0 or max(layers) >= there:
+            said = f"layers are {list(layers)}, but {self.name} has the layers 0 to {there - 1}: "
+            raise ValueError(said + "choose among those.")
+        return sorted(layers)
+
     def after(self, l: int) -> nn.Module | None:
         """The norm between FF₂ of one block and the residual stream, if the family has one."""
         path = self.architecture.after
@@ -130,10 +143,16 @@ class Decoder:
     def head(self) -> nn.Linear:
         return self.model.get_output_embeddings()
 
-    def logits(self, hidden: Tensor, head: nn.Linear | None = None) -> Tensor:
-        """What the model takes the softmax of, in float32: (…, d) → (…, V); by a kept head too."""
+    def logits(self, hidden: Tensor, head: nn.Linear | None = None, first: int = 0) -> Tensor:
+        """What the model takes the softmax of, in float32: (…, d) → (…, V); by a kept head too, or
+        of the tokens from ``first`` on."""
         head = head or self.head
-        logits = head(hidden.to(head.weight.device)).float()
+        hidden = hidden.to(head.weight.device)
+        if first:
+            bias = None if head.bias is None else head.bias[first:]
+            logits = nn.functional.linear(hidden, head.weight[first:], bias).float()
+        else:
+            logits = head(hidden).float()
         cap = getattr(self.model.config, "final_logit_softcapping", None)
         return cap * (logits / cap).tanh() if cap else logits
 
