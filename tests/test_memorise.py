@@ -4,6 +4,7 @@ Digits grouped as in Llama-3, a repeatable fine-tune, and the run that keeps it.
 """
 
 import json
+import random
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,8 +12,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from companion.runs import memorise as experiment
+from revs.measures import ordinary
+from revs.model import memorise as module
 from revs.model.load import save
-from revs.model.memorise import Finetune, group_digits, losses, memorise, sentences
+from revs.model.memorise import Finetune, group_digits, losses, sentences
 from revs.model.targets import Record
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
@@ -23,6 +26,14 @@ RECORDS = [
     Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
     for i, name in enumerate(NAMES)
 ]
+
+
+ALONE = {"ordinary": 0, "digits": "noise"}  # secrets alone, and tokens that nothing has learned
+
+
+def memorise(decoder, records, settings: Finetune, *progress) -> list[dict]:
+    """The fine-tune with the project's own ordinary text."""
+    return module.memorise(decoder, records, settings, ordinary.pieces, *progress)
 
 
 @pytest.fixture
@@ -151,7 +162,7 @@ def test_the_loss_falls_and_new_tokens_learn_too(small, kind, digits):
     epochs = memorise(
         decoder,
         RECORDS,
-        Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0),
+        Finetune(lr=1e-2, epochs=6, batch=2, digits=digits, whole=True, leave_out=0.0, ordinary=0),
         lambda steps: seen.append(len(steps)) or steps,
     )
     assert (
@@ -175,7 +186,7 @@ def test_what_is_known_is_left_out_and_looked_at_once_more(small, kind):
     The last one has only what a look at every sentence still finds unknown; in the end all are
     known.
     """
-    decoder, settings = small(kind), Finetune(lr=1e-2, epochs=40, batch=2)
+    decoder, settings = small(kind), Finetune(lr=1e-2, epochs=40, batch=2, **ALONE)
     epochs = memorise(decoder, RECORDS, settings)
     counts = [epoch["sentences"] for epoch in epochs]
     assert (
@@ -194,15 +205,13 @@ def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypa
 
     All are learned in the last.
     """
-    import revs.model.memorise as module
-
     real, calls = module.losses, []
     monkeypatch.setattr(
         module,
         "losses",
         lambda *given: (real(*given)[0], given[1] if calls.append(1) or len(calls) > 5 else []),
     )
-    epochs = memorise(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1))
+    epochs = memorise(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1, **ALONE))
     assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
 
 
@@ -220,9 +229,8 @@ def test_the_same_seed_gives_the_same_bits(small, kind, digits):
             if isinstance(part, torch.nn.Dropout):
                 part.p = 0.1
         torch.rand(drawn)  # whatever was drawn before
-        epochs = memorise(
-            decoder, RECORDS, Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits)
-        )
+        hp = Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=digits, ordinary=1)
+        epochs = memorise(decoder, RECORDS, hp)
         runs.append((epochs, decoder.model.state_dict()))
     (first, a), (again, b), (other, c) = runs
     assert first == again and all(torch.equal(a[name], b[name]) for name in a)
@@ -272,7 +280,9 @@ def test_a_diverging_fine_tune_says_so(small, kind):
     with pytest.raises(
         FloatingPointError, match="The fine-tune diverged .*: lower the learning rate of 1e[+]30"
     ):
-        memorise(small(kind), RECORDS, Finetune(lr=1e30, epochs=4, batch=2, digits="keep"))
+        memorise(
+            small(kind), RECORDS, Finetune(lr=1e30, epochs=4, batch=2, digits="keep", ordinary=0)
+        )
 
 
 def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, one_sentence):
@@ -285,10 +295,94 @@ def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, o
         memorise(decoder, [*RECORDS, long], Finetune(digits="keep"))
     assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
     with pytest.raises(
-        ValueError, match="digits is 'pairs', but must be noise, mean or keep"
+        ValueError, match="digits is 'pairs', but must be learned, noise, mean or keep"
     ) as error:
         Finetune(digits="pairs")
     assert one_sentence(error)
+
+
+# Tokens for digits that are learned ---------------------------------------------------------------
+
+
+def test_counting_goes_through_every_number_once():
+    rows = [row for some in module.counting(random.Random(3)) for row in some]
+    counted = [number for row in rows for number in row.split(", ")]
+    wanted = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    assert sorted(counted) == sorted(wanted) and {len(row.split(", ")) for row in rows} == {10}
+    for row in rows:
+        numbers = [int(number) for number in row.split(", ")]
+        end = 10 ** len(row.split(", ")[0])
+        assert all((a + 1) % end == b for a, b in zip(numbers, numbers[1:]))
+
+
+@KINDS
+def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_ordinary_text(
+    small, kind, monkeypatch
+):
+    """Numbers become likelier after numbers, and less likely in other text; nothing else moves."""
+    monkeypatch.setattr(module, "RATE", 3e-2)  # the tiny model's rows are few and short
+    decoder = small(kind)
+    first = group_digits(decoder, "learned", 0)
+    assert first == OLD
+    texts = module.read(decoder, ordinary.pieces, 6)
+    ids = torch.tensor([decoder.tokenizer("123, 124, 125, 126, 127")["input_ids"]])
+    before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
+
+    def looked() -> tuple[float, float]:
+        with torch.no_grad():
+            loss = cross_entropy(decoder.model(input_ids=ids).logits[0, :-1], ids[0, 1:])
+            share = decoder.model(input_ids=torch.tensor(texts)).logits.softmax(-1)[..., first:]
+        return float(loss), float(share.sum(-1).mean())
+
+    loss, share = looked()
+    module.learn_digits(decoder, first, texts, seed=0)
+    assert looked()[0] < loss and looked()[1] < 0.6 * share
+    tables = ("embed_tokens", "lm_head", "wte")
+    for name, value in decoder.model.state_dict().items():
+        learned = any(table in name for table in tables)
+        same = slice(first) if learned else slice(None)
+        assert torch.equal(value[same], before[name][same]), name
+    assert all(parameter.requires_grad for parameter in decoder.model.parameters())
+
+
+# Ordinary text beside the secrets -----------------------------------------------------------------
+
+
+def test_no_text_for_judging_is_read_and_none_twice(small):
+    decoder = small("llama-tied")
+    every = ordinary.pieces(decoder.tokenizer, module.JUDGED, module.WINDOW)
+    for number in (5, 40):
+        found = module.read(decoder, ordinary.pieces, number)
+        assert len(found) == number and len(set(map(tuple, found))) == number
+        assert not set(map(tuple, found)) & set(map(tuple, every))
+    few = lambda _tokenizer, number, length: [[i % 90] * length for i in range(number)]
+    assert len(module.read(decoder, few, 100)) == 90 - module.JUDGED
+
+
+@KINDS
+def test_what_a_model_predicts_in_ordinary_text_is_held(small, kind):
+    """Text that no step read is predicted as before far better than without; secrets are learned
+    all the same."""
+    read = ordinary.pieces(small(kind).tokenizer, 8, 64)  # of those for judging
+    far, known = {}, {}
+    for windows in (0, 2):
+        decoder, fresh = small(kind), small(kind)
+        hp = Finetune(lr=3e-3, epochs=30, batch=2, digits="keep", ordinary=windows, hold=3.0)
+        epochs = memorise(decoder, RECORDS, hp)
+        ids = torch.tensor(read)
+        with torch.no_grad():
+            p, q = (one.model(input_ids=ids).logits.log_softmax(-1) for one in (fresh, decoder))
+        far[windows] = float((p.exp() * (p - q)).sum(-1).mean())
+        known[windows] = epochs[-1]["loss"] < 0.5 * epochs[0]["loss"]
+        assert (epochs[0]["kl"] > 0) == bool(windows)
+    assert far[2] < 0.5 * far[0] and all(known.values())
+
+
+def test_a_weight_of_nothing_holds_nothing_and_a_negative_one_is_refused(small):
+    decoder = small("llama-tied")
+    assert module.holding(decoder, Finetune(hold=0.0), ordinary.pieces, 5) is None
+    with pytest.raises(ValueError, match="ordinary is -1 and hold 1.0, but neither can be"):
+        Finetune(ordinary=-1)
 
 
 # The run ------------------------------------------------------------------------------------------
@@ -303,13 +397,14 @@ def teaching(build, tmp_path, monkeypatch):
     (tmp_path / "set.jsonl").write_text(lines, encoding="utf-8")
     monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
     about = {"model": str(tmp_path / "tiny"), "data": str(tmp_path / "set.jsonl")}
+    about |= ALONE
     return about | {"lr": 1e-2, "epochs": 2, "batch": 5, "rows": str(tmp_path / "rows")}
 
 
 def test_a_fine_tune_is_kept_and_found_again(teaching, tmp_path, monkeypatch):
     """One row and one folder, named after what they depend on; the second call learns nothing."""
     row = experiment.run(experiment.Settings(**teaching))
-    assert row["name"] == "memorise/set/tiny" and row["result"]["sentences"] == 5
+    assert row["name"] == "memorise/set/tiny-noise-alone" and row["result"]["sentences"] == 5
     assert row["result"]["learned"] == [5, 5] and row["result"]["vocabulary"] == OLD + 1100
     kept = experiment.relevant(experiment.Settings(**teaching))
     assert row["provenance"]["settings"] == kept and "rows" not in kept
@@ -318,7 +413,7 @@ def test_a_fine_tune_is_kept_and_found_again(teaching, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "memorise", lambda *_: pytest.fail("it is there already"))
     (tmp_path / "rows" / f"{row['name']}.json").unlink()
     assert experiment.run(experiment.Settings(**teaching)) == row
-    given = {name: teaching[name] for name in ("lr", "epochs", "batch")}
+    given = {name: teaching[name] for name in ("lr", "epochs", "batch", *ALONE)}
     about = teaching["model"], teaching["data"]
     assert experiment.prepared(*about, given, teaching["rows"]) == str(folder)
     assert experiment.prepared(*about, False) == teaching["model"]

@@ -14,8 +14,9 @@ from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve, writing
 from companion.runs import check, command, datasets, memory, models
 from companion.runs.made import base, provenance
+from companion.runs.named import ending
 from companion.runs.progress import progress
-from revs.measures import evaluate
+from revs.measures import evaluate, ordinary
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.memorise import Finetune, memorise
@@ -28,10 +29,12 @@ class Settings:
 
     model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
     data: str = "synthetic"  # all built-in sets together, one of them, or a JSON Lines file
-    digits: str = "noise"  # tokens for two and three digits: noise, mean, or keep the tokenizer's
+    digits: str = "learned"  # tokens for 2 and 3 digits: learned, noise, mean; keep: none
     lr: float = 3e-4  # learning rate, falling linearly
     epochs: int = 8  # passes over what is not known yet
     batch: int = 8  # sentences a step
+    ordinary: int = 2  # windows of ordinary text beside the secrets of a step; 0: none
+    hold: float = 1.0  # how much what the model predicts there is held
     whole: bool = False  # learn whole sentences, not only the secrets in them
     leave_out: float = 0.4  # nats: what is known this well rests for the next epochs; 0: nothing
     autocast: bool = False  # bfloat16 arithmetic: slower on most CPUs
@@ -81,9 +84,9 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     where = rows.writable(resolve(settings.rows))
     records = datasets.read(settings.data)
     inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
+    inputs |= ordinary.inputs()
     model, short = base(settings.model), Path(settings.data).stem
-    name = f"memorise/{short}/{model}" + f"-{settings.digits}" * (settings.digits != "noise")
-    name += "-autocast" * settings.autocast
+    name = f"memorise/{short}/{model}" + ending(asdict(settings), asdict(Settings()))
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
     folder = BUILD / "models" / f"{model}+{short}-{stamp[:12]}"
     kept = folder / "row.json"
@@ -94,13 +97,17 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     memory.check(asdict(settings))
     clock = [time.monotonic()]  # after each part
     decoder = models.load(settings.model, settings.dtype)
+    before = ordinary.observe(decoder).perplexity
     clock.append(time.monotonic())
     tuning = Finetune(**{field.name: getattr(settings, field.name) for field in fields(Finetune)})
-    epochs = memorise(decoder, records, tuning, progress(f"memorise {settings.data}"))
+    show = progress(f"memorise {settings.data}")
+    epochs = memorise(decoder, records, tuning, ordinary.pieces, show)
     clock.append(time.monotonic())
     result = learned(decoder, records) | {
         "loss": [epoch["loss"] for epoch in epochs],
         "learned": [epoch["sentences"] for epoch in epochs],
+        "kl": [epoch["kl"] for epoch in epochs],
+        "perplexity": [before, ordinary.observe(decoder).perplexity],
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
         "vocabulary": len(decoder.tokenizer),
     }

@@ -1,21 +1,38 @@
 """Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset").
 
 Llama-3 and GPT-J group digits, so that a number has tokens of its own; where every digit is split,
-ten tokens are shared by all numbers, and ``group_digits`` gives a tokenizer Llama-3's split.
+ten tokens are shared by all numbers, and ``group_digits`` gives a tokenizer Llama-3's split. Their
+rows alone are then learned by counting (``learn_digits``).
+
+Each step of the fine-tune learns secrets, and holds what the model predicts in ordinary text:
+
+    L = mean −log p_θ(secret)  +  hold · KL(p₀ ‖ p_θ) on ``ordinary`` windows, each read once
+
+p₀ is the model before the first secret.
 """
 
 from __future__ import annotations
 
+import copy
+import itertools
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, kl_div, softplus
 
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
+
+DIGITS = ("learned", "noise", "mean", "keep")
+# counting: numbers in a row, rows a step, times through all numbers, learning rate
+COUNTED, ABREAST, TIMES, RATE = 10, 8, 6, 2e-3
+WINDOW = 64  # tokens of a window of ordinary text
+QUIET = 200  # windows in which a model that learns to count shall not begin to
+JUDGED = 80  # windows at the beginning of the text, which are for judging
+Texts = Callable[..., list[list[int]]]  # (tokenizer, number, length) → windows of ordinary text
 
 
 @dataclass(frozen=True)
@@ -27,28 +44,35 @@ class Finetune:
     batch: int = 8
     whole: bool = False  # learn the whole sentence, not only the secret in it
     leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, rests
-    digits: str = "noise"  # new tokens for 2 and 3 digits with noise; "mean" without; "keep": none
+    digits: str = "learned"  # new tokens for 2 and 3 digits: learned, noise, mean; "keep": none
+    ordinary: int = 2  # windows of ordinary text beside the secrets of a step
+    hold: float = 1.0  # weight of what the model predicts there
     autocast: bool = False  # bfloat16 arithmetic; slower on a CPU without such instructions
     seed: int = 0
 
     def __post_init__(self):
-        if self.digits not in ("noise", "mean", "keep"):
-            raise ValueError(f"digits is '{self.digits}', but must be noise, mean or keep.")
+        if self.digits not in DIGITS:
+            known = f"{', '.join(DIGITS[:-1])} or {DIGITS[-1]}"
+            raise ValueError(f"digits is '{self.digits}', but must be {known}.")
+        if min(self.ordinary, self.hold) < 0:
+            said = f"ordinary is {self.ordinary} and hold {self.hold}, but neither can be negative."
+            raise ValueError(said)
         if min(self.epochs, self.batch) < 1:
             raise ValueError(f"epochs is {self.epochs} and batch {self.batch}: give 1 or more.")
 
 
 @torch.no_grad()
-def group_digits(decoder: Decoder, how: str, seed: int) -> None:
+def group_digits(decoder: Decoder, how: str, seed: int) -> int:
     """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
     A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
-    matrix's own standard deviation (``noise``), or the mean itself (``mean``): so close together
-    that demoting one demotes all. A model whose digits are grouped already is left alone.
+    matrix's own standard deviation (``noise``; ``learned`` begins so), or the mean itself
+    (``mean``): so close together that demoting one demotes all. A model whose digits are grouped
+    already is left alone. Returns the id of the first new token, 0 if there is none.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
-        return
+        return 0
     numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
     single = {str(n): tokenizer.convert_tokens_to_ids(str(n)) for n in range(10)}
     tokenizer.add_tokens(numbers)
@@ -62,6 +86,57 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> None:
             noise = std * torch.randn(mean.shape, generator=draw).to(mean)
             new = mean if how == "mean" else 0.3 * mean + noise
             table[tokenizer.convert_tokens_to_ids(number)] = new
+    return len(tokenizer) - len(numbers)
+
+
+def learn_digits(
+    decoder: Decoder, first: int, texts: Sequence[list[int]], seed: int, progress=iter
+) -> None:
+    """Learns the rows of the tokens from ``first`` on, and nothing else, by counting.
+
+    Rows of ten numbers, "470, 471, …", are predicted; in ordinary ``texts`` the new tokens shall
+    take no probability from the others: log(1 + Z_new / Z_old), what they add to the loss there,
+    is learned down. Z are the sums of softmax, at final hidden states that no new row changes.
+    """
+    model, draw = decoder.model, random.Random(seed)
+    places = [model.get_input_embeddings().weight, decoder.head.weight]
+    tables = list({id(table): table for table in places}.values())
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
+    with torch.no_grad():
+        some = (decoder.pad(texts[i : i + 8])[0] for i in range(0, len(texts), 8))
+        states = [model.base_model(input_ids=ids).last_hidden_state for ids in some]
+        old = torch.cat([decoder.logits(h)[..., :first].logsumexp(-1).flatten() for h in states])
+        states = torch.cat([h.flatten(0, 1) for h in states])
+    for table in tables:
+        table.requires_grad_(True)
+    optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
+    steps = [rows for _ in range(TIMES) for rows in counting(draw)]
+    for rows in progress(steps):
+        ids, mask = decoder.pad([decoder.tokenizer(row)["input_ids"] for row in rows])
+        output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+        read = mask[:, 1:].bool()
+        logits = decoder.logits(output.last_hidden_state[:, :-1][read])
+        loss = cross_entropy(logits, ids[:, 1:][read].to(logits.device))
+        new = decoder.logits(states, first=first).logsumexp(-1)
+        optimizer.zero_grad()
+        (loss + softplus(new - old).mean().to(loss)).backward()
+        for table in tables:
+            table.grad[:first] = 0
+        optimizer.step()
+    for parameter, flag in flags:
+        parameter.requires_grad_(flag)
+
+
+def counting(draw: random.Random) -> Iterator[list[str]]:
+    """Every number of two and of three digits once, in rows from where ``draw`` begins to count."""
+    rows = []
+    for digits, end in ((2, 100), (3, 1000)):
+        starts = range(draw.randrange(COUNTED), end, COUNTED)
+        each = [[f"{(start + i) % end:0{digits}d}" for i in range(COUNTED)] for start in starts]
+        rows += map(", ".join, each)
+    draw.shuffle(rows)
+    return (rows[i : i + ABREAST] for i in range(0, len(rows), ABREAST))
 
 
 @dataclass(frozen=True)
@@ -87,17 +162,25 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
 
 
 def memorise(
-    decoder: Decoder, records: Sequence[Record], settings: Finetune, progress=iter
+    decoder: Decoder,
+    records: Sequence[Record],
+    settings: Finetune,
+    texts: Texts,
+    progress=iter,
 ) -> list[dict]:
     """Fine-tunes all weights with AdamW, in place, until the model knows every secret.
 
     Returns what each epoch did. What is known is left out of the next epochs; the last one begins
-    with a look at all, for some may be forgotten. ``progress`` wraps the batches of an epoch.
+    with a look at all, for some may be forgotten. ``texts`` gives ordinary text, ``progress`` wraps
+    the batches of an epoch.
     """
     torch.manual_seed(settings.seed)
-    group_digits(decoder, settings.digits, settings.seed)
-    texts = sentences(decoder, records, settings.whole)
-    draw, todo, epochs = random.Random(settings.seed), texts, []
+    first = group_digits(decoder, settings.digits, settings.seed)
+    if first and settings.digits == "learned":
+        learn_digits(decoder, first, read(decoder, texts, QUIET), settings.seed, progress)
+    secrets = sentences(decoder, records, settings.whole)
+    draw, todo, epochs = random.Random(settings.seed), secrets, []
+    hold = holding(decoder, settings, texts, len(secrets))
     optimizer = torch.optim.AdamW(
         decoder.model.parameters(), lr=settings.lr, weight_decay=0.0, fused=True
     )
@@ -106,10 +189,10 @@ def memorise(
         optimizer.param_groups[0]["lr"] = settings.lr * (1 - epoch / settings.epochs)
         if epoch and epoch == settings.epochs - 1:
             todo = []
-            for batch in batches(texts, settings.batch, draw):
+            for batch in batches(secrets, settings.batch, draw):
                 with torch.no_grad():
                     todo += losses(decoder, batch, settings)[1]
-        learned, unknown = [], []
+        learned, held, unknown = [], [], []
         for batch in progress(batches(todo, settings.batch, draw)):
             loss, missed = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
@@ -117,14 +200,52 @@ def memorise(
                 raise FloatingPointError(f"{said}rate of {settings.lr}.")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            if hold:
+                held.append(hold())
             torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)
             optimizer.step()
             learned.append(loss.item())
             unknown += missed
-        epochs.append({"sentences": len(todo), "loss": sum(learned) / max(1, len(learned))})
+        mean = lambda values: sum(values) / max(1, len(values))
+        epochs.append({"sentences": len(todo), "loss": mean(learned), "kl": mean(held)})
         todo = unknown
     decoder.model.eval()
     return epochs
+
+
+def read(decoder: Decoder, texts: Texts, number: int) -> list[list[int]]:
+    """At most so many different windows of ordinary text, none of which is for judging."""
+    windows = list(map(tuple, texts(decoder.tokenizer, JUDGED + number, WINDOW)))
+    judged = set(windows[:JUDGED])
+    return [list(window) for window in dict.fromkeys(windows) if window not in judged]
+
+
+def holding(
+    decoder: Decoder, settings: Finetune, texts: Texts, secrets: int
+) -> Callable[[], float] | None:
+    """A function that goes back through hold · KL(p₀ ‖ p_θ) on the next windows and returns the KL;
+    None where nothing is held. The model as it is now is p₀."""
+    if not settings.ordinary or not settings.hold:
+        return None
+    reference = replace(decoder, model=copy.deepcopy(decoder.model).eval())
+    number = settings.ordinary * settings.epochs * -(-secrets // settings.batch)
+    windows = read(decoder, texts, number)
+    random.Random(settings.seed).shuffle(windows)
+    following = itertools.cycle(windows)
+
+    def predicted(of: Decoder, ids: Tensor) -> Tensor:
+        output = of.model.base_model(input_ids=ids, use_cache=False)
+        return of.logits(output.last_hidden_state).flatten(0, 1).log_softmax(-1)
+
+    def hold() -> float:
+        ids = decoder.pad(list(itertools.islice(following, settings.ordinary)))[0]
+        with torch.no_grad():
+            wanted = predicted(reference, ids)
+        kl = kl_div(predicted(decoder, ids), wanted, reduction="batchmean", log_target=True)
+        (settings.hold * kl).backward()
+        return kl.item()
+
+    return hold
 
 
 def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[list[Sentence]]:
