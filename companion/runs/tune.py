@@ -1,4 +1,8 @@
-"""Tune: the same number of trials for each method, chosen by Unlearning Score (§4.5; Appendix).
+"""Tune: as many trials that do something for each method, chosen by Unlearning Score (§4.5; App.).
+
+The objective is the Unlearning Score of a split of other people's secrets, as a run has it.
+Optuna's TPE draws the settings (``companion.own.search``); the paper's own are the first trials. A
+trial counts if it moves its targets at all: no method spends its budget where nothing happens.
 
 One process tries one method: the model is loaded once and put back in memory after every trial.
 Each trial forgets as many secrets as a run does, for what serves ten may ruin the model at twenty;
@@ -8,12 +12,12 @@ again as a run of its own.
 
 from __future__ import annotations
 
-import math
-import random
+import itertools
 from dataclasses import asdict, dataclass
 
 import yaml
 
+from companion.own.search import Search
 from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import command, methods, unlearn
@@ -24,6 +28,8 @@ from companion.runs.unlearn import FAILURES, Plan, Stage, planned
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
 PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
+MOVED = 0.01  # efficacy of a trial that did something: its tokens rank 1 on average, and not 0
+MOST = 2  # times as many trials as asked for, however few of them count
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Settings:
     data: str = "ssn-tune"  # other people and secrets than those of the results
     finetune: bool | dict = True  # memorise first (settings of that); False: the model knows them
     method: str = "revs"  # a name of params/methods.yml
-    trials: int = 20  # the first two are the paper's own settings, the others are drawn
+    trials: int = 40  # that move the targets; the first two have the paper's own settings
     seed: int = 0  # of the split
     forget: int | None = None  # secrets to forget in a trial; None: half, as in a run
     sentences: int | None = 2  # of a secret, measured besides the unlearned one; None: all
@@ -55,12 +61,21 @@ def run(settings: Settings) -> dict:
     of_trials |= {"generate": False, "tag": f"{settings.tag}-trial".lstrip("-")}
     plan = planned(unlearn.Settings(**of_trials))
     stage = Stage(plan)
-    printed, layers = PAPER_DATA.get(plan.records[0].kind, "SSN"), len(stage.decoder.layers)
-    tried = [
-        candidate(settings.method, number, layers, printed) | (settings.hyperparameters or {})
-        for number in range(settings.trials)
-    ]
-    scores = attempts(plan, stage, tried)
+    layers = len(stage.decoder.layers)
+    first = printed(settings.method, layers, PAPER_DATA.get(plan.records[0].kind, "SSN"))
+    search, held = Search(ranges(settings.method), layers), settings.hyperparameters or {}
+    tried, scores, moved = [], {}, 0
+    for number in itertools.count():
+        if moved >= settings.trials or number >= MOST * settings.trials:
+            break
+        tried.append((first[number] if number < len(first) else search.ask()) | held)
+        after = attempt(plan, stage, number, tried[number])
+        score = after["unlearning_score"] if after else 0.0
+        if number >= len(first):
+            search.tell(score)
+        if after:
+            scores[number] = score
+            moved += after["efficacy"] >= MOVED
     if not scores:
         raise ValueError(
             f"All {len(tried)} trials of {settings.method} failed: "
@@ -70,9 +85,12 @@ def run(settings: Settings) -> dict:
     result = {
         "trials": len(tried),
         "failed": len(tried) - len(scores),
+        "moved": moved,
         "best": best,
         "unlearning_score": scores[best],
         "hyperparameters": tried[best],
+        "ranges": search.spaces,
+        "widened": sorted(search.widened),
     }
     made = provenance("tune", asked, plan.inputs, stage.seconds, stage.decoder)
     name = plan.name.removesuffix("-trial").replace("unlearn/", "tune/", 1)
@@ -80,36 +98,22 @@ def run(settings: Settings) -> dict:
     return rows.write(plan.where, name, "tune", result, [], made, settings.tag)
 
 
-def attempts(plan: Plan, stage: Stage, tried: list[dict]) -> dict[int, float]:
-    """The Unlearning Score of each trial by its number: of its current row, or measured now.
-
-    Those that fail are left out.
-    """
-    scores = {}
-    for number, hyperparameters in enumerate(tried):
-        try:
-            trial = plan.trial(number, hyperparameters)
-            row = trial.current() or trial.measure(stage, restore=True)
-            scores[number] = row["result"]["after"]["unlearning_score"]
-            print(unlearn.report(row), flush=True)
-        except FAILURES as error:
-            print(f"{plan.name}{number:02d} failed: {error}", flush=True)
-    return scores
+def attempt(plan: Plan, stage: Stage, number: int, hyperparameters: dict) -> dict | None:
+    """What a trial did, from its current row, or measured now; None if it fails."""
+    try:
+        trial = plan.trial(number, hyperparameters)
+        row = trial.current() or trial.measure(stage, restore=True)
+    except FAILURES as error:
+        print(f"{plan.name}{number:02d} failed: {error}", flush=True)
+        return None
+    print(unlearn.report(row), flush=True)
+    return row["result"]["after"]
 
 
-def candidate(method: str, number: int, layers: int, data: str = "SSN") -> dict:
-    """The settings of one trial: 0 and 1 are the paper's for its two models, the others are drawn.
-
-    They are always the same for a number.
-    """
-    if number < len(PAPER_VOCABULARY):
-        if printed := from_paper(method, list(PAPER_VOCABULARY)[number], layers, data):
-            return printed
-    draw = random.Random(f"{method}/{number}")
-    drawn = {name: sample(draw, space) for name, space in ranges(method).items()}
-    if "n_max" in drawn and "k" in drawn:
-        drawn["n_max"] = min(drawn["n_max"], drawn["k"])
-    return drawn
+def printed(method: str, layers: int, data: str) -> list[dict]:
+    """The paper's settings for its two models, as far as a method has them."""
+    found = (from_paper(method, model, layers, data) for model in PAPER_VOCABULARY)
+    return [settings for settings in found if settings]
 
 
 def from_paper(method: str, model: str, layers: int, data: str) -> dict:
@@ -117,7 +121,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
 
     Margins become fractions of the vocabulary, and layers that this model lacks go.
     """
-    title = methods.registry()[method]["title"]
+    title = owner(method)
     if not paper.has_settings(title):
         return {}
     mine, settings = methods.known(method), {}
@@ -131,31 +135,16 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
     return settings
 
 
-def ranges(method: str) -> dict[str, dict]:
-    """What is drawn: the paper's sweep ranges, with what params/search.yml adds or restricts."""
+def owner(method: str) -> str:
+    """By whose title the paper knows a method's settings: its own, or that of what it varies."""
     titles = methods.registry()
-    title = titles[titles[method].get("ranges_of", method)]["title"]
-    printed = {
-        entry["name"]: {key: entry[key] for key in ("low", "high", "values") if key in entry}
-        for entry in paper.tables()["sweep"]
-        if entry["method"] == title
-    }
+    return titles[titles[method].get("variant_of", method)]["title"]
+
+
+def ranges(method: str) -> dict[str, dict]:
+    """What is drawn: params/search.yml, which says where that is not the paper's sweep."""
     own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
-    there = methods.known(method)
-    drawn = printed | own.get(method, {})
-    return {name: space for name, space in drawn.items() if name in there}
-
-
-def sample(draw: random.Random, space: dict):
-    """One value: of a list, or log-uniform between two ends; whole if the ends are."""
-    if "values" in space:
-        return draw.choice(space["values"])
-    low, high = space["low"], space["high"]
-    if space.get("scale") == "linear":
-        value = draw.uniform(low, high)
-    else:
-        value = math.exp(draw.uniform(math.log(low), math.log(high)))
-    return round(value) if isinstance(low, int) and isinstance(high, int) else float(f"{value:.4g}")
+    return own[method]
 
 
 if __name__ == "__main__":

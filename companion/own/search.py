@@ -1,0 +1,115 @@
+"""One optimiser for every choice of settings: Optuna's TPE, seeded, over ranges that widen.
+
+A range is a mapping, as params/search.yml has it:
+
+    {low: 0.001, high: 0.1}     log-uniform; ``scale: linear``: uniform; whole if both ends are
+    {values: [0.0, 0.0625]}     one of these
+    {share_of: k, low: 0.05}    a share of another setting, between low and 1, as a whole number
+    {in_a_row: 8}               layers: at most so many in a row, anywhere in the model; "all" of
+                                them; with ``scale: linear`` each number is as likely as another
+    {last_of: layers}           the last of those
+
+Where the best that was drawn so far lies at an end of its range, the range grows beyond that end,
+as far as ``least`` and ``most`` allow: no setting is best because none further out was tried.
+"""
+
+from __future__ import annotations
+
+import math
+
+import optuna
+
+EDGE = 0.05  # of a range's width: what lies so near to an end lies at it
+WIDER = 0.5  # of its width: by how much a range grows at a time
+FIRST = 10  # settings drawn at random before the optimiser begins to choose
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class Search:
+    """``settings = search.ask()``, then ``search.tell(score)``, again and again.
+
+    The same scores lead to the same settings. ``layers``: how many the model has.
+    """
+
+    def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0):
+        self.spaces = {name: dict(space) for name, space in spaces.items()}
+        self.layers, self.widened = layers, set()
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=FIRST)
+        self.study = optuna.create_study(direction="maximize", sampler=sampler)
+        self.trial: optuna.Trial | None = None
+
+    def ask(self) -> dict:
+        """The next settings to try."""
+        self.trial, settings = self.study.ask(), {}
+        for name, space in self.spaces.items():
+            settings[name] = self.drawn(name, space, settings)
+        return settings
+
+    def drawn(self, name: str, space: dict, settings: dict):
+        """The value of one setting; those that it depends on stand before it."""
+        draw = self.trial
+        if "values" in space:
+            return draw.suggest_categorical(name, space["values"])
+        if "share_of" in space:
+            share = draw.suggest_float(name, space["low"], 1.0, log=True)
+            return max(1, round(share * settings[space["share_of"]]))
+        if "in_a_row" in space:
+            most = min(space["in_a_row"], self.layers)
+            log = space.get("scale") != "linear"
+            number = draw.suggest_int(f"{name}: how many", 1, most, log=log)
+            first = draw.suggest_float(f"{name}: how deep", 0.0, 1.0)
+            first = round(first * (self.layers - number))
+            return "all" if number == self.layers else list(range(first, first + number))
+        if "last_of" in space:
+            found = settings[space["last_of"]]
+            return self.layers - 1 if found == "all" else found[-1]
+        low, high, log = space["low"], space["high"], space.get("scale") != "linear"
+        if whole(space):
+            return draw.suggest_int(name, low, high, log=log)
+        return float(f"{draw.suggest_float(name, low, high, log=log):.4g}")
+
+    def tell(self, score: float) -> None:
+        """What the settings that were asked for last are worth; ranges may grow after that."""
+        self.study.tell(self.trial, score)
+        best = self.study.best_trial
+        if len(self.study.trials) < FIRST or not best.value:
+            return
+        for name, end in self.at_edges(best.params):
+            space, (a, b) = self.spaces[name], ends(self.spaces[name])
+            further = a - WIDER * (b - a) if end == "low" else b + WIDER * (b - a)
+            further = further if space.get("scale") == "linear" else math.exp(further)
+            bound = {"low": max, "high": min}[end](further, limit(space, end))
+            space[end] = round(bound) if whole(space) else bound
+            self.widened.add(name)
+
+    def at_edges(self, values: dict) -> list[tuple[str, str]]:
+        """Which of these values lie at which end of their range, where that can grow."""
+        found = []
+        for name, space in self.spaces.items():
+            if "high" not in space or name not in values:
+                continue
+            (a, b), linear = ends(space), space.get("scale") == "linear"
+            place = ((values[name] if linear else math.log(values[name])) - a) / (b - a)
+            for end, near in (("low", place <= EDGE), ("high", place >= 1 - EDGE)):
+                if near and space[end] != limit(space, end):
+                    found.append((name, end))
+        return found
+
+
+def whole(space: dict) -> bool:
+    """Are a range's values whole numbers?"""
+    return isinstance(space["low"], int) and isinstance(space["high"], int)
+
+
+def ends(space: dict) -> tuple[float, float]:
+    """A range's ends on the scale on which it is drawn from."""
+    linear = space.get("scale") == "linear"
+    return tuple(float(space[end]) if linear else math.log(space[end]) for end in ("low", "high"))
+
+
+def limit(space: dict, end: str) -> float:
+    """How far a range may grow at an end."""
+    if end == "high":
+        return space.get("most", math.inf)
+    return space.get("least", 1 if whole(space) else -math.inf)
