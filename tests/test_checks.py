@@ -1,5 +1,7 @@
 """The rules of the ledger: what they make of values, of curves, and of missing methods."""
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -85,6 +87,93 @@ def test_a_missing_method_keeps_none_from_refuting(expect, values, verdict):
 )
 def test_a_check_needs_every_method_that_it_speaks_of(expect, needed):
     assert checks.needed(expect, EVERY) == set(needed)
+
+
+SEVEN = {name: float(i) for i, name in enumerate("abcdefg")} | {"Unedited": 50.0}
+TWO = {name: (i, i) for i, name in enumerate("abcdefg")}
+
+
+@pytest.mark.parametrize(
+    "expect, values, share",
+    [
+        ({"first": ["a"]}, SEVEN, 1 / 7),  # whoever is first, and though this one is not
+        ({"first": ["g"]}, SEVEN, 1 / 7),
+        ({"first": ["a"]}, {"a": 1.0, "b": 2.0, "Unedited": 9.0}, 1 / 2),
+        ({"place": ["c", 3]}, SEVEN, 3 / 7),
+        ({"close": ["a", 3, 1]}, SEVEN, 2 / 7),
+        ({"at_least": ["a", 5]}, SEVEN, 2 / 7),
+        ({"at_least": ["a", 0]}, SEVEN, 1),  # true under any labels
+        ({"at_least": ["a", 9]}, SEVEN, 0),
+        ({"above": ["a", "b"]}, SEVEN, 1 / 2),
+        ({"above": ["Unedited", "a"]}, SEVEN, 1),
+        ({"times": ["a", "Unedited", 0.1]}, SEVEN, 2 / 7),
+        ({"far": [1, ["a"], "all"]}, SEVEN, 1 / 7),
+        ({"far": [2, ["a"], "all"]}, SEVEN, 0),
+        ({"far": [1, ["a", "b"], "all"]}, SEVEN, 2 / 42),
+        ({"superior": ["a", 1]}, TWO, 1 / 7),
+        ({"paid": ["g"]}, TWO, 1),  # nobody is above it in the column that keeps its names
+    ],
+)
+def test_the_chance_of_a_claim_is_the_share_of_labels_under_which_it_holds(expect, values, share):
+    assert checks.chance(expect, values) == pytest.approx(share)
+
+
+def test_where_there_are_many_labels_some_are_drawn():
+    halves = {"groups": [["a", "b", "c"], ["d", "e", "f"]]}
+    assert checks.chance(halves, SEVEN) == pytest.approx(0.5, abs=0.05)
+    assert checks.chance({"opposed": [0]}, TWO) == pytest.approx(0.5, abs=0.05)
+    assert checks.chance({"linked": [0.5]}, TWO) < 0.2
+    assert checks.chance(halves, SEVEN) == checks.chance(halves, SEVEN)
+
+
+@pytest.mark.parametrize(
+    "expect, values",
+    [
+        ({"near": [2, "all"]}, SEVEN),
+        ({"at_most": ["Unedited", 50]}, SEVEN),
+        ({"far": [1, list("abcdefg"), ["Unedited"]]}, SEVEN),
+        ({"at_least": ["a", 1]}, {"a": 2.0, "Unedited": 0.0}),  # there is no other name
+    ],
+)
+def test_a_claim_about_all_alike_or_about_none_has_no_chance(expect, values):
+    assert math.isnan(checks.chance(expect, values))
+
+
+@pytest.mark.parametrize(
+    "expect, values, number, at",
+    [
+        ({"first": ["g"]}, SEVEN, (1, "g", "f"), 0),
+        ({"first": ["a"]}, SEVEN, (-6, "a", "g"), 0),
+        ({"place": ["f", 2]}, SEVEN, (1, "f", "e"), 0),
+        ({"place": ["e", 2]}, SEVEN, (-1, "e", "f"), 0),
+        ({"close": ["f", 2, 5]}, SEVEN, (-1, "f", "g"), -5),
+        ({"above": ["c", "a", "b"]}, SEVEN, (1, "c", "b"), 0),
+        ({"far": [2, ["g"], ["e", "a"]]}, SEVEN, (2, "g", "e"), 2),
+    ],
+)
+def test_an_order_comes_to_the_gap_that_decides_it(expect, values, number, at):
+    assert tuple(checks.comes_to(expect, values).values()) == number and checks.bar(expect) == at
+    assert checks.judged(expect, values, values) is (number[0] >= at)
+
+
+def test_a_value_has_its_bar_and_a_correlation_none():
+    assert checks.bar({"at_least": ["a", 5]}) == checks.bar({"at_most": ["a", 5]}) == 5
+    assert math.isnan(checks.bar({"linked": [0.5]})) and math.isnan(checks.bar({"near": [2, "a"]}))
+
+
+def test_the_chance_of_a_claim_about_rows_is_that_of_other_methods(monkeypatch):
+    """What is said of both has one order, and without another method's rows there is no chance."""
+    found = {"revs": 3, "ft_l": 2, "memit": 1}
+    ahead = lambda model, data, one, other: (found[one] > found[other], "", [])
+    least = lambda model, data, one, most: (found[one] >= most, "", []) if one in found else None
+    for kind, rule in (("leads", ahead), ("traded", ahead), ("keeps", least)):
+        monkeypatch.setitem(checks.ON_ROWS, kind, rule)
+    share = lambda kind, *given: checks.chance_on_rows(kind, list(given), "m", "d")
+    assert share("leads", "ft_l", "memit") == 1 / 2 and share("traded", "revs", "ft_l") == 1
+    assert share("keeps", "revs", 3) == 1 / 3 and share("keeps", "revs", 1) == 1
+    assert math.isnan(share("significant", 0.05))
+    found.pop("ft_l"), found.pop("memit")
+    assert math.isnan(share("keeps", "revs", 1))
 
 
 def test_a_small_subset_is_a_share_of_all_columns(shelf):

@@ -8,7 +8,9 @@ touches, what its strength costs. params/claims.yml says in words what each rule
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -17,12 +19,16 @@ from scipy.stats import spearmanr
 from companion.pages import organic, statistics, tradeoffs
 from companion.pages.results import finished, tagged
 from companion.pages.tradeoffs import Found, by_strength
+from companion.record import paper
 from companion.runs import methods, models
 
 Values = dict[str, float]  # by row; of several columns tuples
 ALL, UNEDITED = "all", "Unedited"
 AGAINST_ALL = {"first", "place", "close", "paid", "superior"}  # every method has a say
 FEW = 3  # methods, of which a rank correlation says something
+ORDERS = ("first", "place", "close", "above", "far")  # about the gap between two rows
+LABELS = 1000  # ways to shuffle the methods' names, drawn at random where there are more
+APART = ("linked", "opposed", "paid")  # about how two columns go together: the second is shuffled
 
 
 def strings(given: Iterable) -> list[str]:
@@ -130,13 +136,61 @@ RULES: dict[str, Callable[..., bool]] = {
 }
 
 
+def alike(expect: dict, values: Values) -> bool:
+    """Does a claim speak of no method, or of every one in the same way, so that no name matters?"""
+    ((kind, given),) = expect.items()
+    spoken, known = set(strings(given[1:2] if kind == "far" else given)), set(methods_of(values))
+    same = not spoken - {ALL, UNEDITED} or kind == "far" and spoken >= known
+    return kind not in APART and same or len(known) < 2
+
+
+def chance(expect: dict, values: Values) -> float:
+    """The share of the ways to give the measured methods' names to the same values in which a claim
+    would hold; nan where it speaks of all alike.
+
+    The unedited model keeps its value. Where a claim is about how columns go together, the first
+    column keeps its names.
+    """
+    if alike(expect, values):
+        return math.nan
+    ((kind, given),) = expect.items()
+    names, draw = sorted(methods_of(values)), random.Random(0)
+    moved = names if kind in APART else [name for name in names if name in strings(given)]
+    if math.perm(len(names), len(moved)) <= LABELS:
+        ways = itertools.permutations(names, len(moved))
+    else:
+        ways = (draw.sample(names, len(moved)) for _ in range(LABELS))
+    rest, held = [name for name in names if name not in moved], []
+    for way in ways:
+        left = [name for name in names if name not in way]
+        pairs = zip([*moved, *rest], [*way, *left], strict=True)
+        if kind in APART:
+            drawn = {name: (values[name][0], *values[other][1:]) for name, other in pairs}
+        else:
+            drawn = {name: values[other] for name, other in pairs}
+        held.append(bool(RULES[kind](values | drawn, *given)))
+    return sum(held) / len(held)
+
+
+def bar(expect: dict) -> float:
+    """What a claim's number must reach, or stay under; nan where it is no single one."""
+    ((kind, given),) = expect.items()
+    if kind in ("at_least", "at_most"):
+        return given[1]
+    if kind == "close":
+        return -given[2]
+    return given[0] if kind == "far" else 0.0 if kind in ORDERS else math.nan
+
+
 def comes_to(expect: dict, values: Values) -> dict | None:
     """The numbers of a claim that is about more than one row's, for its sentence; else None."""
     ((kind, given),) = expect.items()
     if kind in ("linked", "opposed"):
         return {"rho": correlation(values), "methods": len(methods_of(values))}
-    if kind == "far":
-        return dict(zip(("lead", "row", "other"), leads(values, *given[1:])[0], strict=True))
+    if kind in ORDERS:
+        of = {"far": given[1:], "above": [given[:1], given[1:]]}.get(kind, [given[:1], ALL])
+        found, n = leads(values, *of), given[1] if kind == "place" else 1
+        return dict(zip(("lead", "row", "other"), found[min(n, len(found)) - 1], strict=True))
     if kind == "groups":
         return dict(zip(("one", "other"), averages(values, *given), strict=True))
     if kind == "paid":
@@ -188,7 +242,24 @@ def traded(*curves: pd.DataFrame) -> tuple[bool, str]:
     return all(last < first for first, last in ends), ", ".join(said)
 
 
-ON_ROWS = {rule.__name__: rule for rule in (small, costs, narrower, traded)}
-ON_ROWS |= {"public": organic.public, "significant": statistics.significant}
-ON_CURVES = ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays")
-ON_ROWS |= {name: getattr(tradeoffs, name) for name in (*ON_CURVES, "steadier", "weakest")}
+CURVED = ("above", "begins", "declines", "dominates", "keeps", "leads", "reaches", "stays")
+CURVED = {name: getattr(tradeoffs, name) for name in (*CURVED, "steadier")}
+CURVED |= {rule.__name__: rule for rule in (costs, narrower, traded)}
+ON_ROWS = CURVED | {"small": small, "public": organic.public, "weakest": tradeoffs.weakest}
+ON_ROWS |= {"significant": statistics.significant}
+BOTH = ("declines", "traded")  # say the same of each method that they name
+
+
+def chance_on_rows(kind: str, given: list, model: str, data: str) -> float:
+    """The share of the ways to name other methods in a claim in which it would hold, of those whose
+    rows are there; nan if it names none, or there is no other."""
+    known = [name for name, one in methods.registry().items() if paper.has_settings(one["title"])]
+    named = [one for one in given if one in known]
+    among = list(tradeoffs.KNOBS) if kind in CURVED else known
+    ways = itertools.combinations if kind in BOTH else itertools.permutations
+    held = []
+    for others in ways(among, len(named)) if named else ():
+        names = dict(zip(named, others, strict=True))
+        told = ON_ROWS[kind](model, data, *(names.get(one, one) for one in given))
+        held += [told[0]] if told else []
+    return sum(held) / len(held) if len(held) > 1 else math.nan

@@ -1,8 +1,10 @@
-"""The ledger: every printed number of the paper's result tables and every claim of its prose, with
-ours and a verdict.
+"""The ledger: every printed number of the paper's result tables beside ours, and every claim of
+its prose with a verdict.
 
-params/claims.yml holds the tolerance, the claims, their checks and all sentences. Nothing is judged
-by hand: a verdict is what the check says of our rows, and each line says whose they are.
+A number of another model is no test of the paper, and gets no verdict. params/claims.yml holds the
+claims, their checks and all sentences. Nothing is judged by hand: a verdict is what the check says
+of our rows; beside it stand whose they are, how little they are (``weak``), and how often the claim
+would hold with the methods' names shuffled (``chance``).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import functools
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -21,17 +24,20 @@ from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import methods
 
-REPRODUCED, DIRECTION, DIFFERENT, NOTHING_DONE, UNMEASURED = VERDICTS = (
-    "reproduced",
-    "same direction",
-    "different",
-    "unedited too",
+HOLDS, FAILS, ANY, BUILT_IN, REFUTED, UNMEASURED = VERDICTS = (
+    "holds",
+    "does not hold",
+    "holds of any labels",
+    "nearly built in",
+    "false in its own table",
     "not measured here",
 )
-HOLDS = {True: REPRODUCED, False: DIFFERENT, None: UNMEASURED}
+MEASURED = "measured here"  # of a number, on which there is no verdict
+WEAK = ONE_SEED, SMALL, UNSURE = "one seed", "small GPT-J", "unsure over secrets"
+VERDICT = {True: HOLDS, False: FAILS, None: UNMEASURED}
 DATA = {title: name for name, title in methods.PAPER_DATA.items()}
 ABLATIONS = dict(ablations.ALL.values())  # label → its rows
-THE_METHOD = ("REVS", "Rank & Activations (hybrid)", "Rarest")  # its name in each kind of table
+METRICS = {column: name for name, column in results.PAPER_COLUMNS.items()}
 BENCHMARKS = {column: name for name, column in abilities.BENCHMARKS.items()}
 NORMAL = 1.96  # standard errors to either side that hold 95 per cent
 Place = tuple[str, str, str]  # data set, row, column, in the paper's words
@@ -60,6 +66,7 @@ class Judge:
     model: str
     data: dict[str, str]
     secrets: str = "synthetic"
+    small: bool = False  # a model that was made for this, of which the paper's is the namesake
 
     def __str__(self) -> str:
         return f"{results.title(self.model)}, {self.secrets}"
@@ -154,14 +161,14 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     themselves, has a second line, judged by those that a model here had memorised by itself.
     """
     rules, lines = terms(), []
-    synthetic, small = Judge(model, DATA), Judge(gptj, DATA)
+    synthetic, small = Judge(model, DATA), Judge(gptj, DATA, small=True)
     natural = Judge(rules["organic"]["model"], rules["organic"]["data"], "organic")
     for label in rules["pages"]:
         lines += numbers(label, small if label.endswith("_gptj") else synthetic)
     for claim in rules["claims"]:
         if "reason" in claim:
             said = {"where": claim["place"], "what": claim["says"], "why": claim["reason"]}
-            lines.append({"kind": "claim"} | said)
+            lines.append({"kind": "claim", "id": claim["id"]} | said)
             continue
         judges = [synthetic] if claim.get("table") in ABLATIONS else [synthetic, natural]
         judges = [natural] if claim.get("secrets") == "organic" else judges
@@ -169,6 +176,7 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
             judge_of = of_rows if "curve" in claim else of_cells
             for dataset in (dataset for dataset in claim["data"] if dataset in judge.data):
                 said = {"where": claim["place"], "what": f"{dataset}: {claim['says']}"}
+                said |= {"id": claim["id"], "secrets": judge.secrets, "data": dataset}
                 lines.append({"kind": "claim"} | said | judge_of(claim, dataset, judge))
     hardware = paper.tables()["hardware"]
     for what, column in (("GPUs", "gpus"), ("minutes", "runtime_minutes")):
@@ -180,23 +188,27 @@ def ledger(model: str, gptj: str = "gptj-small") -> pd.DataFrame:
     return frame.rename(columns={"doubt": "doubtful as printed"})
 
 
-COLUMNS = ["kind", "where", "what", "paper", "ours", "interval", "on", "expected", "rule"]
-COLUMNS += ["verdict", "doubt", "why", "page", "rows", "behind"]
-BLANK = dict.fromkeys(COLUMNS, "") | {"verdict": UNMEASURED}
-BLANK |= dict.fromkeys(["paper", "ours", "interval", "on", "expected"], DASH)
+DASHED = ["paper", "ours", "difference", "interval", "on", "expected"]
+COLUMNS = ["kind", "id", "data", "secrets", "where", "what", *DASHED, "rule", "chance", "verdict"]
+COLUMNS += ["weak", "doubt", "why", "page", "rows", "behind"]
+BLANK = dict.fromkeys(COLUMNS, "") | dict.fromkeys(DASHED, DASH)
+BLANK |= {"verdict": UNMEASURED, "chance": math.nan}
 
 
-def behind(found: Ours | None, judge: Judge) -> dict:
-    """The columns of a line that say what we found, on what, and in which rows."""
+def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
+    """The columns of a line that say what we found, on what, and in which rows; ``weak`` is why it
+    is little, also that its interval has the ``bar``, in points, which decides a claim."""
     if not found:
         return {}
     record = rows.find(kind="unlearn")
     seeds = len({record[name]["seed"] for name in found.rows})
-    low, high = found.interval
+    low, high = (100 * end for end in found.interval)
+    weak = {ONE_SEED: seeds == 1, SMALL: judge.small, UNSURE: low < bar < high}
     return {
         "ours": str(found),
-        "interval": DASH if low == high else f"{100 * low:.1f} to {100 * high:.1f}",
+        "interval": DASH if low == high else f"{low:.1f} to {high:.1f}",
         "on": f"{judge}, {seeds} seed" + ("s" if seeds > 1 else ""),
+        "weak": ", ".join(one for one in WEAK if weak[one]),
         "rows": ", ".join(found.rows),
         "behind": showing("provenance", "tab-rows", found.rows),
     }
@@ -226,60 +238,19 @@ def unmeasured(label: str, place: Place, judge: Judge) -> str:
 
 def numbers(label: str, judge: Judge) -> list[dict]:
     """The lines of one table's cells."""
-    tolerance, cells, lines = terms()["numbers"]["tolerance"], judge.cells(label), []
-    theirs = {place: cell["value"] for place, cell in printed(label).items()}
-    ours = {place: cell.value for place, cell in cells.items()}
+    cells, lines = judge.cells(label), []
     for place, cell in printed(label).items():
-        dataset, row, column = place
-        verdict, why = number(place, theirs, ours, tolerance), ""
-        if verdict == UNMEASURED:
-            why = unmeasured(label, place, judge)
-        elif verdict == NOTHING_DONE or verdict == DIRECTION and idle(place, ours, tolerance):
-            why = over_unedited(place, theirs, ours)
-        known = {"kind": "number", "where": f"`{label}`", "paper": cell["printed"], "why": why}
+        (dataset, row, column), ours = place, cells.get(place)
+        known = {"kind": "number", "where": f"`{label}`", "paper": cell["printed"]}
         known |= {"what": f"{f'{dataset}, ' if dataset else ''}{row}: {column}"}
-        known |= {"verdict": verdict, "doubt": cell["doubt"]}
-        known |= {"page": page_of(label, column, judge)}
-        known |= {"expected": f"within {tolerance} points"} if cells else {}
-        lines.append(known | behind(cells.get(place), judge))
+        known |= {"doubt": cell["doubt"], "page": page_of(label, column, judge)}
+        if ours:
+            apart = f"{ours.value - cell['value']:+.1f}"
+            known |= {"verdict": MEASURED, "difference": apart}
+        else:
+            known |= {"why": unmeasured(label, place, judge)}
+        lines.append(known | behind(ours, judge))
     return lines
-
-
-def number(
-    place: Place, theirs: dict[Place, float], ours: dict[Place, float], tolerance: float
-) -> str:
-    """The verdict on one printed number."""
-    if place not in ours:
-        return UNMEASURED
-    dataset, row, column = place
-    if abs(ours[place] - theirs[place]) <= tolerance:
-        unedited = ours.get((dataset, "Unedited", column), math.inf)
-        return NOTHING_DONE if abs(unedited - theirs[place]) <= tolerance else REPRODUCED
-    both = [one for one in theirs if one in ours and (one[0], one[2]) == (dataset, column)]
-    others = [one for one in both if one[1] not in (row, "Unedited")]
-    against = [one for one in others if one[1] in THE_METHOD] or others
-    if not against or row == "Unedited":
-        return DIFFERENT
-    leads = [of[place] - max(of[one] for one in against) for of in (theirs, ours)]
-    there, here = ((lead > 0) - (lead < 0) for lead in leads)
-    return DIRECTION if there == here else DIFFERENT
-
-
-def idle(place: Place, ours: dict[Place, float], tolerance: float) -> bool:
-    """Is our number of a method next to that of our unedited model?"""
-    unedited = ours.get((place[0], "Unedited", place[2]), math.inf)
-    return place[1] != "Unedited" and abs(ours[place] - unedited) <= tolerance
-
-
-def over_unedited(place: Place, theirs: dict[Place, float], ours: dict[Place, float]) -> str:
-    """How far a number is above the unedited model's, here and, where printed, in the paper."""
-    before, says = (place[0], "Unedited", place[2]), terms()["why"]
-    if place == before:
-        return ""
-    here = ours[place] - ours[before]
-    if before not in theirs:
-        return says["over"].format(here)
-    return says["over both"].format(theirs[place] - theirs[before], here)
 
 
 # --- claims --------------------------------------------------------------------------------------
@@ -295,7 +266,8 @@ def of_cells(claim: dict, dataset: str, judge: Judge) -> dict:
     places = [(dataset, row, column) for row in checks.named(expect) for column in columns]
     if holds is not None and any(theirs[place]["doubt"] for place in places):
         held += terms()["held"]["doubtful"]
-    verdict, why = HOLDS[checks.judged(expect, ours, every)], too_coarse(claim, dataset, judge)
+    verdict, why = VERDICT[checks.judged(expect, ours, every)], too_coarse(claim, dataset, judge)
+    chance = math.nan if verdict == UNMEASURED or why else checks.chance(expect, ours)
     if verdict == UNMEASURED:
         everybody = checks.needed(expect, every) or set(every) - {"Unedited"}
         missing = ", ".join(sorted(everybody - set(ours)))
@@ -305,16 +277,36 @@ def of_cells(claim: dict, dataset: str, judge: Judge) -> dict:
     found = cells.get((dataset, row, columns[0]))
     if kind in terms()["told"]:
         names = [name for row in ours for c in columns for name in cells[dataset, row, c].rows]
-        decided = verdict != UNMEASURED
-        found = Ours(told_of(expect, ours), tuple(dict.fromkeys(names))) if decided else None
-    return behind(found, judge) | {
+        sentence, found = told_of(expect, ours) if verdict != UNMEASURED else "", None
+        if sentence:
+            sure = apart(checks.comes_to(expect, ours), cells, dataset, columns[0])
+            found = Ours(sentence, tuple(dict.fromkeys(names)), interval=sure)
+    return behind(found, judge, checks.bar(expect)) | {
         "paper": held,
         "expected": f"{', '.join(columns)}: {words(expect)}",
         "rule": late(claim, dataset, judge) if found else "",
-        "verdict": UNMEASURED if why else verdict,
+        "chance": chance,
+        "verdict": UNMEASURED if why else classed(verdict, chance, holds, claim),
         "why": why,
         "page": page_of(label, columns[0], judge),
     }
+
+
+def apart(
+    numbers: dict, cells: dict[Place, Ours], dataset: str, column: str
+) -> tuple[float, float]:
+    """The interval of a gap over secrets, the same ones for both of its rows; none of what is no
+    gap, or no mean over secrets."""
+    if "lead" not in numbers or column not in METRICS:
+        return 0, 0
+    one, other = (list(cells[dataset, numbers[row], column].rows) for row in ("row", "other"))
+    record = rows.find(kind="unlearn")
+    drawn = statistics.samples([statistics.by_secret(record[name]) for name in one + other])
+    if not all(METRICS[column] in run for run in drawn):
+        return 0, 0
+    sample = [run[METRICS[column]] for run in drawn]
+    mine, theirs = (np.mean(part, axis=0) for part in (sample[: len(one)], sample[len(one) :]))
+    return statistics.interval(mine - theirs)
 
 
 def of_rows(claim: dict, dataset: str, judge: Judge) -> dict:
@@ -323,14 +315,26 @@ def of_rows(claim: dict, dataset: str, judge: Judge) -> dict:
     given, of = given if isinstance(given, list) else [given], (judge.model, judge.data[dataset])
     told = None if results.tagged(*of, "").empty else checks.ON_ROWS[kind](*of, *given)
     holds, said, names = told or (None, "", ())
+    chance = checks.chance_on_rows(kind, given, *of) if told else math.nan
     why = says["why"].get(kind) or says["why"]["no runs"].format(dataset=dataset)
     return behind(Ours(said, tuple(names)) if told else None, judge) | {
         "expected": f"{kind}: {', '.join(map(str, given))}",
         "rule": late(claim, dataset, judge) if told else "",
-        "verdict": HOLDS[holds],
+        "chance": chance,
+        "verdict": classed(VERDICT[holds], chance, None, claim),
         "why": "" if told else why,
         "page": page_of(says["places"].get(kind, "tradeoffs"), "", judge),
     }
+
+
+def classed(verdict: str, chance: float, there: bool | None, claim: dict) -> str:
+    """A verdict, or why it says nothing of the paper: the claim is false in the paper's own table,
+    is nearly true by construction, or holds here whichever method has which name."""
+    if verdict != UNMEASURED and there is False:
+        return REFUTED
+    if verdict != HOLDS:
+        return verdict
+    return BUILT_IN if "built_in" in claim else ANY if chance == 1 else HOLDS
 
 
 def beside(claim: dict) -> dict[Place, dict]:
@@ -399,15 +403,46 @@ def against_the_paper() -> pd.DataFrame:
         for dataset in claim["data"]:
             holds, told, values = in_its_table(claim, dataset)
             if holds is False:
-                some = set() if told else checks.needed(claim["expect"], values) & set(values)
+                ordered = not told or set(claim["expect"]) & {"first", "place", "close", "above"}
+                some = checks.needed(claim["expect"], values) & set(values) if ordered else ()
                 order = sorted(some, key=lambda row: (-values[row], row))
                 looked = f"{', '.join(columns_of(claim))}: {words(claim['expect'])}"
-                shown = told or ", ".join(f"{row} {values[row]:g}" for row in order)
+                shown = ", ".join(f"{row} {values[row]:g}" for row in order) or told
                 found.append([claim["place"], f"{dataset}: {claim['says']}", looked, shown])
     return pd.DataFrame(found, columns=["where", "the text", "looked at", "printed"])
 
 
-def counted(frame: pd.DataFrame) -> dict[str, int]:
-    """How many lines have each verdict; what cannot be right as printed is not counted."""
-    counts = frame.loc[frame["doubtful as printed"] == "", "verdict"].value_counts()
-    return {verdict: int(counts.get(verdict, 0)) for verdict in VERDICTS}
+def counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """How many claims have each verdict: in all, with nothing weak, and by what is weak of them (a
+    claim may be in several); then of how many the chance is known, and how many of these would
+    hold with shuffled names."""
+    some = frame[frame["kind"] == "claim"].groupby("verdict")
+    counts = pd.DataFrame(index=list(VERDICTS))
+    counts["in all"] = some.size()
+    counts["not weak"] = some["weak"].agg(lambda weak: weak.eq("").sum())
+    for one in WEAK:
+        counts[one] = some["weak"].agg(lambda weak, one=one: weak.str.contains(one).sum())
+    counts["with a chance"], counts["by chance"] = some["chance"].count(), some["chance"].sum()
+    counts.loc[UNMEASURED, ["not weak", *WEAK]] = 0
+    whole = counts.columns.drop("by chance")
+    return counts.fillna(0).astype(dict.fromkeys(whole, int))
+
+
+def main(frame: pd.DataFrame) -> dict[str, str]:
+    """The paper's main claims that hold, that do not, and that cannot be asked, each with its data
+    and what is weak of them, or with why an answer would say nothing."""
+    known = {claim["id"]: claim["main"] for claim in terms()["claims"] if "main" in claim}
+    found: dict[str, dict[str, list[str]]] = {HOLDS: {}, FAILS: {}, UNMEASURED: {}}
+    for line in frame[frame["id"].isin(known)].to_dict("records"):
+        verdict, data = line["verdict"], line["data"]
+        data = f"organic {data}" if line["secrets"] == "organic" else data
+        aside = line["weak"] if verdict in (HOLDS, FAILS) else verdict
+        if aside and verdict != UNMEASURED:
+            data += f" ({aside})"
+        part = found[verdict if verdict in found else UNMEASURED]
+        part.setdefault(known[line["id"]], []).append(data)
+    said = {
+        verdict: [": ".join(filter(None, [claim, ", ".join(data)])) for claim, data in part.items()]
+        for verdict, part in found.items()
+    }
+    return {verdict: "; ".join(claims) or "none" for verdict, claims in said.items()}
