@@ -194,7 +194,6 @@ def test_sides_do_not_mix_trials_with_results(shelf):
 
 # --- what is committed ---------------------------------------------------------------------------
 
-LAYERS = {"smollm2-135m": 30, "qwen2.5-coder-1.5b": 28, "gptj-small": 10}  # of models with searches
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
 
 
@@ -225,40 +224,84 @@ def test_which_of_two_searches_chooses(one, other, k):
         assert adopt.chosen(found) == {"revs": {"m": {"ssn": {"k": k}}}}
 
 
+def outside(settings: dict, ranges: dict) -> set[str]:
+    """Which settings were not drawn from these ranges (``companion.own.search``)."""
+    found = set(settings.keys() ^ ranges.keys())
+    for name in settings.keys() & ranges.keys():
+        value, space = settings[name], ranges[name]
+        if "values" in space:
+            fits = value in space["values"]
+        elif "share_of" in space:
+            whole = settings[space["share_of"]]
+            fits = max(1, round(space["low"] * whole)) <= value <= whole
+        elif "in_a_row" in space:
+            listed = value != "all" and list(range(value[0], value[-1] + 1))
+            fits = value == "all" or (value == listed and len(value) <= space["in_a_row"])
+        elif "last_of" in space:
+            fits = value == settings[space["last_of"]][-1]
+        else:  # numbers are drawn with four digits
+            low, high = (float(f"{space[end]:.4g}") for end in ("low", "high"))
+            fits = min(low, space["low"]) <= value <= max(high, space["high"])
+        found |= set() if fits else {name}
+    return found
+
+
+def test_a_setting_outside_its_range_is_seen():
+    ranges = {"k": {"low": 20, "high": 600}, "n_max": {"share_of": "k", "low": 0.05}}
+    ranges |= {"layers": {"in_a_row": 3}, "layer_id": {"last_of": "layers"}}
+    ranges |= {"eps": {"values": [0.0, 0.1]}, "lr": {"low": 0.00123444, "high": 0.1}}
+    good = {"k": 100, "n_max": 5, "layers": [3, 4], "layer_id": 4, "eps": 0.1, "lr": 0.001234}
+    assert not outside(good, ranges)
+    bad = {"k": 19, "n_max": 101, "layers": [2, 4], "layer_id": 3, "eps": 0.2, "lr": 0.1001}
+    for name, value in bad.items():
+        assert outside(good | {name: value}, ranges) == {name}
+    assert outside(good | {"n_max": 4, "layers": [1, 2, 3, 4]}, ranges) == {"n_max", "layers"}
+    assert outside(good | {"steps": 3}, ranges) == {"steps"}
+
+
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_has_all_its_trials_and_chose_the_best(name):
+    """Those that were drawn lie in the ranges that its row has; enough of them moved their targets,
+    or twice as many as were asked for were tried."""
     row, runs = SEARCHES[name], rows.find(rows.RECORDED, kind="unlearn")
     asked, result = row["provenance"]["settings"], row["result"]
     place = name.replace("tune/", "unlearn/", 1)
     trials = [runs[f"{place}-trial{number:02d}"] for number in range(result["trials"])]
-    kind = "Emails" if "email" in asked["data"] else "SSN"
-    given = asked.get("hyperparameters") or {}
-    for number, trial in enumerate(trials):
-        wanted = tune.candidate(row["method"], number, LAYERS[row["model"]], kind) | given
-        assert trial["provenance"]["settings"]["hyperparameters"] == wanted
+    tried = [trial["provenance"]["settings"]["hyperparameters"] for trial in trials]
     assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
-    scores = {
-        number: trial["result"]["after"]["unlearning_score"]
-        for number, trial in enumerate(trials)
-        if "after" in trial["result"]
-    }
+    results = dict(enumerate(trial["result"] for trial in trials))
+    after = {number: done["after"] for number, done in results.items() if "after" in done}
+    scores = {number: done["unlearning_score"] for number, done in after.items()}
     assert len(trials) - len(scores) == result["failed"]
     assert result["best"] == max(scores, key=scores.get)
     assert result["unlearning_score"] == scores[result["best"]]
+    assert result["hyperparameters"] == tried[result["best"]]
+    if "moved" not in result:  # drawn at random, before moves were counted and ranges kept
+        return
+    first = tune.printed(row["method"], layers=1, data="SSN")
+    held = asked.get("hyperparameters") or {}
+    for settings in tried[len(first) :]:
+        assert outside(settings, result["ranges"]) <= held.keys()
+    assert result["moved"] == sum(done["efficacy"] >= tune.MOVED for done in after.values())
+    assert result["moved"] >= asked["trials"] or result["trials"] == tune.MOST * asked["trials"]
+    if row["model"] == MODEL and row["data"].endswith("-tune"):
+        assert asked["trials"] >= 40
 
 
 def test_every_method_had_the_same_budget():
     """As many trials of each method that ran, on a model and a data set, in one search or several,
-    on equally many secrets, sentence positions and seeds."""
+    on equally many secrets, sentence positions and seeds; as many that move, once these count."""
     trials, sizes = collections.defaultdict(collections.Counter), collections.defaultdict(set)
     for row in SEARCHES.values():
-        asked, place = row["provenance"]["settings"], (row["model"], row["data"])
-        trials[place][row["method"]] += row["result"]["trials"] - row["result"]["failed"]
+        asked, result = row["provenance"]["settings"], row["result"]
+        place = (row["model"], row["data"], "moved" in result)
+        ran = asked["trials"] if "moved" in result else result["trials"] - result["failed"]
+        trials[place][row["method"]] += ran
         sizes[place].add((asked["forget"], asked["sentences"], asked["seed"]))
     assert len(trials) >= 5 and all(len(each) == 1 for each in sizes.values())
-    for (model, data), budgets in trials.items():
-        least = 10 if data in builtin() else 8
-        assert len(set(budgets.values())) == 1 and min(budgets.values()) >= least, (model, data)
+    for place, budgets in trials.items():
+        least = 10 if place[1] in builtin() else 8
+        assert len(set(budgets.values())) == 1 and min(budgets.values()) >= least, place
 
 
 def test_every_method_that_was_run_was_tuned():

@@ -1,0 +1,168 @@
+"""The page of all trials: what a score hangs on, and what was chosen at the end of a range."""
+
+import conftest
+import pandas as pd
+import pytest
+
+from companion.own.search import Search
+from companion.pages import errata, tuning
+from companion.pages.tables import DASH
+from companion.record import rows
+from companion.runs import methods, tune
+
+MODEL, DATA = "smollm2-135m", "ssn-tune"
+RANGES = {
+    "k": {"low": 20, "high": 600, "most": 600},
+    "n_max": {"share_of": "k", "low": 0.05},
+    "r_n": {"low": 0.4, "high": 0.9, "scale": "linear", "most": 0.99},
+    "ridge": {"low": 0.01, "high": 1.0},
+    "kl": {"values": [0.0, 0.5]},
+    "layers": {"in_a_row": 8},
+    "layer_id": {"last_of": "layers"},
+}
+CHOSEN = {"k": 200, "n_max": 100, "r_n": 0.6, "ridge": 0.1, "kl": 0.5, "layers": [2, 3, 4]}
+CHOSEN |= {"layer_id": 4}
+shelf = conftest.shelf  # other tests take it from there, too
+
+
+@pytest.fixture
+def search(shelf):
+    """search(method, data, **result): puts the row of a search beside the trials."""
+
+    def put(method="revs", data=DATA, tag="", **result):
+        name = f"tune/{data}/{MODEL}/{method}-seed0" + (f"-{tag}" if tag else "")
+        settings = {"method": method, "seed": 0, "data": data}
+        made = rows.provenance("tune", settings, {}, {"load": 1.0}) | {
+            "model": {"name": MODEL, "revision": "x", "dtype": "float32"},
+            "tokenizer": "x",
+        }
+        found = {"trials": 4, "failed": 0, "best": 3, "unlearning_score": 0.5}
+        found |= {"hyperparameters": CHOSEN} | result
+        return rows.write(rows.RECORDED, name, "tune", found, [], made, tag)
+
+    return put
+
+
+def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
+    for data, scores in {DATA: (0.2, 0.6, None, 0.4, 0.7), "emails-tune": (0.9, 0.1)}.items():
+        for number, score in enumerate(scores):
+            about = {"failed": "It diverged."} if score is None else {"efficacy": score}
+            shelf(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
+    shelf("trial00", "revs_ridge", data=DATA)
+    frame = tuning.trials(MODEL, [DATA, "emails-tune"])
+    of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]  # noqa: E731
+    assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
+    assert list(of(DATA)["so_far"]) == pytest.approx([20, 60, 60, 60, 70])
+    assert list(of("emails-tune")["so_far"]) == pytest.approx([90, 90])
+    assert list(frame["data"].unique()) == [DATA, "emails-tune"]
+    assert frame.loc[frame["method"] == "revs_ridge", "printed"].all()  # a variant of REVS
+
+
+def test_what_was_drawn_as_numbers():
+    found = {"n_max / k": 0.5, "layers: how many": 3, "layers: the first": 2}
+    found |= {"k": 200, "r_n": 0.6, "ridge": 0.1, "kl": 0.5}
+    assert tuning.drawn(CHOSEN, RANGES) == found  # layer_id follows from layers
+    every = tuning.drawn({"layers": "all", "patil_layers": "upper"}, RANGES)
+    assert every == {"layers: how many": 8, "layers: the first": 0}
+
+
+def test_how_scores_go_with_each_setting(shelf, search):
+    """Of the trials that were drawn: the paper's two are not, and a constant says nothing."""
+    for number in range(7):
+        given = {"k": 100 + number, "r_h": 0.1 / (1 + number), "layers": [number, number + 1]}
+        if number < 2:
+            given = {"k": 9999, "r_h": 9.9}
+        shelf(f"trial{number:02d}", efficacy=(1 + number) / 10, hyperparameters=given, data=DATA)
+    frame, found = tuning.trials(MODEL, DATA), tuning.searches(MODEL, [DATA])
+    assert found.empty
+    long = tuning.values(frame, found)
+    assert set(long["number"]) == {2, 3, 4, 5, 6} and 9999 not in set(long["value"])
+    scales = dict(zip(long["setting"], long["scale"], strict=True))
+    assert (scales["k"], scales["r_n"], scales["n_max / k"]) == ("log", "linear", "log")
+    rho = tuning.sensitivity(long).set_index("setting")
+    assert rho["rho"].to_dict() == pytest.approx(
+        {"k": 1, "r_h": -1, "n_max / k": -1, "layers: the first": 1}
+    )
+    assert set(rho["trials"]) == {5}
+    search(ranges={"k": {"low": 1, "high": 9, "scale": "linear"}}, moved=4, widened=[])
+    long = tuning.values(frame, tuning.searches(MODEL, [DATA]))  # now by the row's own ranges
+    assert dict(zip(long["setting"], long["scale"], strict=True))["k"] == "linear"
+    assert {"n_max", "k"} <= set(long["setting"])
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, []),
+        ({"ridge": 0.011}, [("ridge", "low", False)]),
+        ({"ridge": 5.0}, [("ridge", "high", False)]),  # the paper's own may lie beyond it
+        ({"r_n": 0.89}, [("r_n", "high", False)]),
+        ({"r_n": 0.84}, []),
+        ({"k": 590, "n_max": 300}, [("k", "high", True)]),
+        ({"n_max": 200}, [("n_max / k", "high", True)]),
+        ({"n_max": 10}, [("n_max / k", "low", True)]),
+        ({"layers": [5]}, [("layers: how many", "low", True)]),
+        ({"layers": "all"}, [("layers: how many", "high", True)]),
+    ],
+)
+def test_what_lies_at_an_end(given, found):
+    """As the search sees it, and where a range may not grow besides."""
+    settings = CHOSEN | given
+    assert tuning.at_ends(settings, RANGES) == found
+    plain = [(name, end) for name, end, fixed in found if not fixed]
+    numbers = {name: value for name, value in settings.items() if not isinstance(value, list | str)}
+    assert Search(RANGES, 30).at_edges(numbers) == plain
+
+
+def test_every_search_says_what_grew_and_what_is_at_an_end(search):
+    search("memit")
+    search(ranges=RANGES, widened=[], moved=4)
+    search("revs", "emails-tune", ranges=RANGES, widened=["k", "ridge"], moved=4,
+           hyperparameters=CHOSEN | {"ridge": 0.01, "n_max": 200})  # fmt: skip
+    search("rmu", tag="raw")
+    table = tuning.edges(tuning.searches(MODEL, ["emails-tune", DATA]))
+    assert table.to_numpy().tolist() == [
+        ["emails-tune", "revs", "`k`, `ridge`", "`n_max / k` high (limit), `ridge` low"],
+        [DATA, "memit", "not recorded", "not recorded"],
+        [DATA, "revs", DASH, DASH],
+    ]
+    assert tuning.edges(tuning.searches("another", [DATA])).empty
+
+
+@pytest.mark.parametrize(
+    ("space", "shown"),
+    [
+        ({"share_of": "k", "low": 0.03}, "0.03 to 1 times `k`"),
+        ({"in_a_row": 8}, "1 to 8 in a row"),
+        ({"in_a_row": 30, "scale": "linear"}, "1 to 30 in a row (uniform)"),
+        ({"last_of": "layers"}, "the last of `layers`"),
+        ({"low": 20, "high": 600, "most": 1536}, "20 to 600 (most 1536)"),
+        (
+            {"low": 0.4, "high": 0.98, "scale": "linear", "least": 0.05, "most": 0.99},
+            "0.4 to 0.98 (uniform; least 0.05; most 0.99)",
+        ),
+    ],
+)
+def test_a_range_in_words(space, shown):
+    assert tuning.interval(space) == shown
+
+
+def test_every_range_that_is_drawn_from_has_words():
+    """Of every method of params/search.yml, each of which the registry knows."""
+    assert {"revs", "revs_ridge", "simnpo"} <= set(tuning.searched()) <= methods.registry().keys()
+    for method in tuning.searched():
+        for name, space in tune.ranges(method).items():
+            said = tuning.interval(space)
+            assert said and "{" not in said and said != DASH, name
+    assert errata.sweep(tune.owner("revs_ridge"), "k") == errata.sweep("REVS", "k") is not None
+
+
+def test_recorded_trials_are_seen_whatever_their_search_recorded():
+    """No made-up row: one line a setting, a rank correlation that is one."""
+    names = sorted({row["data"] for row in rows.find(kind="tune").values() if MODEL in row["name"]})
+    frame, found = tuning.trials(MODEL, names), tuning.searches(MODEL, names)
+    long = tuning.values(frame, found)
+    assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
+    rho = tuning.sensitivity(long)
+    assert rho["rho"].between(-1, 1).all() and set(rho["method"]) == set(long["method"])
+    assert isinstance(frame, pd.DataFrame) and (frame["so_far"] >= frame["score"]).all()
