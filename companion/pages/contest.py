@@ -1,0 +1,150 @@
+"""The contest: every method on several fine-tunes and several splits, and how sure its order is.
+
+A run of the contest has the tag ``finetuneN``: N drew the order of the sentences and the first
+embeddings of the added tokens. Fine-tunes and splits are crossed, each method has one run in every
+cell, and both are drawn out of many: an order that stands on one fine-tune is an order of that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+from companion.pages import results
+from companion.pages.tables import DASH, percent
+
+TAG = r"finetune(\d+)"
+LEVEL = 0.95
+WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
+    (0,): "method",
+    (1,): "fine-tune",
+    (2,): "split",
+    (0, 1): "method × fine-tune",
+    (0, 2): "method × split",
+    (1, 2): "fine-tune × split",
+    (0, 1, 2): "rest",
+}
+
+
+def runs(model: str, *data: str) -> pd.DataFrame:
+    """The finished runs of the contest; ``learned`` is the number of a run's fine-tune."""
+    frame = results.measured(model, *data)
+    frame = frame[frame["tag"].str.fullmatch(TAG) & frame["failed"].isna()]
+    return frame.assign(learned=frame["tag"].str.extract(TAG, expand=False).astype(int))
+
+
+def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
+    """One data set's scores as shares: a line a method, a column a (fine-tune, split); only the
+    methods that have a run in every cell."""
+    return frame.pivot(index="method", columns=["learned", "seed"], values=column).dropna()
+
+
+def components(frame: pd.DataFrame) -> pd.Series:
+    """How many points of standard deviation of a score each source brings, by its name.
+
+    Method of moments in a fully crossed design of random effects with one run a cell: a mean square
+    is the variance of its effects times the runs behind one, and of all finer ones with theirs. A
+    variance that comes out below 0 is 0. Empty with fewer than two of anything.
+    """
+    table = cells(frame).sort_index(axis=1)
+    shape = (len(table), *(table.columns.get_level_values(i).nunique() for i in (0, 1)))
+    if min(shape) < 2:
+        return pd.Series(dtype=float)
+    x, axes = 100 * table.to_numpy().reshape(shape), (0, 1, 2)
+    squares, sigma = {}, {}
+    for some in WHERE:
+        effect = sum(
+            (-1) ** (len(some) - len(kept))
+            * x.mean(axis=tuple(set(axes) - set(kept)), keepdims=True)
+            for n in range(len(some) + 1)
+            for kept in itertools.combinations(some, n)
+        )
+        free = math.prod(shape[axis] - 1 for axis in some)
+        behind = x.size / math.prod(shape[axis] for axis in some)
+        squares[some] = behind * float((effect**2).sum()) / free
+    for some in reversed(WHERE):  # the finest first
+        finer = [other for other in WHERE if set(some) < set(other)]
+        behind = lambda of: x.size / math.prod(shape[axis] for axis in of)
+        rest = sum(behind(other) * sigma[other] for other in finer)
+        sigma[some] = max(0.0, (squares[some] - rest) / behind(some))
+    return pd.Series({name: math.sqrt(sigma[some]) for some, name in WHERE.items()})
+
+
+def difference(d: np.ndarray) -> tuple[float, float, float, float]:
+    """The mean of differences d (fine-tunes × splits), its interval, and p that it is 0.
+
+    Both fine-tunes and splits are drawn: Var = (MS_fine-tune + MS_split − MS_rest) / n, with
+    Satterthwaite's degrees of freedom; not less than what the rest alone would give.
+    """
+    F, S = d.shape
+    mean = d.mean()
+    rows, columns = d.mean(1, keepdims=True), d.mean(0, keepdims=True)
+    ms = [S * ((rows - mean) ** 2).sum() / (F - 1), F * ((columns - mean) ** 2).sum() / (S - 1)]
+    free = [F - 1, S - 1, (F - 1) * (S - 1)]
+    ms.append(((d - rows - columns + mean) ** 2).sum() / free[2])
+    whole = max(ms[0] + ms[1] - ms[2], ms[2])
+    if whole <= 0:
+        return mean, mean, mean, math.nan
+    of = whole**2 / sum(m**2 / k for m, k in zip(ms, free, strict=True) if m > 0)
+    error = math.sqrt(whole / d.size)
+    wide = student.ppf((1 + LEVEL) / 2, of) * error
+    return mean, mean - wide, mean + wide, float(2 * student.sf(abs(mean) / error, of))
+
+
+def holm(p: pd.Series) -> pd.Series:
+    """Holm's correction of some p, each at most 1."""
+    order = p.sort_values()
+    stepped = (order * np.arange(len(order), 0, -1)).cummax().clip(upper=1.0)
+    return stepped.reindex(p.index)
+
+
+def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
+    """What each other method's score is above this one's, data set by data set, in points: mean,
+    ends of the interval, p and p after Holm. Empty with fewer than two fine-tunes or splits."""
+    lines = []
+    for name, part in frame.groupby("data", sort=False):
+        table, found = cells(part).sort_index(axis=1), {}
+        if method not in table.index:
+            continue
+        shape = tuple(table.columns.get_level_values(i).nunique() for i in (0, 1))
+        if min(shape) < 2 or math.prod(shape) != table.shape[1]:
+            continue
+        for other in table.index.drop(method):
+            d = 100 * (table.loc[other] - table.loc[method]).to_numpy().reshape(shape)
+            found[other] = difference(d)
+        each = pd.DataFrame(found, index=["mean", "low", "high", "p"]).T.rename_axis("method")
+        lines.append(each.assign(data=name, holm=holm(each["p"])).reset_index())
+    nothing = pd.DataFrame(columns=["data", "method", "mean", "low", "high", "p", "holm"])
+    return pd.concat(lines, ignore_index=True) if lines else nothing
+
+
+def shown(frame: pd.DataFrame) -> pd.DataFrame:
+    """``against`` as a table: each cell a string."""
+    points = frame[["mean", "low", "high"]].map("{:+.1f}".format)
+    return results.titled(frame)[["data", "method"]].assign(
+        **{
+            "above REVS": points["mean"],
+            "interval": points["low"] + " to " + points["high"],
+            "p": frame["p"].map("{:.3f}".format).replace("nan", DASH),
+            "p, corrected": frame["holm"].map("{:.3f}".format).replace("nan", DASH),
+        }
+    )
+
+
+def place(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means and their place by score, by resistance (per example) and by what is kept: a line a
+    data set and method, in per cent."""
+    resist = [
+        row["result"].get("attacks", {}).get("resistance_score", {}).get("per_example", math.nan)
+        for row in frame["row"]
+    ]
+    names = {"unlearning_score": "score", "resistance": "resistance", "specificity": "kept"}
+    means = frame.assign(resistance=resist).groupby(["data", "method"], sort=False)[list(names)]
+    means = means.mean().rename(columns=names)
+    ranks = means.groupby("data")[list(names.values())].rank(ascending=False, method="min")
+    means = means.map(percent).join(ranks.add_suffix(", place").astype("Int64"))
+    return results.titled(means.reset_index())

@@ -1,0 +1,81 @@
+"""Fine-tunes and splits as sources of variance, and differences that are sure of both."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.pages import contest
+
+
+def made(score, methods=("revs", "memit", "ft_l"), F=4, S=3, data="ssn") -> pd.DataFrame:
+    """A frame of runs whose scores are score(method number, fine-tune, split)."""
+    lines = [
+        {"data": data, "method": name, "learned": f, "seed": s, "unlearning_score": score(m, f, s)}
+        for m, name in enumerate(methods)
+        for f in range(F)
+        for s in range(S)
+    ]
+    return pd.DataFrame(lines).sample(frac=1, random_state=0)
+
+
+def test_each_source_alone_brings_all_of_the_variance():
+    for source, score in {
+        "method": lambda m, f, s: 0.1 * m,
+        "fine-tune": lambda m, f, s: 0.1 * f,
+        "split": lambda m, f, s: 0.1 * s,
+        "method × fine-tune": lambda m, f, s: 0.1 * (m - 1) * (-1) ** f,
+    }.items():
+        found = contest.components(made(score))
+        assert found[source] > 5 and (found.drop(source) < 1e-6).all(), source
+
+
+def test_components_are_those_that_were_drawn():
+    """On average over many draws; and what is not fully crossed is left out."""
+    draw, found = np.random.default_rng(0), []
+    for _ in range(60):
+        f, s, e = draw.normal(0, 0.04, 8), draw.normal(0, 0.02, 6), draw.normal(0, 0.03, (4, 8, 6))
+        frame = made(lambda m, i, j: 0.5 + f[i] + s[j] + e[m, i, j], "abcd", 8, 6)  # noqa: B023
+        found.append(contest.components(frame))
+    mean = pd.DataFrame(found).pow(2).mean() ** 0.5
+    assert mean["fine-tune"] == pytest.approx(4, rel=0.15)
+    assert mean["split"] == pytest.approx(2, rel=0.25)
+    assert mean["rest"] == pytest.approx(3, rel=0.1) and mean["method"] < 1
+    assert contest.components(frame[frame["learned"] < 1]).empty
+    less = frame.drop(frame[(frame["method"] == "a") & (frame["learned"] == 0)].index)
+    assert "a" not in contest.cells(less).index and len(contest.cells(less)) == 3
+
+
+def test_an_interval_of_a_difference_covers_the_truth_as_often_as_it_says():
+    """Where fine-tunes and splits matter; one that counts every run as independent does not."""
+    draw, held, naive = np.random.default_rng(1), 0, 0
+    for _ in range(400):
+        noise = draw.normal(0, 1, (4, 3))
+        d = 5 + draw.normal(0, 4, (4, 1)) + draw.normal(0, 1, (1, 3)) + noise
+        mean, low, high, p = contest.difference(d)
+        held += low <= 5 <= high
+        naive += abs(mean - 5) <= 1.96 * d.std(ddof=1) / d.size**0.5
+        assert (p < 0.05) == (not low <= 0 <= high)
+    assert 0.92 <= held / 400 <= 1.0 and naive / 400 < 0.8
+
+
+def test_the_same_everywhere_has_no_p():
+    mean, low, high, p = contest.difference(np.full((4, 3), 2.0))
+    assert mean == low == high == 2 and np.isnan(p)
+
+
+def test_corrected_p_grow_with_the_number_of_comparisons():
+    p = pd.Series({"a": 0.01, "b": 0.04, "c": 0.03})
+    assert contest.holm(p).to_dict() == pytest.approx({"a": 0.03, "b": 0.06, "c": 0.06})
+
+
+def test_methods_stand_beside_revs_on_the_same_fine_tunes_and_splits():
+    """The others' scores are on their own fine-tunes' level; differences are not."""
+    frame = made(lambda m, f, s: 0.5 + 0.1 * f + 0.01 * ((f + s) % 3) - 0.2 * m)
+    found = contest.against(frame).set_index("method")
+    assert found["mean"].to_dict() == pytest.approx({"memit": -20, "ft_l": -40})
+    assert contest.against(frame[frame["seed"] == 0]).empty
+    assert contest.against(frame[frame["method"] != "revs"]).empty
+    draw = np.random.default_rng(0)
+    frame["unlearning_score"] += draw.normal(0, 0.01, len(frame))
+    text = contest.shown(contest.against(frame))
+    assert text["above REVS"].str.startswith("-").all() and list(text["data"]) == ["SSN", "SSN"]
