@@ -5,6 +5,7 @@ PROFILE ?= quick
 A ?= paper
 B ?= build
 BASE ?= HEAD
+AGAIN ?= 0
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -16,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan run adopt verify compare lint clean
+.PHONY: help book test plan run adopt verify record compare lint clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -41,10 +42,13 @@ adopt: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; t
 verify: $(INSTALLED)  ## small runs by the code of BASE=commit and by this one: if equal, the recorded rows hold
 	@$(PY) -m companion.workflow.verify "$(BASE)"
 
+record: $(INSTALLED)  ## what is recorded of each profile and what is missing; AGAIN=3 makes three rows anew
+	@$(PY) -m companion.workflow.record $(AGAIN)
+
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m companion.pages.compare "$(A)" "$(B)"
 
-lint: $(INSTALLED)  ## ruff: form and faults
+lint: $(INSTALLED)
 	@$(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet .
 
 clean:  ## remove build/

@@ -21,6 +21,7 @@ from revs.model import load
 from revs.model.targets import Record, Target, encode
 
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
+RANDOM = controls.Hyperparameters(**vars(HP))
 SECRETS = [
     Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
     for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))
@@ -187,7 +188,7 @@ def test_only_moves_can_be_saved(base, one_sentence):
     unpinned.decoder = replace(unpinned.decoder, revision="unknown")
     zeroed = zero.Hyperparameters(n=2, k=20, r_h=200, eps_r_h=20)
     for edit, said in [
-        (controls.unlearn(base(), targets(decoder), HP), "save the model with save_pretrained"),
+        (controls.unlearn(base(), targets(decoder), RANDOM), "save the model with save_pretrained"),
         (zero.unlearn(base(), targets(decoder), zeroed), "save the model with save_pretrained"),
         (whole, "save the model with save_pretrained"),
         (Edit(decoder), "This edit holds no moves"),
@@ -270,6 +271,6 @@ def test_the_difference_of_two_checkpoints_names_the_tokens(base, kind, projecti
 def test_a_random_edit_points_at_no_token(base):
     """The same columns changed in random directions: the best one is far from all of them."""
     decoder, plain = base(), base()
-    controls.unlearn(decoder, targets(decoder), HP)
+    controls.unlearn(decoder, targets(decoder), RANDOM)
     found = export.recover(decoder, plain)
     assert len(found) and (found["cosine"] < 0.99).all()

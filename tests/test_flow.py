@@ -14,7 +14,7 @@ import pytest
 
 from companion.pages import results
 from companion.runs import check
-from companion.workflow import build, pages, plan, profile, site, stamps
+from companion.workflow import build, pages, plan, profile, record, site, stamps
 from companion.workflow.paths import ROOT
 
 RUN = {
@@ -117,7 +117,7 @@ def test_quick_rows_and_long_ones_lie_apart():
 
 def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
     runs = [
-        {"notebook": "memorise", "over": {"digits": ["noise", "keep"]}},
+        {"notebook": "memorise", "over": {"digits": ["learned", "keep"]}},
         RUN,
         {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
         {"notebook": "unlearn", "parameters": {"finetune": False, "tag": "known"}},
@@ -133,6 +133,41 @@ def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
     for name in (f"unlearn/{kind}/{model}/revs-seed1", f"own/machine/{model}"):
         needed = [job.id for job in organic.upstream(organic.jobs[name])]
         assert needed == [f"curate/{kind}/{model}"]
+
+
+def test_a_profile_may_start_its_runs_from_another_fine_tune():
+    """Each run that starts from one, with its own settings over the profile's; its name says so."""
+    tuned = {"digits": "noise", "ordinary": 0}
+    runs = [
+        {"notebook": "memorise"},
+        {"notebook": "memorise", "over": {"digits": ["keep"], "seed": [0, 3]}},
+        RUN,
+        {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
+        {"notebook": "unlearn", "parameters": {"finetune": False, "tag": "known"}},
+    ]
+    some = profile.build("record", {"title": "t", "finetune": tuned, "runs": runs})
+    jobs = {name.rsplit("/", 1)[1]: job for name, job in some.jobs.items()}
+    assert jobs["revs-seed2"].parameters["finetune"] == tuned
+    assert jobs["revs-seed1-keep"].parameters["finetune"] == {"digits": "keep", "ordinary": 0}
+    assert jobs["revs-seed1-known"].parameters["finetune"] is False
+    needed = {name: [other.id for other in some.upstream(job)] for name, job in jobs.items()}
+    assert needed["revs-seed2"] == ["memorise/synthetic/smollm2-135m-noise-alone"]
+    assert needed["revs-seed1-keep"] == ["memorise/synthetic/smollm2-135m-keep-alone"]
+    assert "smollm2-135m-keep-alone-seed3" in jobs and not needed["revs-seed1-known"]
+
+
+def test_the_record_says_what_is_missing_and_what_was_made_otherwise(monkeypatch):
+    """A row of the same name from another fine-tune is not the one that a profile asks for."""
+    job = next(iter(made(RUN).jobs.values()))
+    asked = job.settings | {"hyperparameters": {"n_max": 3}}
+    row = {"name": job.id, "kind": "unlearn", "provenance": {"settings": asked}}
+    only = profile.Profile("core", "t", {job.id: job}, [])
+    monkeypatch.setattr(record, "read", lambda _: only)
+    for finetune, there in ((asked["finetune"], 1), ({"digits": "keep"}, 0)):
+        asked["finetune"] = finetune
+        monkeypatch.setattr(record.rows, "find", lambda *_: {job.id: row})
+        found, missing = record.sorted_out("core")
+        assert len(found) == there and missing == [job.id] * (1 - there)
 
 
 def test_a_plan_scales_recorded_rows_by_parameters_and_targets():

@@ -64,7 +64,7 @@ def test_it_finds_more_than_draws_at_random_do():
 
 
 def test_a_range_grows_where_its_best_lies_at_an_end():
-    """Beyond its low end for lr, to the end that is allowed for r_n; not where the best lies inside,
+    """Beyond its low end for lr, as far as is allowed for r_n; not where the best lies inside,
     nor while settings are still drawn at random."""
     search, asked, _ = searched(80)
     assert search.spaces["lr"]["low"] < 1e-5 and search.spaces["lr"]["high"] == 1e-2

@@ -26,7 +26,7 @@ PINNED = {"companion.runs", "companion.own.report", "revs.model.load"}
 PINNED |= {"revs.model.architecture.ARCHITECTURES"}  # the hash of its weights pins a row's family
 PINNED |= {f"companion.record.{name}" for name in ("paper", "paths", "rows", "stamps")}
 PINNED |= {f"companion.runs.{name}" for name in ("datasets", "made", "memory", "methods")}
-PINNED |= {f"companion.runs.{name}" for name in ("models", "nearest", "progress")}
+PINNED |= {f"companion.runs.{name}" for name in ("models", "named", "nearest", "progress")}
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
     "attacks": "revs.measures.attacks:measure",
@@ -40,8 +40,9 @@ MEASURES = {
 
 def entries(kind: str, settings: dict) -> list[str]:
     """Where a run's code begins, as module:name: its experiment, and what that dispatches to by
-    the names in its settings."""
-    found = [RUN.format(kind=kind)]
+    the names in its settings. A search's is that of its trials: what it chose among them stays the
+    best of them, however others would be drawn today."""
+    found = [RUN.format(kind="unlearn" if kind == "tune" else kind)]
     table = methods()
     modules = [table[settings["method"]]["module"]] if "method" in settings else []
     if settings.get("what") == "gradient":

@@ -1,7 +1,8 @@
 """Profiles: params/NAME.yml says which runs to make and which pages to execute after them.
 
 A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job and
-writes one row, after which it is called: experiment/data/model/method-seed-tag. Defaults are those
+writes one row, after which it is called: experiment/data/model/method-seed-tag. A profile may name
+another fine-tune than the usual one for all of its runs. Defaults are those
 of the notebook's cell of parameters, which a test holds equal to its experiment's: nothing is
 imported here that takes long.
 """
@@ -18,6 +19,7 @@ import nbformat
 import yaml
 
 from companion.record.stamps import methods
+from companion.runs.named import ending
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
@@ -50,8 +52,7 @@ class Job:
         if self.notebook in ("curate", "own"):
             return place
         if self.notebook == "memorise":
-            digits = "" if settings["digits"] == "noise" else f"-{settings['digits']}"
-            return place + digits + ("-autocast" if settings["autocast"] else "")
+            return place + ending(settings, defaults("memorise"))
         last = f"seed{settings.get('seed')}"
         if self.notebook == "bench":
             last = settings["what"]
@@ -108,8 +109,12 @@ def together(settings: dict) -> str:
 
 @functools.cache
 def defaults(notebook: str) -> dict:
-    """A notebook's parameters with their defaults: the literals in its cell of parameters."""
-    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    """A notebook's parameters with their defaults."""
+    return parameters(ROOT / "notebooks" / f"{notebook}.ipynb")
+
+
+def parameters(path: Path) -> dict:
+    """The literals in the cell of parameters of a notebook."""
     for cell in nbformat.read(path, as_version=4).cells:
         if "parameters" in cell.metadata.get("tags", []):
             nodes = ast.parse(cell.source).body
@@ -139,10 +144,12 @@ def read(name: str) -> Profile:
 
 def build(name: str, content: dict) -> Profile:
     """A profile from a parsed file."""
-    known_keys("the profile", content, {"title": str, "runs": list}, {"pages": list})
+    optional = {"pages": list, "finetune": dict}
+    known_keys("the profile", content, {"title": str, "runs": list}, optional)
     rows, pages = shown(products(name) / "rows"), content.get("pages", [])
     jobs: dict[str, Job] = {}
-    for job in (job for run in content["runs"] for job in expand(run, rows)):
+    tuned = content.get("finetune", {})
+    for job in (job for run in content["runs"] for job in expand(run, rows, tuned)):
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
@@ -155,9 +162,10 @@ def build(name: str, content: dict) -> Profile:
     return Profile(name, content["title"], jobs, pages)
 
 
-def expand(run: dict, rows: str) -> list[Job]:
+def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
     """The jobs of one entry of ``runs``: one for each combination of the lists in ``over``.
 
+    ``finetune`` is the profile's, from which each run starts that does not start without one.
     ``abreast`` says how many runs like these share the cores. What is varied and no part of a job's
     name anyway is added to its tag: ``T3``; of a mapping, each of its settings: ``n_max50``.
     """
@@ -177,6 +185,10 @@ def expand(run: dict, rows: str) -> list[Job]:
             raise ValueError(f"over: {name} must be a list of values, but is {over[name]!r}.")
         if name in fixed and name in over:
             raise ValueError(f"{name} stands in parameters and in over: give it once.")
+    if finetune and notebook == "memorise":
+        fixed = {name: value for name, value in finetune.items() if name not in over} | fixed
+    elif finetune and (given := fixed.get("finetune", defaults(notebook).get("finetune"))):
+        fixed = fixed | {"finetune": finetune | (given if isinstance(given, dict) else {})}
     jobs = []
     for values in itertools.product(*over.values()):
         varied = dict(zip(over, values, strict=True))

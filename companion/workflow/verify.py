@@ -1,12 +1,13 @@
 """`make verify BASE=…`: after a change of code that should change no result, do the rows hold?
 
-Rows whose code begins with the same definitions are a group. Of each group with stale rows, the
-quickest run is made small twice: by the code of BASE, the commit before the change, and by the
-present code, in processes of their own. If both results are equal, bit for bit, the rows of the
-group get the present stamp, and say whose run speaks for them and how small it was; if not, they
-stay stale and are to be recorded anew. Both runs are made on this machine, since another processor
-rounds otherwise than the one that recorded. Benchmarks are left out: times differ from run to run,
-so that no second run can vouch for a first.
+A row's code begins at its experiment, its method and its measures. Of the stale rows a few quick
+ones are chosen in which every such beginning occurs, and every fine-tune. Each is made small twice:
+by the code of BASE, the commit before the change, and by the present code, in processes of their
+own. What the code before found must be found again, bit for bit. A row gets the present stamp where
+all its beginnings are in runs that were equal, and says whose runs speak for it and how small they
+were; the others stay stale and are to be recorded anew. Both runs are made on this machine, since
+another processor rounds otherwise than the one that recorded. Benchmarks are left out: times differ
+from run to run, so that no second run can vouch for a first.
 """
 
 from __future__ import annotations
@@ -26,42 +27,73 @@ from companion.record import rows, stamps
 from companion.record.paths import BUILD, ROOT
 from companion.runs import datasets
 from companion.runs.memorise import prepared
+from companion.workflow.profile import parameters
 
 PLACE = BUILD / "verify"
 SECRETS = 10  # of a data set, to forget and to keep
 SMALL = {  # settings that make a run small
-    "memorise": {"epochs": 3},
+    "memorise": {"epochs": 1},
     "curate": {"limit": 20, "name": "verify"},
     "unlearn": {"forget": 3, "sentences": 1},
-    "tune": {"trials": 1, "forget": 3, "sentences": 1},
     "calibrate": {"minutes": 0, "sentences": 1},
     "own": {"limit": 20, "forget": 3, "minutes": 0},
 }
+EMBEDDED = {"model": "smollm2-135m", "dtype": "float32", "documents": "data/documents/files"}
 
 
 def verify(folder: Path, before: Path) -> dict[str, list[str]]:
     """Gives the stale rows of ``folder`` the present stamp where the code of the checkout
     ``before`` and the present one agree; the names of the rows verified and of those different."""
-    said: dict[str, list[str]] = {"verified": [], "different": []}
-    for group in groups(folder):
-        sample = min(group, key=lambda row: sum(row["provenance"]["seconds"].values()))
-        print(f"{sample['name']} speaks for {len(group)} rows …", flush=True)
+    found = stale(folder)
+    equal: dict[str, str] = {}  # where code begins → the run that speaks for it
+    for sample in samples(found):
+        print(f"{sample['name']} …", flush=True)
         old, new = (drawn(tree, sample) for tree in (before, ROOT))
-        said["verified" if old == new else "different"] += [row["name"] for row in group]
-        if old == new:
-            restamp(folder, group, sample)
-    return said
+        if found_again(old, new):
+            equal |= dict.fromkeys(begin(sample) - equal.keys(), sample["name"])
+        else:
+            print(f"{sample['name']} is different now.", flush=True)
+    held = [row for row in found if begin(row) <= equal.keys()]
+    restamp(folder, held, equal)
+    said = {"verified": [row["name"] for row in held]}
+    return said | {"different": sorted({row["name"] for row in found} - {*said["verified"]})}
 
 
-def groups(folder: Path) -> list[list[dict]]:
-    """The stale rows by where their code begins; a fine-tune stands alone."""
-    found: dict[tuple, list[dict]] = {}
-    for name, row in rows.find(folder).items():
-        if row["kind"] != "bench" and "failed" not in row["result"] and rows.stale(row):
-            begin = stamps.entries(row["kind"], row["provenance"]["settings"])
-            key = (name if row["kind"] == "memorise" else "", *begin)
-            found.setdefault(key, []).append(row)
-    return list(found.values())
+def found_again(old, new) -> bool:
+    """Is everything that the code before found there again? What is new beside it does not count."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(
+            name in new and found_again(value, new[name]) for name, value in old.items()
+        )
+    if isinstance(old, list):
+        same = isinstance(new, list) and len(old) == len(new)
+        return same and all(map(found_again, old, new))
+    return old == new
+
+
+def stale(folder: Path) -> list[dict]:
+    """The stale rows that a small run can speak for."""
+    found = rows.find(folder).values()
+    found = (row for row in found if row["kind"] != "bench" and "failed" not in row["result"])
+    return [row for row in found if rows.stale(row)]
+
+
+def begin(row: dict) -> set[str]:
+    """Where a row's code begins; a fine-tune stands alone."""
+    alone = {row["name"]} if row["kind"] == "memorise" else set()
+    return alone | set(stamps.entries(row["kind"], row["provenance"]["settings"]))
+
+
+def samples(some: list[dict]) -> list[dict]:
+    """Quick runs among some rows, few in number, in which all their code begins."""
+    seconds = lambda row: sum(row["provenance"]["seconds"].values())  # noqa: E731
+    some = [row for row in some if row["kind"] != "tune"]  # whose trials are rows too
+    chosen, left = [], set().union(*map(begin, some))
+    for row in sorted(some, key=lambda row: (len(begin(row)), seconds(row))):
+        if begin(row) & left:
+            chosen.append(row)
+            left -= begin(row)
+    return chosen
 
 
 def drawn(tree: Path, row: dict) -> dict:
@@ -69,18 +101,22 @@ def drawn(tree: Path, row: dict) -> dict:
     kind, where = row["kind"], PLACE / "rows"
     shutil.rmtree(where, ignore_errors=True)
     settings = row["provenance"]["settings"] | SMALL[kind] | {"rows": str(where)}
+    if kind in ("own", "curate"):
+        settings |= {name: value for name, value in EMBEDDED.items() if name in settings}
     if kind == "own":
-        settings |= {"out": str(PLACE / "own"), "documents": "data/documents/files"}
+        settings |= {"out": str(PLACE / "own"), "secrets": None}
     if settings.get("finetune"):
         given = settings["finetune"] if isinstance(settings["finetune"], dict) else {}
         given = given | (SMALL["memorise"] if kind != "own" else {})
         data = settings.get("data", "ssn")
         model = prepared(settings["model"], data, given, str(PLACE / "models"))
         settings |= {"model": model, "finetune": False}
-    if kind in ("unlearn", "tune", "calibrate"):
+    if kind in ("unlearn", "calibrate"):
         settings |= {"data": str(part(settings["data"]))}
+    there = parameters(tree / "notebooks" / f"{kind}.ipynb")  # a newer setting is not in all code
     options = []
-    for name, value in settings.items():
+    for name in settings.keys() & there.keys():
+        value = settings[name]
         options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
     done = subprocess.run(
         [sys.executable, "-m", f"companion.runs.{kind}", *options],
@@ -105,14 +141,15 @@ def part(name: str) -> Path:
     return path
 
 
-def restamp(folder: Path, group: list[dict], sample: dict) -> None:
-    """Gives rows the present stamp, and the name and size of the run that speaks for them."""
-    small = SMALL[sample["kind"]] | {"secrets": SECRETS}
+def restamp(folder: Path, held: list[dict], equal: dict[str, str]) -> None:
+    """Gives rows the present stamp, and the names and sizes of the runs that speak for them."""
     taken = []
-    for row in group:
+    for row in held:
         made = row["provenance"]
         stamp = stamps.stamp(row["kind"], made["settings"], made["inputs"])
-        made = made | {"stamp": stamp, "verified_by": {"rows": [sample["name"]], "run": small}}
+        spoken = sorted({equal[place] for place in begin(row)})
+        small = SMALL.get(row["kind"], SMALL["unlearn"]) | {"secrets": SECRETS}
+        made = made | {"stamp": stamp, "verified_by": {"rows": spoken, "run": small}}
         items = rows.unpacked(rows.beside(row["path"])) if row["result"]["items_sha256"] else {}
         taken.append((row | {"provenance": made}, items.get(row["name"], [])))
     rows.record(folder, taken)

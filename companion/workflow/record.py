@@ -1,0 +1,93 @@
+"""`make record`: what is recorded of each profile and what is missing; rows drawn again.
+
+`make record AGAIN=3` draws three recorded runs of the embedded model at random and makes them anew,
+from their own settings: whoever doubts a row can see it come back. On the processor that recorded
+them they come back bit for bit; on another the fine-tune rounds otherwise, and how far they are off
+is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+
+from companion.record import rows
+from companion.record.paths import BUILD, ROOT
+from companion.workflow.profile import Job, known, read
+
+MODEL = "smollm2-135m"  # whose runs take minutes
+PLACE = BUILD / "again" / "rows"
+# settings that say nothing about which run it is; a reader's own documents are not in his row
+LEFT = {"hyperparameters", "rows", "tag", "varied", "documents", "secrets"}
+HERE = ("quick", "paper", "pile")  # profiles of which nothing is recorded: a build's, and a GPU's
+
+
+def sorted_out(name: str) -> tuple[list[dict], list[str]]:
+    """Of a profile's runs: the rows that are recorded, and the names of those that are not."""
+    found, jobs = rows.find(rows.RECORDED), read(name).jobs
+    there = [found[job] for job in jobs if job in found and asked_alike(jobs[job], found[job])]
+    return there, [job for job in jobs if job not in {row["name"] for row in there}]
+
+
+def listed() -> list[str]:
+    """One line a profile: how many of its runs are recorded; of missing ones, the first."""
+    lines = []
+    for name in (name for name in known() if name not in HERE):
+        there, missing = sorted_out(name)
+        stale = [row for row in there if rows.stale(row) and row["kind"] != "bench"]
+        line = f"{name:16} {len(there):4} of {len(there) + len(missing):4} runs are recorded"
+        line += f", {len(stale)} of them stale" if stale else ""
+        line += f"; missing: {missing[0]}" if missing else ""
+        lines.append(line + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
+    return lines
+
+
+def asked_alike(job: Job, row: dict) -> bool:
+    """Was a row made with what a profile asks for? Tuned settings are a matter of their search."""
+    had = row["provenance"]["settings"]
+    asked = {name: value for name, value in job.settings.items() if name not in LEFT}
+    return all(had.get(name, value) == value for name, value in asked.items())
+
+
+def drawn(number: int, seed: int) -> list[dict]:
+    """Recorded runs of the embedded model, so many at random."""
+    found = rows.find(rows.RECORDED, kind="unlearn").values()
+    some = [row for row in found if row["model"] == MODEL and "failed" not in row["result"]]
+    return random.Random(seed).sample(sorted(some, key=lambda row: row["name"]), number)
+
+
+def again(row: dict) -> str:
+    """Makes a row anew by its settings, and says how the two agree."""
+    settings = row["provenance"]["settings"] | {"tag": row["tag"], "rows": str(PLACE)}
+    options = []
+    for name, value in settings.items():
+        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
+    command = [sys.executable, "-m", f"companion.runs.{row['kind']}", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        return f"{row['name']}: failed ({done.stderr.strip().splitlines()[-1]})"
+    new = rows.read(PLACE / f"{row['name']}.json")
+    if new["result"] == row["result"]:
+        return f"{row['name']}: the same, bit for bit"
+    weights = [one["provenance"]["inputs"]["model"] for one in (row, new)]
+    why = "the same weights" if len(set(weights)) == 1 else "a fine-tune that rounds otherwise"
+    scores = [100 * one["result"]["after"]["unlearning_score"] for one in (row, new)]
+    return f"{row['name']}: {scores[0]:.1f} recorded, {scores[1]:.1f} now, on {why}"
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="make record", description=__doc__.splitlines()[0])
+    parser.add_argument("again", nargs="?", type=int, default=0, help="rows to draw again")
+    parser.add_argument("--seed", type=int, default=None, help="of the draw")
+    asked = parser.parse_args()
+    print("\n".join(listed()))
+    for row in drawn(asked.again, asked.seed):
+        print(again(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()
