@@ -60,7 +60,7 @@ def verify(folder: Path, before: Path) -> dict[str, list[str]]:
 
 
 def found_again(old, new) -> bool:
-    """Is everything that the code before found there again? What is new beside it does not count."""
+    """Is all that the code before found there again? What is new beside it does not count."""
     if isinstance(old, dict):
         return isinstance(new, dict) and all(
             name in new and found_again(value, new[name]) for name, value in old.items()
