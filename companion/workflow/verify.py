@@ -43,20 +43,24 @@ EMBEDDED = {"model": "smollm2-135m", "dtype": "float32", "documents": "data/docu
 
 def verify(folder: Path, before: Path) -> dict[str, list[str]]:
     """Gives the stale rows of ``folder`` the present stamp where the code of the checkout
-    ``before`` and the present one agree; the names of the rows verified and of those different."""
+    ``before`` and the present one agree; the names of the rows verified and of those different.
+
+    Rows are written as soon as all that speaks for them is known: what is interrupted goes on."""
     found = stale(folder)
     equal: dict[str, str] = {}  # where code begins → the run that speaks for it
+    said: dict[str, list[str]] = {"verified": []}
     for sample in samples(found):
         print(f"{sample['name']} …", flush=True)
         old, new = (drawn(tree, sample) for tree in (before, ROOT))
-        if found_again(old, new):
-            equal |= dict.fromkeys(begin(sample) - equal.keys(), sample["name"])
-        else:
+        if not found_again(old, new):
             print(f"{sample['name']} is different now.", flush=True)
-    held = [row for row in found if begin(row) <= equal.keys()]
-    restamp(folder, held, equal)
-    said = {"verified": [row["name"] for row in held]}
-    return said | {"different": sorted({row["name"] for row in found} - {*said["verified"]})}
+            continue
+        equal |= dict.fromkeys(begin(sample) - equal.keys(), sample["name"])
+        held = [row for row in found if begin(row) <= equal.keys()]
+        restamp(folder, held, equal)
+        found = [row for row in found if row not in held]
+        said["verified"] += [row["name"] for row in held]
+    return said | {"different": [row["name"] for row in found]}
 
 
 def found_again(old, new) -> bool:
