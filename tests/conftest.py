@@ -9,10 +9,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from companion.record import rows
 from companion.runs import curate
+from companion.runs.instil import Finetune, memorise
 from revs.measures import attacks, metrics, ordinary
 from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.memorise import Finetune, memorise
 from revs.model.targets import Record
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96

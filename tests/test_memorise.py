@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from companion.runs import instil as module
 from companion.runs import memorise as experiment
+from companion.runs.instil import Finetune, group_digits, losses, sentences
 from revs.measures import ordinary
-from revs.model import memorise as module
 from revs.model.load import save
-from revs.model.memorise import Finetune, group_digits, losses, sentences
 from revs.model.targets import Record
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text

@@ -13,13 +13,13 @@ from pathlib import Path
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve, writing
 from companion.runs import check, command, datasets, memory, models
+from companion.runs.instil import Finetune, memorise
 from companion.runs.made import base, provenance
 from companion.runs.named import ending
 from companion.runs.progress import progress
 from revs.measures import evaluate, ordinary
 from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.memorise import Finetune, memorise
 from revs.model.targets import Record, encode
 
 
