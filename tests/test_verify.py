@@ -1,0 +1,68 @@
+"""After a change that should change no result: which small runs speak for which rows."""
+
+import pytest
+
+from companion.record import rows
+from companion.workflow import verify
+
+METHODS = ("revs", "memit", "ft_l")
+
+
+def row(method: str, *measures: str, kind: str = "unlearn", seconds: float = 1.0) -> dict:
+    name = f"{kind}/x/m/{method}-{'-'.join(measures)}-{seconds}"
+    settings = {"method": method, "measures": list(measures)} if kind == "unlearn" else {}
+    settings |= {"method": method} if kind == "tune" else {}
+    made = {"settings": settings, "inputs": {}, "seconds": {"unlearn": seconds}, "stamp": "old"}
+    return {"name": name, "kind": kind, "result": {"items_sha256": None}, "provenance": made}
+
+
+def test_few_quick_runs_hold_every_beginning():
+    """Of each method and each measure the quickest; a search is spoken for by its trials."""
+    some = [row(m, seconds=s) for m in METHODS for s in (3.0, 2.0, 9.0)]
+    some += [row(m, measure, seconds=20.0) for m in METHODS for measure in ("attacks", "cue")]
+    some += [row("revs", kind="tune", seconds=0.1)]
+    chosen = verify.samples(some)
+    assert set().union(*map(verify.begin, chosen)) == set().union(*map(verify.begin, some))
+    assert len(chosen) == 5 and all(one["kind"] == "unlearn" for one in chosen)
+    assert {one["provenance"]["seconds"]["unlearn"] for one in chosen} == {2.0, 20.0}
+
+
+def test_every_fine_tune_speaks_for_itself_alone():
+    some = [row(name, kind="memorise") for name in ("a", "b")]
+    assert len(verify.samples(some)) == 2 and len(verify.begin(some[0])) == 2
+
+
+@pytest.mark.parametrize(
+    "old, new, same",
+    [
+        ({"a": 1, "b": {"c": [1, 2]}}, {"a": 1, "b": {"c": [1, 2], "d": 3}, "e": 4}, True),
+        ({"a": 1}, {"a": 2}, False),
+        ({"a": 1}, {"b": 1}, False),
+        ({"a": [1, {"b": 2}]}, {"a": [1, {"b": 2, "c": 3}]}, True),
+        ({"a": [1, 2]}, {"a": [1, 2, 3]}, False),
+        ({"a": {"b": 1}}, {"a": 1}, False),
+    ],
+)
+def test_what_was_found_must_be_found_again_and_what_is_new_does_not_count(old, new, same):
+    assert verify.found_again(old, new) is same
+
+
+def test_rows_are_stamped_as_far_as_runs_were_equal(monkeypatch, tmp_path):
+    """MEMIT differs now: its rows stay stale, with whatever measure; those of others do not."""
+    some = [row(m, *measures) for m in METHODS for measures in ((), ("attacks",))]
+    monkeypatch.setattr(rows, "find", lambda *_: {one["name"]: one for one in some})
+    monkeypatch.setattr(rows, "stale", lambda _: True)
+    written = []
+    monkeypatch.setattr(rows, "record", lambda _, taken: written.extend(one for one, _ in taken))
+    changed = lambda tree, one: {"score": tree.name if "memit" in one["name"] else "same"}  # noqa: E731
+    monkeypatch.setattr(verify, "drawn", changed)
+    said = verify.verify(tmp_path, tmp_path / "before")
+    assert {name.split("/")[3].split("-")[0] for name in said["different"]} == {"memit"}
+    assert len(said["verified"]) == 4 and len(said["different"]) == 2
+    stamped = {one["name"]: one["provenance"] for one in written}
+    assert stamped.keys() == set(said["verified"])
+    assert all(made["stamp"] != "old" for made in stamped.values())
+    spoken = {name: made["verified_by"]["rows"] for name, made in stamped.items()}
+    assert all(
+        any("revs" in by for by in names) for name, names in spoken.items() if "revs" in name
+    )
