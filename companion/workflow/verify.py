@@ -115,7 +115,7 @@ def drawn(tree: Path, row: dict) -> dict:
         data = settings.get("data", "ssn")
         model = prepared(settings["model"], data, given, str(PLACE / "models"))
         settings |= {"model": model, "finetune": False}
-    if kind in ("unlearn", "calibrate"):
+    if kind in ("unlearn", "calibrate", "memorise"):
         settings |= {"data": str(part(settings["data"]))}
     there = parameters(tree / "notebooks" / f"{kind}.ipynb")  # a newer setting is not in all code
     options = []
