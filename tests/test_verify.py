@@ -12,8 +12,15 @@ def row(method: str, *measures: str, kind: str = "unlearn", seconds: float = 1.0
     name = f"{kind}/x/m/{method}-{'-'.join(measures)}-{seconds}"
     settings = {"method": method, "measures": list(measures)} if kind == "unlearn" else {}
     settings |= {"method": method} if kind == "tune" else {}
+    settings |= {"dtype": "float32", "tokens": "rarest"}
     made = {"settings": settings, "inputs": {}, "seconds": {"unlearn": seconds}, "stamp": "old"}
-    return {"name": name, "kind": kind, "result": {"items_sha256": None}, "provenance": made}
+    return {
+        "name": name,
+        "kind": kind,
+        "model": "smollm2-135m",
+        "result": {"items_sha256": None},
+        "provenance": made,
+    }
 
 
 def test_few_quick_runs_hold_every_beginning():
@@ -25,6 +32,17 @@ def test_few_quick_runs_hold_every_beginning():
     assert set().union(*map(verify.begin, chosen)) == set().union(*map(verify.begin, some))
     assert len(chosen) == 5 and all(one["kind"] == "unlearn" for one in chosen)
     assert {one["provenance"]["seconds"]["unlearn"] for one in chosen} == {2.0, 20.0}
+
+
+def test_a_run_on_one_family_says_nothing_of_another_and_an_option_is_tried_by_itself():
+    on_gptj = row("revs", seconds=5.0) | {"model": "gptj-small"}
+    raw = row("revs", seconds=7.0)
+    raw["provenance"]["settings"]["hyperparameters"] = {"projection": "raw", "n_max": 3}
+    low = row("revs", seconds=8.0)
+    low["provenance"]["settings"]["dtype"] = "bfloat16"
+    some = [row("revs", seconds=1.0), row("revs", seconds=2.0), on_gptj, raw, low]
+    chosen = [one["provenance"]["seconds"]["unlearn"] for one in verify.samples(some)]
+    assert sorted(chosen) == [1, 5, 7, 8]
 
 
 def test_every_fine_tune_speaks_for_itself_alone():

@@ -1,7 +1,8 @@
 """`make verify BASE=…`: after a change of code that should change no result, do the rows hold?
 
-A row's code begins at its experiment, its method and its measures. Of the stale rows a few quick
-ones are chosen in which every such beginning occurs, and every fine-tune. Each is made small twice:
+A row's code begins at its experiment, its method and its measures, and goes one way or another by
+its options, its precision and its model's family. Of the stale rows a few quick ones are chosen in
+which all of these occur, a method on each family that it was run on, and every fine-tune. Each is made small twice:
 by the code of BASE, the commit before the change, and by the present code, in processes of their
 own. What the code before found must be found again, bit for bit. A row gets the present stamp where
 all its beginnings are in runs that were equal, and says whose runs speak for it and how small they
@@ -25,19 +26,21 @@ from pathlib import Path
 
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, ROOT
-from companion.runs import datasets
+from companion.runs import datasets, models
 from companion.runs.memorise import prepared
 from companion.workflow.profile import parameters
+from revs.method.algorithm import CHOICES
 
 PLACE = BUILD / "verify"
 SECRETS = 10  # of a data set, to forget and to keep
 SMALL = {  # settings that make a run small
-    "memorise": {"epochs": 1},
+    "memorise": {"epochs": 3},
     "curate": {"limit": 20, "name": "verify"},
     "unlearn": {"forget": 3, "sentences": 1},
     "calibrate": {"minutes": 0, "sentences": 1},
     "own": {"limit": 20, "forget": 3, "minutes": 0},
 }
+CUT = ("memorise", "unlearn", "calibrate")  # whose data is cut to a few secrets
 EMBEDDED = {"model": "smollm2-135m", "dtype": "float32", "documents": "data/documents/files"}
 
 
@@ -83,9 +86,19 @@ def stale(folder: Path) -> list[dict]:
 
 
 def begin(row: dict) -> set[str]:
-    """Where a row's code begins; a fine-tune stands alone."""
-    alone = {row["name"]} if row["kind"] == "memorise" else set()
-    return alone | set(stamps.entries(row["kind"], row["provenance"]["settings"]))
+    """Where a row's code begins and which ways it goes; a fine-tune stands alone."""
+    kind, asked = row["kind"], row["provenance"]["settings"]
+    found = set(stamps.entries(kind, asked))
+    if kind == "memorise":
+        return found | {row["name"]}
+    if "method" in asked:
+        options = (asked.get("hyperparameters") or {}).items()
+        found |= {f"{name} {value}" for name, value in options if name in (*CHOICES, "control")}
+        found |= {f"{name} {asked[name]}" for name in ("dtype", "tokens")}
+        made = models.registry().get(row["model"], {}).get("config", {})
+        # the models in wheels are all of one row of the table of architectures
+        found.add(f"{asked['method']} on {made.get('model_type', 'llama')}")
+    return found
 
 
 def samples(some: list[dict]) -> list[dict]:
@@ -115,7 +128,7 @@ def drawn(tree: Path, row: dict) -> dict:
         data = settings.get("data", "ssn")
         model = prepared(settings["model"], data, given, str(PLACE / "models"))
         settings |= {"model": model, "finetune": False}
-    if kind in ("unlearn", "calibrate", "memorise"):
+    if kind in CUT:
         settings |= {"data": str(part(settings["data"]))}
     there = parameters(tree / "notebooks" / f"{kind}.ipynb")  # a newer setting is not in all code
     options = []
@@ -152,7 +165,8 @@ def restamp(folder: Path, held: list[dict], equal: dict[str, str]) -> None:
         made = row["provenance"]
         stamp = stamps.stamp(row["kind"], made["settings"], made["inputs"])
         spoken = sorted({equal[place] for place in begin(row)})
-        small = SMALL.get(row["kind"], SMALL["unlearn"]) | {"secrets": SECRETS}
+        kind = "unlearn" if row["kind"] == "tune" else row["kind"]
+        small = SMALL[kind] | ({"secrets": SECRETS} if kind in CUT else {})
         made = made | {"stamp": stamp, "verified_by": {"rows": spoken, "run": small}}
         items = rows.unpacked(rows.beside(row["path"])) if row["result"]["items_sha256"] else {}
         taken.append((row | {"provenance": made}, items.get(row["name"], [])))
