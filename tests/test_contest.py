@@ -41,8 +41,28 @@ def test_components_are_those_that_were_drawn():
     assert mean["split"] == pytest.approx(2, rel=0.25)
     assert mean["rest"] == pytest.approx(3, rel=0.1) and mean["method"] < 1
     assert contest.components(frame[frame["learned"] < 1]).empty
-    less = frame.drop(frame[(frame["method"] == "a") & (frame["learned"] == 0)].index)
-    assert "a" not in contest.cells(less).index and len(contest.cells(less)) == 3
+
+
+def test_an_unfinished_contest_is_looked_at_as_far_as_it_is_complete():
+    """A fine-tune with few runs, one without a split, a method that failed in a cell."""
+    draw = np.random.default_rng(0)
+    frame = made(lambda m, f, s: 0.5 + draw.normal(0, 0.1), F=3)
+    gone = lambda **at: np.logical_and.reduce([frame[key] == value for key, value in at.items()])
+    begun = frame[~gone(learned=2) | gone(learned=2, seed=0, method="revs")]
+    assert contest.cells(begun).shape == (3, 6)
+    assert not contest.components(begun).empty and len(contest.against(begun)) == 2
+    assert contest.cells(frame[~gone(learned=2, seed=2)]).shape == (3, 6)  # two splits of three
+    failed = frame[~gone(learned=0, seed=0, method="memit")]
+    assert contest.cells(failed).shape in ((2, 9), (3, 6)) and len(contest.cells(failed)) >= 2
+    assert contest.cells(frame[:0]).empty and contest.components(frame[:0]).empty
+
+
+def test_controls_that_cannot_vary_are_no_source_of_variance():
+    score = lambda m, f, s: 0.0 if m > 1 else 0.5 + 0.1 * f
+    frame = made(score, ("revs", "memit", "unedited", "random"))
+    found = contest.components(frame)
+    assert found["fine-tune"] == pytest.approx(12.9, rel=0.01) and found["method"] == 0
+    assert set(contest.against(frame)["method"]) == {"memit", "random"}
 
 
 def test_an_interval_of_a_difference_covers_the_truth_as_often_as_it_says():

@@ -2,6 +2,8 @@
 
 import math
 
+import pytest
+
 from companion.own.search import FIRST, Search
 
 SPACES = {
@@ -64,12 +66,12 @@ def test_it_finds_more_than_draws_at_random_do():
 
 
 def test_a_range_grows_where_its_best_lies_at_an_end():
-    """Beyond its low end for lr, as far as is allowed for r_n; not where the best lies inside,
+    """Beyond its low end for lr, as far as is allowed for k; not where the best lies inside,
     nor while settings are still drawn at random."""
     search, asked, _ = searched(80)
     assert search.spaces["lr"]["low"] < 1e-5 and search.spaces["lr"]["high"] == 1e-2
-    assert search.spaces["r_n"]["high"] == 0.99 and search.spaces["k"]["high"] <= 450
-    assert {"lr", "r_n"} <= search.widened and SPACES["lr"]["low"] == 1e-4
+    assert search.spaces["k"]["high"] == 450 and search.spaces["r_n"]["high"] <= 0.99
+    assert {"lr", "k"} <= search.widened and SPACES["lr"]["low"] == 1e-4
     assert all(settings["lr"] >= 1e-4 for settings in asked[:FIRST])
 
 
@@ -79,3 +81,17 @@ def test_what_is_worth_nothing_widens_nothing():
         search.ask()
         search.tell(0.0)
     assert not search.widened
+
+
+def test_a_range_grows_by_steps_of_one_size():
+    """Half of its first width, however far it has grown, and to no more than is allowed."""
+    for bound in ({}, {"most": 12.0}):
+        search = Search({"lr": {"low": 1.0, "high": 5.0} | bound}, 12)
+        highs = [5.0]
+        for _ in range(FIRST + 12):
+            search.tell(search.ask()["lr"])
+            highs += [search.spaces["lr"]["high"]] * (search.spaces["lr"]["high"] > highs[-1])
+        assert len(highs) > 1
+        steps = [b / a for a, b in zip(highs, highs[1:])]
+        assert steps[:1] == pytest.approx([5**0.5])
+        assert highs[-1] == 12 if bound else steps == pytest.approx([5**0.5] * len(steps))

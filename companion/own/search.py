@@ -9,8 +9,8 @@ A range is a mapping, as params/search.yml has it:
                                 them; with ``scale: linear`` each number is as likely as another
     {last_of: layers}           the last of those
 
-Where the best that was drawn so far lies at an end of its range, the range grows beyond that end,
-as far as ``least`` and ``most`` allow: no setting is best because none further out was tried.
+Where the best that was drawn so far lies at an end of a range that has two, the range grows beyond
+it, as far as ``least`` and ``most`` allow, so that none is best for want of those further out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import math
 import optuna
 
 EDGE = 0.05  # of a range's width: what lies so near to an end lies at it
-WIDER = 0.5  # of its width: by how much a range grows at a time
+WIDER = 0.5  # of its first width: by how much a range grows at a time
 FIRST = 10  # settings drawn at random before the optimiser begins to choose
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -33,6 +33,7 @@ class Search:
     """
 
     def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0):
+        self.first = spaces
         self.spaces = {name: dict(space) for name, space in spaces.items()}
         self.layers, self.widened = layers, set()
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=FIRST)
@@ -76,8 +77,9 @@ class Search:
         if len(self.study.trials) < FIRST or not best.value:
             return
         for name, end in self.at_edges(best.params):
-            space, (a, b) = self.spaces[name], ends(self.spaces[name])
-            further = a - WIDER * (b - a) if end == "low" else b + WIDER * (b - a)
+            space, (a, b), first = self.spaces[name], ends(self.spaces[name]), self.first[name]
+            step = WIDER * (ends(first)[1] - ends(first)[0])
+            further = a - step if end == "low" else b + step
             further = further if space.get("scale") == "linear" else math.exp(further)
             bound = {"low": max, "high": min}[end](further, limit(space, end))
             space[end] = round(bound) if whole(space) else bound

@@ -18,6 +18,7 @@ from companion.pages import results
 from companion.pages.tables import DASH, percent
 
 TAG = r"finetune(\d+)"
+CONTROLS = ("unedited", "random")  # whose scores cannot vary
 LEVEL = 0.95
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
     (0,): "method",
@@ -38,22 +39,44 @@ def runs(model: str, *data: str) -> pd.DataFrame:
 
 
 def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
-    """One data set's scores as shares: a line a method, a column a (fine-tune, split); only the
-    methods that have a run in every cell."""
-    return frame.pivot(index="method", columns=["learned", "seed"], values=column).dropna()
+    """One data set's scores as shares: a line a method, a column a (fine-tune, split).
+
+    The largest grid in which every method has a run in every cell: an unfinished contest has
+    fine-tunes with few runs, and a method may have failed in one. Empty if there is none.
+    """
+    whole = frame.pivot(index="method", columns=["learned", "seed"], values=column)
+    axes = [sorted(set(whole.columns.get_level_values(i))) for i in (0, 1)]
+    if whole.shape[1] == math.prod(map(len, axes)) and whole.notna().all(axis=None):
+        return whole
+    grids = [pd.DataFrame()]
+    for some in itertools.product(*map(subsets, axes)):
+        columns = list(itertools.product(*some))
+        if set(columns) <= set(whole.columns):
+            grids.append(whole[columns].dropna())
+    return max(grids, key=lambda grid: grid.size)
+
+
+def subsets(values: list[int]) -> list[tuple[int, ...]]:
+    """Every choice of one or more of some values."""
+    numbers = range(1, len(values) + 1)
+    return [some for n in numbers for some in itertools.combinations(values, n)]
 
 
 def components(frame: pd.DataFrame) -> pd.Series:
-    """How many points of standard deviation of a score each source brings, by its name.
+    """How many points of standard deviation of a score each source brings, by its name; controls,
+    which score nothing everywhere, are left out.
 
     Method of moments in a fully crossed design of random effects with one run a cell: a mean square
     is the variance of its effects times the runs behind one, and of all finer ones with theirs. A
     variance that comes out below 0 is 0. Empty with fewer than two of anything.
     """
-    table = cells(frame).sort_index(axis=1)
-    shape = (len(table), *(table.columns.get_level_values(i).nunique() for i in (0, 1)))
+    table = cells(frame[~frame["method"].isin(CONTROLS)])
+    if table.empty:
+        return pd.Series(dtype=float)
+    shape = (len(table), *shaped(table))
     if min(shape) < 2:
         return pd.Series(dtype=float)
+    table = table.sort_index(axis=1)
     x, axes = 100 * table.to_numpy().reshape(shape), (0, 1, 2)
     squares, sigma = {}, {}
     for some in WHERE:
@@ -72,6 +95,11 @@ def components(frame: pd.DataFrame) -> pd.Series:
         rest = sum(behind(other) * sigma[other] for other in finer)
         sigma[some] = max(0.0, (squares[some] - rest) / behind(some))
     return pd.Series({name: math.sqrt(sigma[some]) for some, name in WHERE.items()})
+
+
+def shaped(table: pd.DataFrame) -> tuple[int, int]:
+    """How many fine-tunes and splits a grid has."""
+    return tuple(table.columns.get_level_values(i).nunique() for i in (0, 1))
 
 
 def difference(d: np.ndarray) -> tuple[float, float, float, float]:
@@ -107,14 +135,12 @@ def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
     ends of the interval, p and p after Holm. Empty with fewer than two fine-tunes or splits."""
     lines = []
     for name, part in frame.groupby("data", sort=False):
-        table, found = cells(part).sort_index(axis=1), {}
-        if method not in table.index:
+        table, found = cells(part[part["method"] != "unedited"]), {}
+        if method not in table.index or min(shaped(table)) < 2:
             continue
-        shape = tuple(table.columns.get_level_values(i).nunique() for i in (0, 1))
-        if min(shape) < 2 or math.prod(shape) != table.shape[1]:
-            continue
+        table = table.sort_index(axis=1)
         for other in table.index.drop(method):
-            d = 100 * (table.loc[other] - table.loc[method]).to_numpy().reshape(shape)
+            d = 100 * (table.loc[other] - table.loc[method]).to_numpy().reshape(shaped(table))
             found[other] = difference(d)
         each = pd.DataFrame(found, index=["mean", "low", "high", "p"]).T.rename_axis("method")
         lines.append(each.assign(data=name, holm=holm(each["p"])).reset_index())

@@ -30,7 +30,8 @@ def check(settings: dict) -> None:
         files = [path] if path.suffix == ".gguf" else path.glob("*.safetensors")
         weights = sum(file.stat().st_size for file in files if file.is_file())
     name = settings.get("method", "memorise" if "epochs" in settings else "This run")
-    needed = PROCESS + weights * (1 + 12 / each * (name in TRAINED))
+    held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
+    needed = PROCESS + weights * (1 + held + 12 / each * (name in TRAINED))
     if weights and needed > (there := free(settings.get("device_map"))):
         raise MemoryError(
             f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "

@@ -86,6 +86,14 @@ def like(data: str) -> str:
     return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
 
 
+def varied(name: str, model: str, data: str) -> dict[str, Any]:
+    """The settings of a variant that was not tuned: its method's, with its own; else none."""
+    entry = registry()[name]
+    if "variant_of" not in entry:
+        return {}
+    return hyperparameters(entry["variant_of"], model, data, {}) | entry["settings"]
+
+
 def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
     """A method's settings for a model and a data set, with those that are ``given`` over them.
 
@@ -101,5 +109,6 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     else:
         chosen = tuned().get(owner, {})
         of = chosen.get(model, {})
-        found = of.get(data) or of.get(like(data)) or chosen.get("default", {})
+        found = of.get(data) or of.get(like(data)) or chosen.get("default")
+        found = varied(name, model, data) if found is None else found
     return {key: value for key, value in found.items() if key in known(name)} | given

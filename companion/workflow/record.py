@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 from companion.record import rows
 from companion.record.paths import BUILD, ROOT
@@ -49,33 +51,62 @@ def asked_alike(job: Job, row: dict) -> bool:
     """Was a row made with what a profile asks for? Tuned settings are a matter of their search."""
     had = row["provenance"]["settings"]
     asked = {name: value for name, value in job.settings.items() if name not in LEFT}
-    return all(had.get(name, value) == value for name, value in asked.items())
+    typed = job.settings.get("hyperparameters") or {}
+    same = all(had.get(name, value) == value for name, value in asked.items())
+    return same and typed.items() <= (had.get("hyperparameters") or {}).items()
 
 
 def drawn(number: int, seed: int) -> list[dict]:
     """Recorded runs of the embedded model, so many at random."""
     found = rows.find(rows.RECORDED, kind="unlearn").values()
     some = [row for row in found if row["model"] == MODEL and "failed" not in row["result"]]
-    return random.Random(seed).sample(sorted(some, key=lambda row: row["name"]), number)
+    some = sorted(some, key=lambda row: row["name"])
+    return random.Random(seed).sample(some, min(number, len(some)))
 
 
 def again(row: dict) -> str:
     """Makes a row anew by its settings, and says how the two agree."""
     settings = row["provenance"]["settings"] | {"tag": row["tag"], "rows": str(PLACE)}
-    options = []
-    for name, value in settings.items():
-        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
-    command = [sys.executable, "-m", f"companion.runs.{row['kind']}", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    if done.returncode:
-        return f"{row['name']}: failed ({done.stderr.strip().splitlines()[-1]})"
+    try:
+        made(ROOT, row["kind"], settings)
+    except RuntimeError as error:
+        return f"{row['name']}: failed ({error})"
     new = rows.read(PLACE / f"{row['name']}.json")
-    if new["result"] == row["result"]:
+    if found_again(row["result"], new["result"]):
         return f"{row['name']}: the same, bit for bit"
     weights = [one["provenance"]["inputs"]["model"] for one in (row, new)]
     why = "the same weights" if len(set(weights)) == 1 else "a fine-tune that rounds otherwise"
     scores = [100 * one["result"]["after"]["unlearning_score"] for one in (row, new)]
     return f"{row['name']}: {scores[0]:.1f} recorded, {scores[1]:.1f} now, on {why}"
+
+
+def found_again(old, new) -> bool:
+    """Is all that the code before found there again? What is new beside it does not count."""
+    if isinstance(old, dict):
+        return isinstance(new, dict) and all(
+            name in new and found_again(value, new[name]) for name, value in old.items()
+        )
+    if isinstance(old, list):
+        same = isinstance(new, list) and len(old) == len(new)
+        return same and all(map(found_again, old, new))
+    return old == new
+
+
+def made(tree: Path, kind: str, settings: dict) -> None:
+    """Makes a run by the code of a checkout, in a process of its own; RuntimeError if it fails."""
+    options = []
+    for name, value in settings.items():
+        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
+    done = subprocess.run(
+        [sys.executable, "-m", f"companion.runs.{kind}", *options],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1]
+        raise RuntimeError(f"A run of {kind} could not be made by the code in {tree}: {why}")
 
 
 def main() -> None:

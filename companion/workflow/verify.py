@@ -2,13 +2,13 @@
 
 A row's code begins at its experiment, its method and its measures, and goes one way or another by
 its options, its precision and its model's family. Of the stale rows a few quick ones are chosen in
-which all of these occur, a method on each family that it was run on, and every fine-tune. Each is made small twice:
-by the code of BASE, the commit before the change, and by the present code, in processes of their
-own. What the code before found must be found again, bit for bit. A row gets the present stamp where
-all its beginnings are in runs that were equal, and says whose runs speak for it and how small they
-were; the others stay stale and are to be recorded anew. Both runs are made on this machine, since
-another processor rounds otherwise than the one that recorded. Benchmarks are left out: times differ
-from run to run, so that no second run can vouch for a first.
+which all of these occur, a method on each family that it was run on, and every fine-tune. Each is
+made small twice: by the code of BASE, the commit before the change, and by the present code, in
+processes of their own. What the code before found must be found again, bit for bit. A row gets the
+present stamp where all its beginnings are in runs that were equal, and says whose runs speak for it
+and how small they were; the others stay stale and are to be recorded anew. Both runs are made on
+this machine, since another processor rounds otherwise than the one that recorded. Benchmarks are
+left out: times differ from run to run, so that no second run can vouch for a first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from companion.record.paths import BUILD, ROOT
 from companion.runs import datasets, models
 from companion.runs.memorise import prepared
 from companion.workflow.profile import parameters
+from companion.workflow.record import found_again, made
 from revs.method.algorithm import CHOICES
 
 PLACE = BUILD / "verify"
@@ -64,18 +64,6 @@ def verify(folder: Path, before: Path) -> dict[str, list[str]]:
         found = [row for row in found if row not in held]
         said["verified"] += [row["name"] for row in held]
     return said | {"different": [row["name"] for row in found]}
-
-
-def found_again(old, new) -> bool:
-    """Is all that the code before found there again? What is new beside it does not count."""
-    if isinstance(old, dict):
-        return isinstance(new, dict) and all(
-            name in new and found_again(value, new[name]) for name, value in old.items()
-        )
-    if isinstance(old, list):
-        same = isinstance(new, list) and len(old) == len(new)
-        return same and all(map(found_again, old, new))
-    return old == new
 
 
 def stale(folder: Path) -> list[dict]:
@@ -131,20 +119,7 @@ def drawn(tree: Path, row: dict) -> dict:
     if kind in CUT:
         settings |= {"data": str(part(settings["data"]))}
     there = parameters(tree / "notebooks" / f"{kind}.ipynb")  # a newer setting is not in all code
-    options = []
-    for name in settings.keys() & there.keys():
-        value = settings[name]
-        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
-    done = subprocess.run(
-        [sys.executable, "-m", f"companion.runs.{kind}", *options],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        why = done.stderr.strip().splitlines()[-1]
-        raise RuntimeError(f"{row['name']} could not be made again by the code in {tree}: {why}")
+    made(tree, kind, {name: settings[name] for name in settings.keys() & there.keys()})
     return next(iter(rows.find(where, kind=kind).values()))["result"]
 
 
