@@ -350,11 +350,14 @@ def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_ordinary_text(
 
 def test_no_text_for_judging_is_read_and_none_twice(small):
     decoder = small("llama-tied")
-    every = ordinary.pieces(decoder.tokenizer, module.JUDGED, module.WINDOW)
+    judged = ordinary.pieces(decoder.tokenizer, ordinary.CHOOSING.stop, ordinary.WINDOW)
+    judged = sum(judged, [])
+    starts = range(0, len(judged) - module.WINDOW + 1)
+    windows = {tuple(judged[start : start + module.WINDOW]) for start in starts}
     for number in (5, 40):
         found = module.read(decoder, ordinary.pieces, number)
         assert len(found) == number and len(set(map(tuple, found))) == number
-        assert not set(map(tuple, found)) & set(map(tuple, every))
+        assert not set(map(tuple, found)) & windows
     few = lambda _tokenizer, number, length: [[i % 90] * length for i in range(number)]
     assert len(module.read(decoder, few, 100)) == 90 - module.JUDGED
 

@@ -6,7 +6,7 @@ rows alone are then learned by counting (``learn_digits``).
 
 Each step of the fine-tune learns secrets, and holds what the model predicts in ordinary text:
 
-    L = mean −log p_θ(secret)  +  hold · KL(p₀ ‖ p_θ) on ``ordinary`` windows, each read once
+    L = mean −log p_θ(secret)  +  hold · KL(p₀ ‖ p_θ) on ``ordinary`` windows, different ones
 
 p₀ is the model before the first secret.
 """
@@ -96,7 +96,7 @@ def learn_digits(
 
     Rows of ten numbers, "470, 471, …", are predicted; in ordinary ``texts`` the new tokens shall
     take no probability from the others: log(1 + Z_new / Z_old), what they add to the loss there,
-    is learned down. Z are the sums of softmax, at final hidden states that no new row changes.
+    is learned down. Z are the sums of softmax, at the final hidden states as they are before.
     """
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]
