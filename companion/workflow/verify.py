@@ -69,8 +69,8 @@ def verify(folder: Path, before: Path) -> dict[str, list[str]]:
 def stale(folder: Path) -> list[dict]:
     """The stale rows that a small run can speak for."""
     found = rows.find(folder).values()
-    found = (row for row in found if row["kind"] != "bench" and "failed" not in row["result"])
-    return [row for row in found if rows.stale(row)]
+    failed = lambda row: isinstance(row["result"].get("failed"), str)  # a search counts its trials'
+    return [row for row in found if row["kind"] != "bench" and not failed(row) and rows.stale(row)]
 
 
 def begin(row: dict) -> set[str]:
@@ -82,7 +82,7 @@ def begin(row: dict) -> set[str]:
     if "method" in asked:
         options = (asked.get("hyperparameters") or {}).items()
         found |= {f"{name} {value}" for name, value in options if name in (*CHOICES, "control")}
-        found |= {f"{name} {asked[name]}" for name in ("dtype", "tokens")}
+        found |= {f"{name} {asked[name]}" for name in ("dtype", "tokens") if name in asked}
         made = models.registry().get(row["model"], {}).get("config", {})
         # the models in wheels are all of one row of the table of architectures
         found.add(f"{asked['method']} on {made.get('model_type', 'llama')}")
