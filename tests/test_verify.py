@@ -12,7 +12,7 @@ def row(method: str, *measures: str, kind: str = "unlearn", seconds: float = 1.0
     name = f"{kind}/x/m/{method}-{'-'.join(measures)}-{seconds}"
     settings = {"method": method, "measures": list(measures)} if kind == "unlearn" else {}
     settings |= {"method": method} if kind == "tune" else {}
-    settings |= {"dtype": "float32", "tokens": "rarest"}
+    settings |= {"dtype": "float32"} | ({} if kind == "tune" else {"tokens": "rarest"})
     made = {"settings": settings, "inputs": {}, "seconds": {"unlearn": seconds}, "stamp": "old"}
     return {
         "name": name,
@@ -43,6 +43,18 @@ def test_a_run_on_one_family_says_nothing_of_another_and_an_option_is_tried_by_i
     some = [row("revs", seconds=1.0), row("revs", seconds=2.0), on_gptj, raw, low]
     chosen = [one["provenance"]["seconds"]["unlearn"] for one in verify.samples(some)]
     assert sorted(chosen) == [1, 5, 7, 8]
+
+
+def test_a_run_that_failed_is_left_alone_and_a_search_with_failed_trials_is_not(
+    monkeypatch, tmp_path
+):
+    some = [row("revs"), row("memit"), row("revs", kind="tune"), row("revs", kind="bench")]
+    some[1]["result"]["failed"] = "It diverged."
+    some[2]["result"]["failed"] = 3
+    monkeypatch.setattr(rows, "find", lambda *_: {one["name"]: one for one in some})
+    monkeypatch.setattr(rows, "stale", lambda _: True)
+    assert verify.stale(tmp_path) == [some[0], some[2]]
+    assert verify.begin(some[2]) < verify.begin(some[0])
 
 
 def test_every_fine_tune_speaks_for_itself_alone():
