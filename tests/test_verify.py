@@ -45,16 +45,14 @@ def test_a_run_on_one_family_says_nothing_of_another_and_an_option_is_tried_by_i
     assert sorted(chosen) == [1, 5, 7, 8]
 
 
-def test_a_run_that_failed_is_left_alone_and_a_search_with_failed_trials_is_not(
-    monkeypatch, tmp_path
-):
-    some = [row("revs"), row("memit"), row("revs", kind="tune"), row("revs", kind="bench")]
-    some[1]["result"]["failed"] = "It diverged."
-    some[2]["result"]["failed"] = 3
-    monkeypatch.setattr(rows, "find", lambda *_: {one["name"]: one for one in some})
-    monkeypatch.setattr(rows, "stale", lambda _: True)
-    assert verify.stale(tmp_path) == [some[0], some[2]]
-    assert verify.begin(some[2]) < verify.begin(some[0])
+def test_a_run_that_failed_must_fail_alike_and_a_search_with_failed_trials_has_not_failed():
+    failed, search = row("memit"), row("revs", kind="tune")
+    failed["result"]["failed"], search["result"]["failed"] = "It diverged.", 3
+    some = [row("memit", seconds=2.0), failed, row("revs"), search]
+    assert [one["name"] for one in verify.samples(some)].count(failed["name"]) == 1
+    assert verify.begin(some[0]) < verify.begin(failed) and verify.begin(search) < verify.begin(
+        some[2]
+    )
 
 
 def test_every_fine_tune_speaks_for_itself_alone():

@@ -68,9 +68,7 @@ def verify(folder: Path, before: Path) -> dict[str, list[str]]:
 
 def stale(folder: Path) -> list[dict]:
     """The stale rows that a small run can speak for."""
-    found = rows.find(folder).values()
-    failed = lambda row: isinstance(row["result"].get("failed"), str)  # a search counts its trials'
-    return [row for row in found if row["kind"] != "bench" and not failed(row) and rows.stale(row)]
+    return [row for row in rows.find(folder).values() if row["kind"] != "bench" and rows.stale(row)]
 
 
 def begin(row: dict) -> set[str]:
@@ -79,6 +77,8 @@ def begin(row: dict) -> set[str]:
     found = set(stamps.entries(kind, asked))
     if kind == "memorise":
         return found | {row["name"]}
+    if isinstance(why := row["result"].get("failed"), str):  # a search counts failed trials
+        found.add(why)
     if "method" in asked:
         options = (asked.get("hyperparameters") or {}).items()
         found |= {f"{name} {value}" for name, value in options if name in (*CHOICES, "control")}
@@ -119,7 +119,11 @@ def drawn(tree: Path, row: dict) -> dict:
     if kind in CUT:
         settings |= {"data": str(part(settings["data"]))}
     there = parameters(tree / "notebooks" / f"{kind}.ipynb")  # a newer setting is not in all code
-    made(tree, kind, {name: settings[name] for name in settings.keys() & there.keys()})
+    try:
+        made(tree, kind, {name: settings[name] for name in settings.keys() & there.keys()})
+    except RuntimeError:
+        if "failed" not in row["result"]:
+            raise
     return next(iter(rows.find(where, kind=kind).values()))["result"]
 
 
