@@ -34,8 +34,7 @@ def command(wildcards):
     """How a run is called: its notebook by the runner, or its experiment without Jupyter."""
     job = PROFILE.jobs[wildcards.job]
     if not JUPYTER:
-        given = [f"--{name}={json.dumps(value)}" for name, value in job.parameters.items()]
-        return shlex.join([f"companion.runs.{job.notebook}", *given])
+        return shlex.join([f"companion.runs.{job.notebook}", *profile.options(job.parameters)])
     source = f"notebooks/{job.notebook}.ipynb"
     target = f"build/{PLACE}notebooks/{job.id}.ipynb"
     more = ["--name", job.id, "-y", json.dumps(job.parameters)]

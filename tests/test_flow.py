@@ -13,7 +13,7 @@ import nbformat
 import pytest
 
 from companion.pages import results
-from companion.runs import check
+from companion.runs import check, command
 from companion.workflow import build, pages, plan, profile, record, site, stamps
 from companion.workflow.paths import ROOT
 
@@ -154,6 +154,17 @@ def test_a_profile_may_start_its_runs_from_another_fine_tune():
     assert needed["revs-seed2"] == ["memorise/synthetic/smollm2-135m-noise-alone"]
     assert needed["revs-seed1-keep"] == ["memorise/synthetic/smollm2-135m-keep-alone"]
     assert "smollm2-135m-keep-alone-seed3" in jobs and not needed["revs-seed1-known"]
+
+
+@pytest.mark.parametrize("name", [name for name in profile.known() if name != "quick"])
+def test_every_job_can_be_called_without_jupyter(name, monkeypatch):
+    """Its options are read as the settings that they were: texts, numbers, lists, mappings."""
+    for kind, job in {job.notebook: job for job in profile.read(name).jobs.values()}.items():
+        asked = profile.defaults(kind) | job.parameters
+        monkeypatch.setattr(sys, "argv", [kind, *profile.options(asked)])
+        seen = []
+        command(settings_of(kind), seen.append)
+        assert asdict(seen[0]) == asked
 
 
 def test_the_record_says_what_is_missing_and_what_was_made_otherwise(monkeypatch):

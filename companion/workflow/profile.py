@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,6 +121,12 @@ def parameters(path: Path) -> dict:
             nodes = ast.parse(cell.source).body
             return {node.targets[0].id: ast.literal_eval(node.value) for node in nodes}
     return {}
+
+
+def options(settings: dict) -> list[str]:
+    """Settings as an experiment's command takes them: texts as they are, all others as JSON."""
+    values = (value if isinstance(value, str) else json.dumps(value) for value in settings.values())
+    return [f"--{name}={value}" for name, value in zip(settings, values, strict=True)]
 
 
 def known() -> list[str]:

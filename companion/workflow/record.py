@@ -9,7 +9,6 @@ is said.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import subprocess
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from companion.record import rows
 from companion.record.paths import BUILD, ROOT
-from companion.workflow.profile import Job, known, read
+from companion.workflow.profile import Job, known, options, read
 
 MODEL = "smollm2-135m"  # whose runs take minutes
 PLACE = BUILD / "again" / "rows"
@@ -94,11 +93,8 @@ def found_again(old, new) -> bool:
 
 def made(tree: Path, kind: str, settings: dict) -> None:
     """Makes a run by the code of a checkout, in a process of its own; RuntimeError if it fails."""
-    options = []
-    for name, value in settings.items():
-        options += [f"--{name}", value if isinstance(value, str) else json.dumps(value)]
     done = subprocess.run(
-        [sys.executable, "-m", f"companion.runs.{kind}", *options],
+        [sys.executable, "-m", f"companion.runs.{kind}", *options(settings)],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
         capture_output=True,
