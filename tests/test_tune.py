@@ -366,6 +366,12 @@ def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
     assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed("simnpo", 30, "SSN")
 
 
+def test_a_method_without_ranges_is_refused_in_one_sentence(one_sentence):
+    with pytest.raises(ValueError, match="There are no ranges to search for 'random': ") as error:
+        tune.ranges("random")
+    assert one_sentence(error)
+
+
 @pytest.mark.parametrize("method", TUNED)
 def test_whatever_is_drawn_is_a_setting_of_its_method(method):
     """Every range names a field, and no draw is refused."""

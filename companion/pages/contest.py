@@ -15,7 +15,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from companion.pages import results
-from companion.pages.tables import DASH, percent
+from companion.pages.tables import DASH
 
 TAG = r"finetune(\d+)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
@@ -159,18 +159,3 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
             "p, corrected": frame["holm"].map("{:.3f}".format).replace("nan", DASH),
         }
     )
-
-
-def place(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means and their place by score, by resistance (per example) and by what is kept: a line a
-    data set and method, in per cent."""
-    resist = [
-        row["result"].get("attacks", {}).get("resistance_score", {}).get("per_example", math.nan)
-        for row in frame["row"]
-    ]
-    names = {"unlearning_score": "score", "resistance": "resistance", "specificity": "kept"}
-    means = frame.assign(resistance=resist).groupby(["data", "method"], sort=False)[list(names)]
-    means = means.mean().rename(columns=names)
-    ranks = means.groupby("data")[list(names.values())].rank(ascending=False, method="min")
-    means = means.map(percent).join(ranks.add_suffix(", place").astype("Int64"))
-    return results.titled(means.reset_index())

@@ -22,6 +22,7 @@ from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import command, methods, unlearn
 from companion.runs.made import provenance
+from companion.runs.nearest import hint
 from companion.runs.unlearn import FAILURES, Plan, Stage, planned
 
 # Rows of the paper's heads: margins are carried over as fractions.
@@ -144,6 +145,8 @@ def owner(method: str) -> str:
 def ranges(method: str) -> dict[str, dict]:
     """What is drawn: params/search.yml, which says where that is not the paper's sweep."""
     own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
+    if method not in own:
+        raise ValueError(f"There are no ranges to search for '{method}'" + hint(method, own))
     return own[method]
 
 
