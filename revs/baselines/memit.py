@@ -40,6 +40,7 @@ from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
+from revs.model.reading import beginning, read
 from revs.model.targets import Target, pairs
 
 # begin the texts that are put before a prompt (the source has five); tokens written after each
@@ -132,8 +133,8 @@ class Requests:
 
 def write_contexts(decoder: Decoder) -> list[list[int]]:
     """What the model itself writes (greedily) after some words, and a full stop."""
-    words = [decoder.tokenizer(word)["input_ids"] for word in CONTEXTS]
-    stop = decoder.tokenizer(". ", add_special_tokens=False)["input_ids"]
+    words = [read(decoder.tokenizer, word) for word in CONTEXTS]
+    stop = read(decoder.tokenizer, ". ")[len(beginning(decoder.tokenizer)) :]
     write = lambda ids: greedy(decoder, [ids], WRITTEN, min_new_tokens=WRITTEN)[0]
     return [ids + write(ids) + stop for ids in words]
 

@@ -25,6 +25,7 @@ from revs.measures.evaluate import batches
 from revs.measures.metrics import harmonic_mean, mean, score
 from revs.method.vocabulary import rank
 from revs.model.architecture import Decoder, stream_of
+from revs.model.reading import read
 from revs.model.targets import Split, Target
 
 ATTACKS = ("logit_lens", "delta", "perturbation")
@@ -125,7 +126,7 @@ def perturbations(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, d
 def perturbed(decoder: Decoder, targets: Sequence[Target], *strategy) -> dict[str, list[int]]:
     """The targets' perturbed prompts as token ids, by id."""
     texts = {target.id: perturb(target.prompt, target.id, *strategy) for target in targets}
-    return {name: decoder.tokenizer(text)["input_ids"] for name, text in texts.items()}
+    return {name: read(decoder.tokenizer, text) for name, text in texts.items()}
 
 
 def perturb(

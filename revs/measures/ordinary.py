@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.functional import cross_entropy
 
+from revs.model import reading
 from revs.model.architecture import Decoder
 
 CHARACTERS = 12  # of text that are tokenised for each token wanted: more than any tokenizer needs
@@ -37,15 +38,8 @@ def inputs() -> dict[str, str]:
 
 
 def pieces(tokenizer, number: int, length: int) -> list[list[int]]:
-    """Consecutive windows of ``length`` tokens; from the start again if they are too few."""
-    ids = tokenizer(text()[: CHARACTERS * number * length], add_special_tokens=False)["input_ids"]
-    if len(ids) < length:
-        raise ValueError(
-            f"The benign text has {len(ids)} tokens, but a window of {length} was asked for: "
-            "ask for shorter windows."
-        )
-    starts = range(0, len(ids) - length + 1, length)
-    return [ids[starts[i % len(starts)] :][:length] for i in range(number)]
+    """Consecutive windows of ``length`` tokens, as the model reads a text from its beginning."""
+    return reading.windows(tokenizer, text()[: CHARACTERS * number * length], number, length)
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class Ordinary:
 
 @torch.no_grad()
 def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
-    """Reads the windows of these numbers, one forward pass each, without special tokens.
+    """Reads the windows of these numbers, one forward pass each.
 
     The perplexity of weights that overflow is inf or nan. Raises ValueError where the whole text is
     shorter than one window.

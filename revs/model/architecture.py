@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from revs.model import reading
+
 TEXT = "The number of the house is one"
 # how far what is compared may be apart, as a share of its size
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
@@ -242,7 +244,7 @@ def check_fit(decoder: Decoder) -> None:
     if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
         raise ValueError(said + unfit)
-    ids = decoder.tokenizer(TEXT, add_special_tokens=False)["input_ids"][:8]
+    ids = reading.read(decoder.tokenizer, TEXT)[:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
     decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
