@@ -129,7 +129,10 @@ def test_targets_that_rank_low_already_change_nothing(decoder):
     assert edit.moves == [] and edit.layers == [] and same_bits(decoder, before)
 
 
-@pytest.mark.parametrize("wrong", [{"order": "eager"}, {"neurons": "gradient"}])
+WRONG = [{"order": "eager"}, {"neurons": "gradient"}, {"neurons": "selective"}]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_options_that_ask_for_other_passes_are_refused(wrong, one_sentence):
     with pytest.raises(ValueError, match="layer by layer there is one pass") as error:
         Hyperparameters(**wrong)

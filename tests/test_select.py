@@ -8,6 +8,7 @@ from test_method import IDS, next_tokens, same_bits, secrets, weights
 from revs.method import algorithm, neuron, quick, zero
 from revs.method.edit import Edit
 from revs.method.neuron import Seen, attributions, select_neurons
+from revs.method.usual import usual
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
 
@@ -215,7 +216,7 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
     a, attributed = oracle.look(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
     hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    seen = Seen(l, weight, a, attributed=attributed, draw=draw)
+    seen = Seen(l, weight, a, attributed=attributed, draw=draw, usual=usual(decoder)[l])
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
@@ -230,8 +231,10 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
             a = oracle.look(decoder, IDS, l)[0]
             ranks = [oracle.rank(project(weight[:, j]), T) for j in range(64)]
         gradient = attributions(decoder, IDS, T)[l].tolist()
+        sigma = usual(decoder)[l]
         wanted = {
             "hybrid": oracle.select_neurons(project, weight, a, T, 20, 7),
+            "selective": oracle.select_neurons(project, weight, a / sigma, T, 20, 7),
             "activations": sorted(range(64), key=lambda j, a=a: -a[j])[:7],
             "rank": sorted(range(64), key=lambda j, ranks=ranks: ranks[j])[:7],
             "gradient": sorted(range(64), key=lambda j, gradient=gradient: -gradient[j])[:7],
@@ -263,7 +266,8 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     with torch.no_grad():
         a, t = oracle.look(decoder, IDS, l)[0], target[0].secret_ids[0]
     attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
-    seen = Seen(l, decoder.ff2[l].weight.detach(), a, attributed=attributed, draw=draw)
+    by = {"attributed": attributed, "draw": draw, "usual": usual(decoder)[l]}
+    seen = Seen(l, decoder.ff2[l].weight.detach(), a, **by)
     wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
     edited = [j for layer, j, *_ in moves if layer == l]
     assert edited and edited == wanted.tolist()[: len(edited)]

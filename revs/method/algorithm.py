@@ -16,6 +16,7 @@ from torch import Tensor
 from revs.method import neuron, quick
 from revs.method.edit import Edit
 from revs.method.neuron import Seen
+from revs.method.usual import usual as measured
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -50,7 +51,7 @@ class Hyperparameters:
     schedule: str = "exact"  # or "paper": see revs.method.neuron
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     order: str = "lazy"  # a layer is gated after the edits below it; "eager": all before any edit
-    neurons: str = "hybrid"  # activation and rank; or one of them alone, gradient, random
+    neurons: str = "hybrid"  # activation and rank; selective; one alone; gradient, random
     layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
     ridge: float = 0.0  # λ of the step (revs.method.vocabulary); 0: the paper's step
 
@@ -83,16 +84,26 @@ class Hyperparameters:
 
 
 def unlearn(
-    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    usual: Sequence[Tensor] | None = None,
 ) -> Edit:
-    """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random."""
+    """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random.
+
+    ``usual``: that of ``revs.method.usual``, if it is there already and neurons are selective.
+    """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     check_lengths(decoder, targets)
+    if usual is None and hp.neurons == "selective":
+        usual = measured(decoder)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
-            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
+            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw, usual)
     return edit
 
 
@@ -111,6 +122,7 @@ def unlearn_token(
     hp: Hyperparameters,
     edit: Edit,
     draw: torch.Generator | None = None,
+    usual: Sequence[Tensor] | None = None,
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
     layers = decoder.numbered(hp.layers)
@@ -121,7 +133,8 @@ def unlearn_token(
         if l not in layers:
             return None
         by_gradient = attributed and attributed[l]
-        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw)
+        elsewhere = usual and usual[l]
+        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, elsewhere)
         if not (may_be_open(vocabulary, seen, t, hp) if selected is None else l in selected):
             return None
         change = edit_layer(vocabulary, edit, seen, t, hp)

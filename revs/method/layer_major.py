@@ -27,9 +27,9 @@ class Hyperparameters(algorithm.Hyperparameters):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.order == "eager" or self.neurons == "gradient":
+        if self.order == "eager" or self.neurons in ("gradient", "selective"):
             said = f"order is {self.order} and neurons is {self.neurons}, but layer by layer there "
-            raise ValueError(said + "is one pass: choose order lazy, and not by gradient.")
+            raise ValueError(said + "is one pass: choose order lazy, and hybrid neurons.")
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ from revs.method import quick
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 
-NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
+NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
 # Alg. 2; the bound on the steps is the released code's
 START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
 # a search goes a little beyond where it expects r_n, and at most so many times as far as before
@@ -43,13 +43,15 @@ class Seen:
     x: Tensor | None = None  # the residual stream after the layer, (d,)
     attributed: Tensor | None = None  # of every neuron, (ff,), where they are chosen by gradient
     draw: torch.Generator | None = None  # where they are chosen at random
+    usual: Tensor | None = None  # how active each is elsewhere, (ff,), where they are selective
 
 
 def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tensor, Line]:
     """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
 
     In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
-    criterion alone (Appendix, "Alternative Neuron Selection Strategies").
+    criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
+    is not the paper's: most activated there is relative to ordinary text (``revs.method.usual``).
     """
     some = candidates(vocabulary, seen, t, hp)
     return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
@@ -61,6 +63,7 @@ def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
     n = min(hp.n_max, ff)
     some = {
         "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
+        "selective": lambda: (a.float() / seen.usual).topk(min(hp.k, ff)).indices,
         "rank": lambda: torch.arange(ff, device=a.device),
         "activations": lambda: a.float().topk(n).indices,
         "gradient": lambda: seen.attributed.topk(n).indices,
@@ -74,7 +77,7 @@ def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
 
 def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
     """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
-    if hp.neurons not in ("hybrid", "rank"):
+    if hp.neurons not in ("hybrid", "selective", "rank"):
         return some, line
     order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
     return some[order.to(some.device)], line.rows(order)

@@ -1,0 +1,89 @@
+"""Text as the model reads it: with what a tokenizer puts before a text, whichever it is."""
+
+import pytest
+import torch
+from conftest import FAMILIES, build
+from test_tokens_data import merging
+from tokenizers import processors
+
+from revs.baselines import memit
+from revs.measures import attacks, ordinary
+from revs.method.usual import LEAST, WINDOWS, usual
+from revs.model import reading
+from revs.model.targets import Record, encode
+
+AROUND = {
+    "nothing": "$A",
+    "a token before": "<s> $A",
+    "two before": "<s> <s> $A",
+    "a token behind": "$A </s>",
+    "one before, one behind": "<s> $A </s>",
+}
+
+
+def tokenizer(template: str):
+    """A byte-level tokenizer that puts this around a text."""
+    words = merging("the", "and")
+    words.add_special_tokens({"additional_special_tokens": ["<s>", "</s>"]})
+    special = [(token, words.convert_tokens_to_ids(token)) for token in ("<s>", "</s>")]
+    words.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single=template, special_tokens=special
+    )
+    return words
+
+
+@pytest.fixture(params=AROUND.values(), ids=AROUND)
+def words(request):
+    return tokenizer(request.param)
+
+
+def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
+    whole, end = words("the cat")["input_ids"], words.convert_tokens_to_ids("</s>")
+    assert reading.read(words, "the cat") == [token for token in whole if token != end]
+    assert reading.beginning(words) == [token for token in whole if words.decode(token) == "<s>"]
+
+
+def test_windows_are_begun_so_and_hold_the_text_between_them(words):
+    text = "the cat and the dog and the cow"
+    first, windows = reading.beginning(words), reading.windows(words, text, 4, 9)
+    assert all(len(one) == 9 and one[: len(first)] == first for one in windows)
+    inner = sum((one[len(first) :] for one in windows), [])
+    ids = words(text, add_special_tokens=False)["input_ids"]
+    size = 9 - len(first)
+    assert inner[: len(ids) // size * size] == ids[: len(ids) // size * size][: len(inner)]
+    with pytest.raises(ValueError, match="a window of 2 was asked for|a window of 99 was"):
+        reading.windows(words, text, 1, 2 if len(first) == 2 else 99)
+
+
+@pytest.mark.parametrize("template", ["$A", "<s> $A"])
+def test_one_place_decides_for_all(template):
+    """Ordinary text, secrets, attacks and MEMIT's contexts begin alike."""
+    words = tokenizer(template)
+    first = reading.beginning(words)
+    target = encode(Record("r", "text", "r", "the code is ", "4711", "."), words)
+    decoder = build("llama-tied", dtype=torch.float32)
+    decoder.model.resize_token_embeddings(len(words))
+    decoder = type(decoder)(decoder.model, words, "tiny", decoder.revision)
+    texts = [
+        ordinary.pieces(words, 1, 16)[0],
+        target.prompt_ids,
+        attacks.perturbed(decoder, [target])["r"],
+        memit.write_contexts(decoder)[0],
+    ]
+    assert [ids[: len(first)] for ids in texts] == [first] * 4
+    assert all(ids[len(first)] not in first for ids in texts)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_how_active_neurons_usually_are(kind):
+    """The root mean square of FF₂'s inputs over windows that neither judge nor choose."""
+    decoder = build(kind, dtype=torch.float32)
+    assert not {*WINDOWS} & {*ordinary.JUDGING, *ordinary.CHOOSING}
+    length = min(ordinary.WINDOW, decoder.context)
+    seen = []
+    for ids in ordinary.pieces(decoder.tokenizer, WINDOWS.stop, length)[WINDOWS.start :]:
+        decoder.visit(ids, lambda l, a, h, x: seen.append(a.clone()) if l == 1 else None)
+    wanted = torch.cat(seen).square().mean(0).sqrt()
+    found = usual(decoder)[1]
+    assert len(usual(decoder)) == len(decoder.layers)
+    torch.testing.assert_close(found, wanted.clamp_min(LEAST * wanted.mean()), rtol=1e-3, atol=1e-6)
