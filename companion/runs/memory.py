@@ -13,7 +13,7 @@ from companion.record.paths import resolve
 from companion.runs import models
 
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
-TRAINED = ("memorise", "npo_kl", "simnpo")  # 12 bytes more a weight: gradient, Adam's two moments
+TRAINED = ("memorise", "npo_kl", "simnpo")  # three times more: gradient, Adam's two moments
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 
 
@@ -31,7 +31,7 @@ def check(settings: dict) -> None:
         weights = sum(file.stat().st_size for file in files if file.is_file())
     name = settings.get("method", "memorise" if "epochs" in settings else "This run")
     held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
-    needed = PROCESS + weights * (1 + held + 12 / each * (name in TRAINED))
+    needed = PROCESS + weights * (1 + held + 3 * (name in TRAINED))
     if weights and needed > (there := free(settings.get("device_map"))):
         raise MemoryError(
             f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "

