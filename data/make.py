@@ -11,4 +11,4 @@ from urls import make as urls
 if __name__ == "__main__":
     for made in (ssn, emails, urls):
         write(made.HERE, made.build())
-    documents.write(documents.HERE / "files")
+    documents.write(documents.HERE)

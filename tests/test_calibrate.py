@@ -1,106 +1,138 @@
-"""Settings calibrated on half of the secrets are judged on the other half, beside the paper's."""
+"""Settings for a model that nobody has tuned: what a trial costs, and which one is chosen."""
 
-import json
+import math
+from dataclasses import replace
 
 import pytest
 import torch
 from conftest import build
+from test_method import same_bits, weights
 
-from companion.own import calibrate as calibrating
-from companion.pages import calibrating as pages
-from companion.record import rows
-from companion.runs import calibrate, datasets
-from companion.runs.tune import PAPER_VOCABULARY, from_paper
-from revs.measures import ordinary
-from revs.method import algorithm as method
+from companion.own import calibrate, near
+from companion.own.calibrate import Limits, settings
+from companion.own.near import Passage
+from revs.measures import evaluate, ordinary
 from revs.method.algorithm import Hyperparameters
-from revs.model import load
-from revs.model.targets import Record, encode, split
+from revs.method.usual import usual
+from revs.model.targets import Record, Target, encode
+
+
+def numbers(decoder, how_many: int) -> list[Target]:
+    records = [
+        Record(f"r{n}", "text", f"g{n}", f"number {n} is ", f"{n}{n}{n + 1}", ".")
+        for n in range(how_many)
+    ]
+    return [encode(record, decoder.tokenizer) for record in records]
 
 
 @pytest.fixture
-def world(tmp_path):
-    """The settings of a run on a tiny model and eight secrets, two sentences each."""
-    decoder = build("llama-untied", dtype=torch.float32)
-    load.save(decoder.model, decoder.tokenizer, tmp_path / "tiny")
-    records = [
-        Record(f"r{n}{part}", "text", f"g{n}", f"{part} number {n} is ", f"{n}{n}{n + 1}", ".")
-        for n in range(8)
-        for part in "ab"
-    ]
-    lines = [json.dumps(vars(record)) + "\n" for record in records]
-    (tmp_path / "set.jsonl").write_text("".join(lines))
-    given = {"model": str(tmp_path / "tiny"), "data": str(tmp_path / "set.jsonl")}
-    return given | {"finetune": False, "rows": str(tmp_path / "rows"), "minutes": 0}
+def decoder():
+    return build("llama-untied", dtype=torch.float32)
 
 
-def run(world, **more) -> dict:
-    return calibrate.run(calibrate.Settings(**world | more))
+def judged(decoder, forget, retain, **limits) -> calibrate.Judge:
+    some = [Passage(decoder.tokenizer("number 7 is here")["input_ids"], [2, 3])]
+    now = ordinary.observe(decoder, range(2)), near.following(decoder, some)
+    return calibrate.Judge(forget, retain, some, Limits(**limits), *now, usual(decoder))
 
 
-def test_what_chooses_and_what_judges_share_no_secret(world, monkeypatch, capsys):
-    chosen, unlearned, seen = [], [], []
-    real, original, look = calibrating.calibrate, method.unlearn, ordinary.observe
-
-    def choosing(decoder, targets, *rest):
-        chosen.extend(targets)
-        return real(decoder, targets, *rest)
-
-    def unlearning(decoder, targets, hp, *rest):
-        unlearned.append(({target.group for target in targets}, hp))
-        return original(decoder, targets, hp, *rest)
-
-    def looking(decoder, windows=ordinary.JUDGING):
-        seen.append(windows)
-        return look(decoder, windows)
-
-    monkeypatch.setattr(calibrate, "calibrate", choosing)
-    monkeypatch.setattr(method, "unlearn", unlearning)
-    monkeypatch.setattr(ordinary, "observe", looking)
-    result = run(world)["result"]
-    # the unedited model, and then each choice, before they are compared
-    assert seen == [*2 * [ordinary.CHOOSING], *4 * [ordinary.JUDGING]]
-    halves = {target.group for target in chosen}
-    assert len(chosen) == 8 and len(halves) == 4 and unlearned[0][0] < halves
-    judged = [groups for groups, _ in unlearned[1:]]
-    assert judged == 3 * judged[:1] and len(judged[0]) == 2 and not judged[0] & halves
-    papers = [Hyperparameters(**from_paper("revs", one, 3, "SSN")) for one in PAPER_VOCABULARY]
-    assert [hp for _, hp in unlearned[1:]] == [unlearned[0][1], *papers]
-    assert [result[name] for name in ("calibrated_on", "forget", "retain")] == [4, 2, 2]
-    assert "Unlearning Scores on other secrets: calibrated" in capsys.readouterr().out
+def test_losses_are_counted_in_units_of_what_is_allowed():
+    seen = {"forgotten": 0.8, "kept": 1.0, "near": None, "words": 0.9, "perplexity": 0.025}
+    losses = Limits().losses(seen)
+    assert losses == pytest.approx({"forgotten": 2, "kept": 0, "words": 2, "perplexity": 0.5})
+    assert Limits().losses(seen | {"perplexity": -0.2})["perplexity"] == 0
+    assert Limits().losses(seen | {"perplexity": math.nan})["perplexity"] == math.inf
+    assert calibrate.within({"kept": 1.0}) and not calibrate.within({"kept": 1.01, "words": 0})
 
 
-def test_each_choice_meets_the_same_model(world):
-    """The model is as it was after each: a choice's scores are those of a run of its own."""
-    result = run(world)["result"]
-    decoder = load.load(world["model"])
-    targets = [encode(record, decoder.tokenizer) for record in datasets.read(world["data"])]
-    others = split(split(targets, 1).retain, 1)
-    judge = calibrating.Judge(others, ordinary.observe(decoder), seed=1)
-    for one in result["judged"].values():
-        hp = Hyperparameters(**one["settings"])
-        assert {"settings": one["settings"]} | calibrating.effect(decoder, judge, hp) == one
+@pytest.mark.parametrize("wrong", [{"kept": 1.2}, {"words": -0.1}, {"forgotten": 1}])
+def test_limits_that_are_no_shares_are_refused(wrong, one_sentence):
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"^{name} is .* must be a share") as error:
+        Limits(**wrong)
+    assert one_sentence(error)
 
 
-def test_recorded_splits_are_lines_of_a_frame(world, tmp_path, monkeypatch):
-    for seed in (1, 2):
-        row = run(world, seed=seed)
-    kept = rows.read(tmp_path / "rows/calibrate/set/tiny/seed2.json")
-    assert kept["result"] == row["result"] and not rows.stale(kept)
-    monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")
-    frame = pages.recorded()
-    names = ["calibrated here", "the paper's for Llama-3-8B", "the paper's for GPT-J-6B"]
-    assert list(frame["settings"]) == 2 * names and list(frame["split"]) == 3 * [1] + 3 * [2]
-    scores = [one["unlearning_score"] for one in row["result"]["judged"].values()]
-    assert list(frame["unlearning_score"])[3:] == scores
-    tried = pages.tried(row["result"]["tried"])
-    assert list(tried["chosen"]) == [True] and "r_h = 0.03" in tried["setting"][0]
+def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
+    """A few secrets first; all only if these cost less than the best."""
+    before, secrets = weights(decoder), numbers(decoder, 8)
+    judge = judged(decoder, secrets[:5], secrets[5:])
+    hp = Hyperparameters(n_max=20, k=40, r_h=150, eps_r_h=5, r_n=200, eps_r_n=20)
+    found = calibrate.effect(decoder, judge, hp)
+    assert same_bits(decoder, before) and found["whole"]
+    assert set(found["seen"]) == set(found["losses"]) == set(vars(Limits()))
+    assert found["cost"] == pytest.approx(sum(x**4 for x in found["losses"].values()) ** 0.25)
+    assert found["seen"]["words"] < 1 and found["seen"]["forgotten"] > 0
+    early = calibrate.effect(decoder, judge, hp, best=1e-9)
+    assert not early["whole"] and same_bits(decoder, before)
+    nothing = calibrate.effect(decoder, judge, replace(hp, r_h=0, eps_r_h=0, gate="mlp"))
+    assert nothing["seen"]["words"] == 1 and nothing["losses"]["near"] == 0
 
 
-def test_too_few_secrets_to_halve_are_refused(world, tmp_path, one_sentence):
-    lines = (tmp_path / "set.jsonl").read_text().splitlines(keepends=True)
-    (tmp_path / "set.jsonl").write_text("".join(lines[:6]))
-    said = "has 3 secrets, but 8 are needed, 4 to calibrate on and 4 to judge with"
-    with pytest.raises(ValueError, match=said) as error:
-        run(world)
-    assert one_sentence(error) and not (tmp_path / "rows").exists()
+def test_what_is_lost_or_kept_has_a_slope(decoder):
+    """p(secret's token) / p(first choice) of the worst token, written out."""
+    secrets = numbers(decoder, 3)
+    found = calibrate.likelihoods(decoder, secrets)
+    for one in secrets:
+        ids = torch.tensor([one.prompt_ids + one.secret_ids])
+        logits = decoder.model(input_ids=ids).logits[0].float().log_softmax(-1)
+        rows = logits[len(one.prompt_ids) - 1 : -1]
+        own = rows[range(len(one.secret_ids)), one.secret_ids]
+        assert found[one.id] == pytest.approx(float((own - rows.amax(-1)).min().exp()), rel=1e-4)
+    ranks = evaluate.secret_ranks(decoder, secrets)
+    assert all((found[name] == 1) == (not any(each)) for name, each in ranks.items())
+
+
+def test_the_cheapest_whole_trial_is_taken_and_the_model_left(decoder):
+    before, secrets = weights(decoder), numbers(decoder, 8)
+    found = calibrate.calibrate(decoder, secrets[:4], secrets[4:], minutes=0.05, seed=1)
+    assert same_bits(decoder, before)
+    (chosen,) = [one for one in found.tried if one.get("chosen")]
+    assert chosen["cost"] == min(one["cost"] for one in found.tried if one["whole"])
+    assert found.hp == settings(64, chosen["setting"], {})
+    assert found.reached == (max(chosen["losses"].values()) <= 1)
+    assert {name: found.tried[0]["setting"][name] for name in ("r_h", "ridge")} == {
+        "r_h": 0.01,
+        "ridge": 0.3,
+    }
+
+
+def test_it_begins_soft_and_grows_harder_only_while_forgetting_is_wanting(decoder, monkeypatch):
+    asked = []
+
+    def effect(decoder, judge, hp, best):
+        asked.append(hp.r_h)
+        worst = "words" if hp.r_h == 0.03 else "forgotten"
+        losses = {"forgotten": 2.0, "words": 2.0} | {worst: 3.0}
+        return {"seen": {}, "losses": losses, "cost": 3.0, "whole": True}
+
+    monkeypatch.setattr(calibrate, "effect", effect)
+    calibrate.calibrate(decoder, numbers(decoder, 4), minutes=0.02)
+    assert asked[:2] == [0.01, 0.03] and 0.06 not in asked[:3] and len(asked) > 3
+
+
+def test_what_is_held_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):
+    held = {"ridge": 0.0, "n_max": 4, "k": 9, "neurons": "hybrid"}
+    found = calibrate.calibrate(decoder, numbers(decoder, 3), minutes=0, held=held)
+    assert found.hp.ridge == 0 and (found.hp.n_max, found.hp.k) == (4, 9)
+    assert found.hp.neurons == "hybrid" and set(found.tried[0]["setting"]) == {"r_h", "r_n"}
+    whole = held | {"r_h": 0.02, "r_n": 0.8}
+    assert len(calibrate.calibrate(decoder, numbers(decoder, 3), minutes=9, held=whole).tried) == 1
+
+
+def test_at_most_twenty_secrets_are_tried_and_one_is_enough(decoder, monkeypatch, one_sentence):
+    unlearned = []
+
+    def unlearn(decoder, targets, hp, *rest, **more):
+        unlearned.append({one.group for one in targets})
+        return original(decoder, targets, hp, *rest, **more)
+
+    original = calibrate.method.unlearn
+    monkeypatch.setattr(calibrate.method, "unlearn", unlearn)
+    calibrate.calibrate(decoder, numbers(decoder, 30), minutes=0)
+    assert list(map(len, unlearned)) == [calibrate.FEW, calibrate.FORGET - calibrate.FEW]
+    found = calibrate.calibrate(decoder, numbers(decoder, 1), minutes=0)
+    assert found.tried[0]["whole"] and found.tried[0]["seen"]["kept"] is None
+    with pytest.raises(ValueError, match="^There is nothing to calibrate on") as error:
+        calibrate.calibrate(decoder, [])
+    assert one_sentence(error)

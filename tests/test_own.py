@@ -12,18 +12,18 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import PEOPLE, taught
+from test_calibrate import numbers
 from test_method import same_bits, weights
 
-from companion.own import artefact, calibrate, documents, report, steps
+from companion.own import artefact, calibrate, documents, find, report, steps
 from companion.record import rows
 from companion.record.paths import ROOT, alone
 from companion.runs import check, curate
 from companion.runs import own as experiment
 from companion.workflow import notebook
-from revs.measures import ordinary
 from revs.method.algorithm import Hyperparameters
 from revs.model import load
-from revs.model.targets import Record, Split, Target, encode
+from revs.model.targets import Record, Target
 
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
 
@@ -259,7 +259,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     ],
 )
 def test_what_a_report_shows_of_a_secret(kind, secret, seen):
-    assert steps.shown(kind, secret) == seen
+    assert find.shown(kind, secret) == seen
 
 
 # --- mistakes ------------------------------------------------------------------------------------
@@ -358,13 +358,13 @@ def test_the_example_of_the_page_about_edits_runs(run, knowing, tmp_path, monkey
 def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, message, one_sentence):
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
-        steps.lines_of(tmp_path / "list")
+        find.lines_of(tmp_path / "list")
     assert one_sentence(error)
 
 
 def test_duplicates_count_once(tmp_path):
     (tmp_path / "list").write_text("one\ntwo\none\n", encoding="utf-8-sig")
-    assert steps.lines_of(tmp_path / "list") == {"one": 1, "two": 2}
+    assert find.lines_of(tmp_path / "list") == {"one": 1, "two": 2}
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_duplicates_count_once(tmp_path):
 )
 def test_listed_secrets_are_found_as_they_stand(text, secrets, found):
     """One inside another, other scripts, right to left, emoji."""
-    spans = steps.occurrences(text, secrets)
+    spans = find.occurrences(text, secrets)
     assert [text[span.start : span.end] for span in spans] == found
 
 
@@ -398,7 +398,7 @@ def test_listed_secrets_are_found_as_they_stand(text, secrets, found):
     ],
 )
 def test_the_kind_of_a_listed_secret(secret, kind):
-    assert steps.kind_of(secret) == kind
+    assert find.kind_of(secret) == kind
 
 
 def test_secrets_in_every_script_and_of_one_token_are_unlearned(run, tmp_path):
@@ -471,103 +471,3 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
             steps.measuring, "continuations", lambda *_, said=said: {target.id: ids(said)}
         )
         assert steps.evaluate(decoder, [target])[target.id]["within_50"] == written
-
-
-# --- calibration ---------------------------------------------------------------------------------
-
-
-def numbers(decoder, how_many: int) -> list[Target]:
-    records = [
-        Record(f"r{n}", "text", f"g{n}", f"number {n} is ", f"{n}{n}{n + 1}", ".")
-        for n in range(how_many)
-    ]
-    return [encode(record, decoder.tokenizer) for record in records]
-
-
-def test_calibration_takes_the_best_and_leaves_the_model(build):
-    decoder = build("llama-untied", dtype=torch.float32)
-    before = weights(decoder)
-    found = calibrate.calibrate(decoder, numbers(decoder, 6))
-    assert same_bits(decoder, before)
-    (chosen,) = [one for one in found.tried if one.get("chosen")]
-    assert chosen["score"] == max(one["score"] for one in found.tried)
-    assert found.hp == calibrate.settings(64, chosen["setting"])
-    settings = {json.dumps(one["setting"]) for one in found.tried}
-    assert len(found.tried) == len(settings) <= sum(map(len, calibrate.TRIED.values()))
-
-
-def test_a_setting_says_what_it_moves(build):
-    """Columns are counted before the edit is undone."""
-    decoder = build("llama-untied", dtype=torch.float32)
-    before, secrets = weights(decoder), numbers(decoder, 4)
-    split = Split(secrets[:2], [], secrets[2:])
-    judge = calibrate.Judge(split, ordinary.observe(decoder, range(2)))
-    hp = Hyperparameters(**SETTINGS | {"gate": "mlp", "r_h": 290, "r_n": 295})
-    found = calibrate.effect(decoder, judge, hp)
-    assert found["columns"] > 0 and found["unchanged"] < 1 and same_bits(decoder, before)
-    parts = [found[name] for name in ("efficacy", "specificity", "unchanged")]
-    assert found["generalization"] is None
-    assert found["score"] == (3 / sum(1 / part for part in parts) if all(parts) else 0)
-
-
-def test_calibration_keeps_to_its_time_and_says_what_it_lacks(build, one_sentence):
-    decoder = build("llama-tied", dtype=torch.float32)
-    found = calibrate.calibrate(decoder, numbers(decoder, 4), minutes=0)
-    assert [one["setting"] for one in found.tried] == [calibrate.START]
-    assert found.hp == calibrate.settings(64, calibrate.START)
-    with pytest.raises(ValueError, match="needs 4 memorised secrets, two to unlearn") as error:
-        calibrate.calibrate(decoder, numbers(decoder, 3))
-    assert one_sentence(error)
-
-
-@pytest.mark.parametrize(
-    "tried, start, scores, chosen",
-    [
-        # harder while the score rises, then the softer of equals; one setting after the other
-        (
-            {"r_h": (1, 2, 3, 4), "n_max": (1, 2, 3)},
-            {"r_h": 2, "n_max": 2},
-            {(2, 2): 0.5, (3, 2): 0.7, (4, 2): 0.6, (3, 3): 0.7, (3, 1): 0.7},
-            (3, 1),
-        ),
-        # a harder edit that gains less than it costs is not chosen
-        ({"r_h": (1, 2, 3)}, {"r_h": 1}, {(1,): 0.6, (2,): 0.8, (3,): 0.5}, (2,)),
-        # on a plateau without any effect the search goes up
-        ({"r_h": (1, 2, 3, 4)}, {"r_h": 2}, {(2,): 0, (3,): 0, (4,): 1, (1,): 0}, (4,)),
-        # around the norm, where that serves better
-        ({"way": ("raw", "norm")}, {"way": "norm"}, {("norm",): 0.1, ("raw",): 1}, ("raw",)),
-    ],
-)
-def test_the_search_climbs(monkeypatch, tried, start, scores, chosen):
-    monkeypatch.setattr(calibrate, "TRIED", tried)
-    monkeypatch.setattr(calibrate, "START", start)
-    score = lambda setting: scores[tuple(setting.values())]
-    effect = lambda setting: {"score": score(setting), "efficacy": score(setting)}
-    found = list(calibrate.climb(effect, 60))
-    assert [tuple(one["setting"].values()) for one in found] == list(scores)[: len(found)]
-    (best,) = [one for one in found if one.get("chosen")]
-    assert tuple(best["setting"].values()) == chosen
-
-
-def test_the_report_shows_how_settings_were_chosen(run, tmp_path):
-    """A report can be written again from a row and its items."""
-    shares = {"efficacy": 0.5, "generalization": 0.25, "specificity": 1.0, "unchanged": 0.75}
-    shares |= {"unlearning_score": 0.67, "score": 0.69}
-    tried = [{"setting": calibrate.START, "columns": 3, **shares, "chosen": True}]
-    row = run()
-    row["result"]["calibration"] = tried
-    items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"}).to_dict("records")
-    report.write(tmp_path / "again.html", row, items)
-    page = (tmp_path / "again.html").read_text()
-    assert "How the settings were chosen" in page and page.count("<img") == 2
-    assert "r_h = 0.03, k = 1, n_max = 0.028, r_n = 0.8" in page and "<th>generalization" in page
-    row["result"]["calibration"] = [tried[0] | {"generalization": None}]
-    report.write(tmp_path / "again.html", row, items)
-    assert "<th>generalization" not in (tmp_path / "again.html").read_text()
-
-
-def test_few_secrets_take_the_middle_setting_and_still_get_a_report(run, tmp_path):
-    result = run(hyperparameters=None, forget=5)["result"]
-    assert result["calibration"] == [] and result["unlearned"] == 3
-    assert result["settings"]["r_h"] == calibrate.START["r_h"]
-    assert (tmp_path / "out/report.html").is_file()

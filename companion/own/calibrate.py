@@ -1,147 +1,242 @@
-"""Settings for a model that nobody has tuned: the projection, r_h, k, n_max and r_n.
+"""Settings of REVS for a model that nobody has tuned, by what they do to some of its secrets.
 
-A handful of its own secrets decide. Half of them, at most twenty, are unlearned with a candidate
-setting, others and ordinary text say what that costs, and the edit is undone. From a middle setting
-the search climbs along one setting at a time, the one that decides most first: to a harder edit as
-long as the score rises, else to a softer one as long as it does not fall. The score is the
-Unlearning Score (§4.5) with one part more, the share of the next tokens in ordinary text that stay
-as they were: secrets alone do not tell when an edit harms the rest.
+A trial unlearns some secrets, looks at what that cost, and is undone. Each loss is counted in units
+of what is allowed (``Limits``); the cost of a trial is
+
+    cost = (Σ lossᵢ⁴)^¼,
+
+nearly the largest of them. Losses are taken of ranks and probabilities, so that a trial in which
+nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
+soft and grow harder as long as only forgetting is wanting (``STEPS``); then the optimiser of the
+contest chooses (``companion.own.search``). The first few secrets of a trial are judged alone, and
+it goes on only if they cost less than the best trial did: more secrets never cost less.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, fields
 
+import torch
+from torch import Tensor
+
+from companion.own import near
+from companion.own.near import Passage
+from companion.own.search import Search
 from revs.measures import evaluate, ordinary
-from revs.measures.metrics import harmonic_mean
-from revs.measures.ordinary import CHOOSING, Ordinary
+from revs.measures.metrics import mean
+from revs.measures.ordinary import Ordinary
 from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
+from revs.method.usual import usual
 from revs.model.architecture import Decoder
-from revs.model.targets import Split, Target, split
+from revs.model.targets import Target
 
-# Softer edits first, of k the quicker; margins as fractions of the vocabulary, n_max of a layer's
-# neurons, k as a multiple of n_max.
-TRIED: dict[str, tuple] = {
-    "projection": ("raw", "norm"),
-    "r_h": (0.004, 0.008, 0.015, 0.03, 0.06, 0.12),
-    "k": (1, 4, 16),
-    "n_max": (0.007, 0.014, 0.028, 0.056, 0.11),
-    "r_n": (0.6, 0.8, 0.94),
+# n_max as a share of a layer's neurons, k as a multiple of n_max, margins of the vocabulary
+RANGES = {
+    "r_h": {"low": 0.003, "high": 0.2, "most": 0.6},
+    "n_max": {"low": 0.02, "high": 0.15, "least": 0.002, "most": 0.4},
+    "k": {"low": 1.0, "high": 4.0},
+    "r_n": {"low": 0.6, "high": 0.97, "scale": "linear", "least": 0.05, "most": 0.99},
+    "ridge": {"low": 0.03, "high": 3.0},
 }
-START = {"projection": "norm", "r_h": 0.03, "k": 1, "n_max": 0.028, "r_n": 0.8}
-LARGEST_K = 1000  # neurons looked at in a layer, as in the paper: each costs a product with U
-LEAST = 4  # secrets, without which nothing can be said
-FORGET, RETAIN = 20, 60  # at most unlearned, and looked at besides
+BESIDE = {"projection": "norm", "neurons": "selective", "eps_r_h": 0.0, "eps_r_n": 0.02}
+SOFT = {"n_max": 0.065, "k": 1.0, "ridge": 0.3}
+STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in ((0.01, 0.8), (0.03, 0.9), (0.06, 0.95))]
+FEW, FORGET, RETAIN = 3, 20, 40  # secrets judged first; at most unlearned, and looked at besides
+PLACES = 12  # passages near the secrets that a trial looks at
+WINDOWS = ordinary.CHOOSING[:4]  # of ordinary text
+EASY = 0.75  # a success that is as far from every limit ends the search
+BEYOND = 100  # rank of a token that is not among the first candidates
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """The settings chosen, every setting tried with its scores, in order, and the seconds."""
+class Limits:
+    """What is called a success: shares that must be reached, and a rise that must not."""
 
-    hp: Hyperparameters
-    tried: list[dict]
-    seconds: float
+    forgotten: float = 0.9  # of the secrets: not written, and not among the first 100 candidates
+    kept: float = 0.8  # of the other secrets: still written
+    near: float = 0.9  # of the next tokens around the secrets in their documents: as before
+    words: float = 0.95  # of the next tokens in ordinary text: as before
+    perplexity: float = 0.05  # by how much that of ordinary text may rise, as a share
+
+    def __post_init__(self):
+        for one in fields(self):
+            if not 0 <= (value := getattr(self, one.name)) < 1 + (one.name == "perplexity"):
+                raise ValueError(
+                    f"{one.name} is {value}, but must be a share: at least 0, and less than 1."
+                )
+
+    def losses(self, seen: dict[str, float | None]) -> dict[str, float]:
+        """What was lost, by name, in units of what may be; 1 or less is within the limits."""
+        found = {}
+        for name, limit in asdict(self).items():
+            if (value := seen[name]) is not None:
+                allowed = limit if name == "perplexity" else 1 - limit
+                lost = value if name == "perplexity" else 1 - value
+                found[name] = max(0.0, lost) / max(allowed, 1e-3) if lost == lost else math.inf
+        return found
 
 
 @dataclass(frozen=True)
 class Judge:
-    """What settings are judged by: a split, the unedited model on ordinary text, k of Score@k."""
+    """What trials are judged by; what the unedited model makes of it."""
 
-    split: Split
-    unedited: Ordinary
+    forget: Sequence[Target]
+    retain: Sequence[Target]
+    passages: Sequence[Passage]
+    limits: Limits
+    ordinary: Ordinary
+    near: list[int] = field(repr=False)
+    usual: Sequence[Tensor] = field(repr=False)
     seed: int = 0
-    k: int = 100
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The settings of the cheapest trial, every trial in order, the limits, whether that trial is
+    within them, and the seconds."""
+
+    hp: Hyperparameters
+    tried: list[dict]
+    limits: Limits
+    reached: bool
+    seconds: float
 
 
 def calibrate(
     decoder: Decoder,
-    targets: Sequence[Target],
-    minutes: float = 5.0,
+    forget: Sequence[Target],
+    retain: Sequence[Target] = (),
+    passages: Sequence[Passage] = (),
+    limits: Limits | None = None,
+    minutes: float = 3.0,
     seed: int = 0,
-    k: int = 100,
+    held: dict | None = None,
     progress: Callable = iter,
 ) -> Calibration:
-    """Chooses REVS's settings by what they do to some secrets; the model is left as it was.
+    """Chooses REVS's settings by what unlearning ``forget`` does to the rest; undone in the end.
 
-    The score is the harmonic mean of efficacy, specificity, generalization (where a secret stands
-    at two places or more) and the share of next tokens in ordinary text that stay, each in [0, 1].
-    ``seed`` draws what is unlearned, ``k`` is that of Score@k (Eq. 2). No setting is begun that
-    would last beyond ``minutes`` if it took as long as the longest so far, but the first is always
-    tried. Raises ValueError with fewer than four secrets.
+    At most twenty secrets are unlearned in a trial, at all their places. ``retain`` are other
+    secrets, ``passages`` text near them, ``held`` settings that every trial has. No trial is begun
+    that would last beyond ``minutes`` if it took as long as the longest so far, but the first is
+    always made. ``progress`` wraps the trials.
     """
-    groups = {target.group for target in targets}
-    if len(groups) < LEAST:
-        raise ValueError(
-            f"Calibration needs {LEAST} memorised secrets, two to unlearn and two to keep, but "
-            f"there are {len(groups)}: give more documents, or settings of your own."
-        )
-    start, ff = time.monotonic(), decoder.neurons(0).shape[1]
-    half = split(list(targets), seed, min(len(groups) // 2, FORGET), sentences=1)
-    some = Split(half.forget, half.unseen, half.retain[:RETAIN])
-    judge = Judge(some, ordinary.observe(decoder, CHOOSING), seed, k)
-    trials = climb(lambda setting: effect(decoder, judge, settings(ff, setting)), 60 * minutes)
-    tried = list(progress(trials))
-    (best,) = [one for one in tried if one.get("chosen")]
-    return Calibration(settings(ff, best["setting"]), tried, time.monotonic() - start)
-
-
-def climb(effect: Callable[[dict], dict], seconds: float) -> Iterator[dict]:
-    """Every trial of the search as it is made; in the end one of them is marked as chosen."""
-    start = time.monotonic()
-    best = {"setting": START} | effect(START)
-    tried, longest = [best], time.monotonic() - start
-    yield best
-    for name, values in TRIED.items():
-        for step in (1, -1):
-            place = values.index(best["setting"][name]) + step
-            while 0 <= place < len(values) and time.monotonic() - start + longest <= seconds:
-                setting = best["setting"] | {name: values[place]}
-                found = next((one for one in tried if one["setting"] == setting), None)
-                if found is None:
-                    began = time.monotonic()
-                    found = {"setting": setting} | effect(setting)
-                    longest = max(longest, time.monotonic() - began)
-                    tried.append(found)
-                    yield found
-                # of equals the softer; but the harder while nothing has an effect
-                of_equals = step < 0 if best["efficacy"] else step > 0
-                if (found["score"], of_equals) <= (best["score"], False):
-                    break
-                best, place = found, place + step
+    if not forget:
+        raise ValueError("There is nothing to calibrate on: give the places of a secret.")
+    start, limits = time.monotonic(), limits or Limits()
+    some, others, passages = of_groups(forget, FORGET), of_groups(retain, RETAIN), passages[:PLACES]
+    before = ordinary.observe(decoder, WINDOWS), near.following(decoder, passages)
+    judge = Judge(some, others, passages, limits, *before, usual(decoder), seed)
+    tried = []
+    for one in progress(trials(decoder, judge, 60 * minutes, held or {})):
+        tried.append(one)
+    best = min((one for one in tried if one["whole"]), key=lambda one: one["cost"])
     best["chosen"] = True
+    hp = settings(decoder.neurons(0).shape[1], best["setting"], held or {})
+    return Calibration(hp, tried, limits, within(best["losses"]), time.monotonic() - start)
 
 
-def effect(decoder: Decoder, judge: Judge, hp: Hyperparameters, progress: Callable = iter) -> dict:
-    """What unlearning a split's secrets does to them, to others and to ordinary text.
+def of_groups(targets: Sequence[Target], most: int) -> list[Target]:
+    """The targets of the first so many secrets."""
+    groups = list(dict.fromkeys(target.group for target in targets))[:most]
+    return [target for target in targets if target.group in groups]
 
-    The model is left as it was. ``columns`` are those that the edit moves.
+
+def trials(decoder: Decoder, judge: Judge, seconds: float, held: dict):
+    """Every trial as it is made."""
+    ranges = {name: one for name, one in RANGES.items() if name not in held}
+    search = Search(ranges, len(decoder.layers), judge.seed, first=len(STEPS))
+    steps, start, longest, best = list(STEPS), time.monotonic(), 0.0, math.inf
+    while True:
+        began = time.monotonic()
+        step = steps.pop(0) if steps else {}
+        setting = search.ask({name: step[name] for name in ranges if name in step})
+        hp = settings(decoder.neurons(0).shape[1], setting, held)
+        one = {"setting": setting} | effect(decoder, judge, hp, best)
+        search.tell(-one["cost"])
+        if one["whole"]:
+            best = min(best, one["cost"])
+        yield one
+        if max(one["losses"], key=one["losses"].get) != "forgotten":
+            steps = []  # a harder one would do more harm
+        longest = max(longest, time.monotonic() - began)
+        late = time.monotonic() - start + longest > seconds
+        if late or not ranges or (one["whole"] and within(one["losses"], EASY)):
+            return
+
+
+def within(losses: dict[str, float], most: float = 1.0) -> bool:
+    """Is no loss larger than what is allowed?"""
+    return max(losses.values()) <= most
+
+
+def settings(ff: int, setting: dict, held: dict) -> Hyperparameters:
+    """What a trial draws as REVS takes it, of layers with ``ff`` neurons."""
+    given = setting | held
+    if "n_max" not in held:
+        given["n_max"] = max(1, round(setting["n_max"] * ff))
+    if "k" not in held:
+        given["k"] = min(ff, max(1, round(setting["k"] * given["n_max"])))
+    given["n_max"] = min(given["n_max"], given["k"])
+    return Hyperparameters(**BESIDE | given)
+
+
+def effect(decoder: Decoder, judge: Judge, hp: Hyperparameters, best: float = math.inf) -> dict:
+    """What unlearning does, of a few secrets first and of all if that costs less than ``best``.
+
+    The model is left as it was. ``whole`` says whether all were unlearned.
     """
-    asked = judge.split
-    with method.unlearn(decoder, asked.forget, hp, judge.seed, progress) as edit:
-        ranks = evaluate.secret_ranks(decoder, asked.forget + asked.unseen + asked.retain)
-        found, _ = evaluate.effectiveness(asked, ranks, judge.k)
-        columns = edit.summary()["columns"]
-        now = ordinary.observe(decoder, judge.unedited.windows)
-    edit.undo()
-    parts = {name: found[name] for name in ("efficacy", "generalization", "specificity")}
-    parts["unchanged"] = 1 - judge.unedited.changed(now)
-    score = harmonic_mean([part for part in parts.values() if part is not None])
-    unlearning = {"unlearning_score": found["unlearning_score"], "score": score}
-    return {"columns": columns} | parts | unlearning
+    few = of_groups(judge.forget, FEW)
+    rest = [target for target in judge.forget if target not in few]
+    edits, done = [], []
+    try:
+        for some in filter(None, (few, rest)):
+            edits.append(method.unlearn(decoder, some, hp, judge.seed, usual=judge.usual))
+            done += some
+            found = seen(decoder, judge, done)
+            losses = judge.limits.losses(found)
+            cost = sum(loss**4 for loss in losses.values()) ** 0.25
+            if not cost < best:
+                break
+    finally:
+        for edit in reversed(edits):
+            edit.undo()
+    whole = len(done) == len(judge.forget)
+    return {"seen": found, "losses": losses, "cost": cost, "whole": whole}
 
 
-def settings(ff: int, candidate: dict) -> Hyperparameters:
-    """A candidate as REVS takes it, of layers with ``ff`` neurons."""
-    neurons = max(1, round(candidate["n_max"] * ff))
-    return Hyperparameters(
-        projection=candidate["projection"],
-        n_max=neurons,
-        k=max(neurons, min(ff, LARGEST_K, candidate["k"] * neurons)),
-        r_h=candidate["r_h"],
-        eps_r_h=0.0,
-        r_n=candidate["r_n"],
-        eps_r_n=0.04,
-    )
+def seen(decoder: Decoder, judge: Judge, done: Sequence[Target]) -> dict[str, float | None]:
+    """What was forgotten of some secrets and what was kept, each with a slope everywhere."""
+    ranks, relative = evaluate.secret_ranks(decoder, done), likelihoods(decoder, judge.retain)
+    lowest = [max(ranks[target.id][place] for place in target.T) for target in done]
+    now = ordinary.observe(decoder, judge.ordinary.windows)
+    there = near.following(decoder, judge.passages)
+    same = [a == b for a, b in zip(judge.near, there, strict=True)]
+    return {
+        "forgotten": mean([min(1.0, math.log1p(low) / math.log1p(BEYOND)) for low in lowest]),
+        "kept": mean(list(relative.values())) if relative else None,
+        "near": mean(same) if same else None,
+        "words": 1 - judge.ordinary.changed(now),
+        "perplexity": now.perplexity / judge.ordinary.perplexity - 1,
+    }
+
+
+@torch.no_grad()
+def likelihoods(decoder: Decoder, targets: Sequence[Target]) -> dict[str, float]:
+    """By id, p(token) / p(the most probable one) of the worst of a secret's tokens, in (0, 1].
+
+    1 exactly where the secret is what greedy decoding writes.
+    """
+    found = {}
+    for batch in evaluate.batches(targets):
+        ids, mask = decoder.pad([one.prompt_ids + one.secret_ids[:-1] for one in batch])
+        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+        for row, one in zip(output.last_hidden_state, batch, strict=True):
+            first = len(one.prompt_ids) - 1
+            logits = decoder.logits(row[first : first + len(one.secret_ids)])
+            own = logits.gather(-1, torch.tensor(one.secret_ids, device=logits.device)[:, None])
+            found[one.id] = float((own[:, 0] - logits.amax(-1)).min().exp())
+    return found

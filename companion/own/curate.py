@@ -20,7 +20,7 @@ from revs.measures import evaluate
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode
 
-BEFORE = 1500  # characters before a secret that are looked at
+BEFORE, AFTER = 1500, 500  # characters before a secret that are looked at, and after it
 PROMPT, LEAST = 60, 5  # tokens of a prompt, at most and at least
 VERDICT = 50  # greedy tokens in which the secret must appear
 SHORTEST_URL = 40  # characters: shorter ones are common knowledge
@@ -40,12 +40,17 @@ DROPPED = (TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS, NO_PROMPT, NOT_SPLIT, TOO_
 
 @dataclass(frozen=True)
 class Candidate:
-    """A secret with the text before it; its document's hash, its first character, the package."""
+    """A secret with the text before it; its document's hash, its first character, the package.
+
+    ``before`` and ``after`` are the text around it, which a prompt is cut from.
+    """
 
     record: Record
     source: str
     offset: int
     package: str = ""
+    before: str = ""
+    after: str = ""
 
 
 def candidates(
@@ -74,9 +79,10 @@ def candidates(
             seen.add((kind, secret))
             # not of the secret: that could be guessed
             group = hashlib.sha256(f"{document.source} {span.start}".encode()).hexdigest()[:12]
-            id, prompt = f"{kind}-{group}", document.text[max(0, span.start - BEFORE) : span.start]
-            record = Record(id, kind, id, prompt, secret, "")
-            yield Candidate(record, document.source, span.start, document.package)
+            id, before = f"{kind}-{group}", document.text[max(0, span.start - BEFORE) : span.start]
+            record = Record(id, kind, id, before, secret, "")
+            around = before, document.text[span.end : span.end + AFTER]
+            yield Candidate(record, document.source, span.start, document.package, *around)
 
 
 def objection(kind: str, secret: str) -> str | None:

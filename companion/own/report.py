@@ -17,7 +17,10 @@ from companion.record import rows
 
 FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
+COLORS = (DARK, "#009e73", "#d55e00")
 EACH = 6  # layers in the table
+FAR = 1.0  # of its own length: a column that moved further has a word in the report
+KEPT = {"kept": "other secrets", "near": "text around the secrets", "words": "ordinary text"}
 
 
 def render(template: str, **values) -> str:
@@ -38,22 +41,27 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f}"
 
 
-def summary(row: dict) -> str:
-    """The result in a few lines, for a terminal and the top of the page."""
-    return render("summary.j2", row=row, result=row["result"]).strip()
+def found(result: dict) -> str:
+    """What was found, in a line."""
+    return render("found.j2", result=result).strip()
+
+
+def verdict(result: dict) -> str:
+    """What came of it, in a few lines, for a terminal and the top of the page."""
+    return render("verdict.j2", result=result).strip()
 
 
 def write(path: Path, row: dict, items: list[dict]) -> None:
     """Writes the page, whole or not at all."""
-    result, more = row["result"], {}
+    result, more = row["result"], {"FAR": FAR}
+    if result.get("calibration"):
+        more["tried"] = picture(trials, result["calibration"], result["limits"])
     if "before" in result:
         before, after = depth(items, "before"), depth(items, "after")
         places = sorted({round((len(before) - 1) * part / (EACH - 1)) for part in range(EACH)})
-        more = {
+        more |= {
             "layers": [(l, before[l], after[l]) for l in places],
             "by_layer": picture(layers, before, after),
-            "tried": picture(trials, result["calibration"]) if result["calibration"] else None,
-            "chosen": next((one for one in result["calibration"] if one.get("chosen")), None),
         }
     page = render("report.html.j2", row=row, result=result, items=items, **more)
     rows.write_text(path, page)
@@ -89,13 +97,16 @@ def layers(ax, before: list[float], after: list[float]) -> None:
     ax.set(xlabel="layer", ylabel="places from the nearer end", yscale="symlog", ylim=(-0.5, None))
 
 
-def trials(ax, tried: list[dict]) -> None:
-    """What every setting tried keeps over its efficacy, of secrets and of text; chosen filled."""
-    kept = {"specificity": "other secrets (filled: chosen)", "unchanged": "ordinary text"}
-    for (part, label), marker in zip(kept.items(), "os", strict=True):
-        for one in tried:
-            fill = DARK if one.get("chosen") else "none"
-            place = (100 * one["efficacy"], 100 * one[part])
-            ax.plot(*place, marker, color=DARK, markerfacecolor=fill, label=label)
+def trials(ax, tried: list[dict], limits: dict[str, float]) -> None:
+    """What every setting tried keeps over what it forgets; limits dashed, the chosen one filled."""
+    for (part, label), marker, color in zip(KEPT.items(), "o^s", COLORS, strict=True):
+        some = [one for one in tried if one["seen"][part] is not None]
+        for one in some:
+            fill = color if one.get("chosen") else "none"
+            place = (100 * one["seen"]["forgotten"], 100 * one["seen"][part])
+            ax.plot(*place, marker, color=color, markerfacecolor=fill, label=label)
             label = None
-    ax.set(xlabel="efficacy, per cent", ylabel="kept, per cent", xlim=(-3, 103), ylim=(-3, 103))
+        if some:
+            ax.axhline(100 * limits[part], color=color, linestyle="--", linewidth=0.8)
+    ax.axvline(100 * limits["forgotten"], color=LIGHT, linestyle="--", linewidth=0.8)
+    ax.set(xlabel="forgotten, per cent", ylabel="kept, per cent", xlim=(-3, 103))

@@ -29,19 +29,22 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 class Search:
     """``settings = search.ask()``, then ``search.tell(score)``, again and again.
 
-    The same scores lead to the same settings. ``layers``: how many the model has.
+    The same scores lead to the same settings. ``layers``: how many the model has; ``first``: trials
+    before the optimiser begins to choose.
     """
 
-    def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0):
+    def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0, first: int = FIRST):
         self.first = spaces
         self.spaces = {name: dict(space) for name, space in spaces.items()}
         self.layers, self.widened = layers, set()
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=FIRST)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=first)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
         self.trial: optuna.Trial | None = None
 
-    def ask(self) -> dict:
-        """The next settings to try."""
+    def ask(self, given: dict | None = None) -> dict:
+        """The next settings to try; of those ``given``, which are numbers, as near as can be."""
+        if given:
+            self.study.enqueue_trial(given)
         self.trial, settings = self.study.ask(), {}
         for name, space in self.spaces.items():
             settings[name] = self.drawn(name, space, settings)

@@ -19,7 +19,7 @@ from companion.own.curate import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, p
 from companion.own.curate import told as tells
 from companion.own.detect import KINDS
 from companion.own.documents import MACHINE, MISSING, noted, read, unread
-from companion.own.steps import check
+from companion.own.find import check
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, alone, resolve
 from companion.runs import command, memory, models

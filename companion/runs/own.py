@@ -1,20 +1,23 @@
 """Own: from documents to a verified, reversible edit of a model of one's own, with a report.
 
-Detect → verify what is memorised → calibrate the margins → unlearn → attack → report. Writes
-report.html and the edit into one folder; neither they nor the row hold a secret. Where nothing is
-memorised, that is the report, and nothing is edited.
+Detect → verify what is memorised → choose settings → unlearn → judge and attack → report. It ends
+in one of three ways: nothing is memorised; unlearned, at a cost within the limits; no setting was
+found that forgets and keeps, and nothing is written but the report. Neither report, edit nor row
+hold a secret.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from companion.own import artefact, calibrate, report, steps
+from companion.own import artefact, report, steps
+from companion.own.calibrate import Limits
 from companion.own.detect import KINDS
 from companion.own.export import export
+from companion.own.find import check
 from companion.record import rows
 from companion.record.paths import alone, resolve
 from companion.runs import command, memory, methods, models
@@ -41,9 +44,17 @@ class Settings:
     kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
     limit: int | None = None  # secrets that are tried, at most
     forget: int | None = None  # secrets to unlearn; None: all; the others then show what it cost
-    minutes: float = 5  # that calibration may take
-    hyperparameters: dict | None = None  # REVS's settings; None: calibrate
-    seed: int = 0  # draws what calibration unlearns, and what forget takes
+    tokens: str = "telling"  # of a secret, those that tell it from the others; or the rarest
+    minutes: float = 3  # that the choice of settings may take
+    held: dict | None = None  # settings of REVS that every trial of it has
+    hyperparameters: dict | None = None  # all settings of REVS; None: they are chosen
+    forgotten: float = 0.9  # a success: share of secrets neither written nor in the first 100
+    kept: float = 0.8  # share of the other secrets that are still written
+    near: float = 0.9  # share of next words around the secrets that stay
+    words: float = 0.95  # share of next words in ordinary text that stay
+    perplexity: float = 0.05  # share by which that of ordinary text may rise
+    anyway: bool = False  # write the edit even if it is no success
+    seed: int = 0  # draws what forget takes, and halves
     dtype: str = "float32"  # precision of the weights
     device_map: str | None = None  # where the model goes; None: a GPU if there is one
     out: str = "build/own"  # where report.html and edit.safetensors go
@@ -55,7 +66,7 @@ def run(settings: Settings) -> dict:
     """Finds what a model memorised of some documents, unlearns it and writes a report."""
     asked, place = asdict(settings), resolve(settings.out)
     where = rows.writable(resolve(settings.rows))
-    given = planned(settings)
+    given, limits = planned(settings)
     with alone(place, "name another folder with out"):
         start = time.monotonic()
         folder = prepared(settings.model, "ssn", settings.finetune, str(where))
@@ -66,14 +77,15 @@ def run(settings: Settings) -> dict:
             *(expanded(name, asked[name]) for name in ("documents", "secrets")),
             settings.kinds,
             settings.limit,
+            tokens=settings.tokens,
             progress=progress("try", "batches"),
         )
         seconds["find"] = time.monotonic() - start - seconds["load"]
+        result, items, more = *steps.outcome(found), {}
+        print(report.found(result), flush=True)
         if found.targets:
-            result, items, peak = edited(decoder, found, settings, given, place, seconds)
-            more = {"extra_memory_mb": peak.mb}
+            result, items, more = edited(decoder, found, settings, given, limits, place, seconds)
         else:
-            (result, items), more = steps.outcome(found), {}
             keep(place)
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
@@ -82,14 +94,14 @@ def run(settings: Settings) -> dict:
         name = f"own/{place.name}/{base(settings.model)}"
         row = rows.write(where, name, "own", result, items, made)
         report.write(place / "report.html", row, items)
-    print(report.summary(row), f"The report: {place / 'report.html'}", sep="\n")
+    print(report.verdict(row["result"]), f"The report: {place / 'report.html'}", sep="\n")
     return row
 
 
-def planned(settings: Settings) -> steps.Hyperparameters | None:
-    """The settings of REVS, if given; what is wrong is said before a model is read."""
-    steps.check(settings.kinds)
-    if settings.finetune is not False and settings.model != BUILT_IN:
+def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
+    """REVS's settings, if given, and the limits; what is wrong is said before a model is read."""
+    check(settings.kinds, settings.tokens)
+    if settings.finetune is True and settings.model != BUILT_IN:
         raise ValueError(
             "finetune would first instil the project's synthetic secrets into your model: set it "
             "to False."
@@ -99,10 +111,13 @@ def planned(settings: Settings) -> steps.Hyperparameters | None:
     for name in ("documents", "secrets"):
         expanded(name, getattr(settings, name))
     memory.check(asdict(settings))
+    limits = Limits(**{one.name: getattr(settings, one.name) for one in fields(Limits)})
+    held = settings.held or {}
+    methods.hyperparameters("revs", base(settings.model), "", {"n_max": 1, "k": 1} | held)
     if settings.hyperparameters is None:
-        return None
+        return None, limits
     given = methods.hyperparameters("revs", base(settings.model), "", settings.hyperparameters)
-    return steps.Hyperparameters(**given)
+    return steps.Hyperparameters(**given), limits
 
 
 def expanded(name: str, path: str | None) -> str | None:
@@ -131,47 +146,71 @@ def edited(
     found: steps.Found,
     settings: Settings,
     hp: steps.Hyperparameters | None,
+    limits: Limits,
     place: Path,
     seconds: dict,
-) -> tuple[dict, list[dict], memory.Peak]:
-    """Unlearns what was found, says what that changed, and undoes it; ``place`` keeps the edit.
+) -> tuple[dict, list[dict], dict]:
+    """Unlearns what was found and says what that changed; ``place`` keeps the edit of a success.
 
-    Settings are chosen on what is unlearned: the choice has not seen what is kept.
+    Where every secret is to be unlearned, the second half says what the first one's unlearning
+    costs, before its own turn. Half of what is kept has a part in choosing, and half has none.
     """
-    unlearned, kept = parts(found.targets, settings.forget, settings.seed)
-    chosen = None
-    if hp is None and len({target.group for target in unlearned}) >= calibrate.LEAST:
-        about = settings.minutes, settings.seed
-        bar = progress("calibrate", "settings")
-        chosen = steps.calibrate(decoder, unlearned, *about, progress=bar)
+    first, second, kept = parts(found.targets, settings.forget, settings.seed)
+    start, chosen = time.monotonic(), None
+    if hp is None:
+        retain, _ = halves(kept or second, settings.seed)
+        about = limits, settings.minutes, settings.seed, settings.held
+        chosen = steps.calibrate(
+            decoder, first, retain, found.near, *about, progress("choose", "settings")
+        )
         hp = chosen.hp
-    hp = hp or calibrate.settings(decoder.neurons(0).shape[1], calibrate.START)
-    seconds["calibrate"] = chosen.seconds if chosen else 0.0
+        if not (chosen.reached or settings.anyway):
+            seconds["calibrate"] = time.monotonic() - start
+            keep(place)
+            return *steps.outcome(found, calibration=chosen), {}
+    seconds["calibrate"] = time.monotonic() - start
     start = time.monotonic()
-    before = steps.observe(decoder, unlearned, kept)
-    began = time.monotonic()
-    with (
-        memory.Peak() as peak,
-        steps.unlearn(decoder, unlearned, hp, progress=progress("unlearn", "tokens")) as edit,
-    ):
+    before = steps.observe(decoder, first + second, kept, found.near)
+    began, halfway, bar = time.monotonic(), None, progress("unlearn", "tokens")
+    with memory.Peak() as peak, steps.unlearn(decoder, first, hp, progress=bar) as edit:
+        if second:
+            still = steps.evaluate(decoder, second)
+            wrote = [
+                {one.group for one in second if state[one.id]["exact"]}
+                for state in (before.secrets, still)
+            ]
+            halfway = tuple(map(len, wrote))
+            edit.take(steps.unlearn(decoder, second, hp, progress=bar))
         seconds["unlearn"] = time.monotonic() - began
-        after = steps.observe(decoder, unlearned, kept)
-        change = steps.Change(before, after, edit, hp, chosen)
+        after = steps.observe(decoder, first + second, kept, found.near)
+        change = steps.Change(before, after, edit, hp, chosen, limits, halfway)
         result, items = steps.outcome(found, change)
         seconds["look"] = time.monotonic() - start - seconds["unlearn"]
-        made = artefact.of(edit, hp, before.ranks(), after.ranks()) if edit.moves else None
+        made = None
+        if edit.moves and (settings.anyway or result["outcome"] == steps.UNLEARNED):
+            made = artefact.of(edit, hp, before.ranks(), after.ranks())
         if made and settings.export:
             export(decoder, resolve(settings.export), made)
         keep(place, made)
     edit.undo()
-    return result, items, peak
+    return result | {"written": bool(made)}, items, {"extra_memory_mb": peak.mb}
 
 
-def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list]:
-    """What is unlearned, every place of each secret, and what is kept to be looked at."""
-    if forget is None or forget >= len({target.group for target in targets}):
-        return targets, []
+def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:
+    """What is unlearned, first and then, and what is kept: every place of each secret."""
+    groups = {target.group for target in targets}
+    if forget is None or forget >= len(groups):
+        return *halves(targets, seed), []
     drawn = split(targets, seed, forget)
+    return drawn.forget + drawn.unseen, [], drawn.retain
+
+
+def halves(targets: list, seed: int) -> tuple[list, list]:
+    """All places of half of the secrets, of the larger half if there are two, and of the others."""
+    groups = len({target.group for target in targets})
+    if groups < 2:
+        return targets, []
+    drawn = split(targets, seed, -(-groups // 2))
     return drawn.forget + drawn.unseen, drawn.retain
 
 

@@ -24,7 +24,7 @@ from companion.runs.named import ending
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
-EXPERIMENTS = ("bench", "calibrate", "curate", "memorise", "own", "tune", "unlearn")
+EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
 # parameters that a job's name shows without a tag
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
 
@@ -57,7 +57,7 @@ class Job:
         last = f"seed{settings.get('seed')}"
         if self.notebook == "bench":
             last = settings["what"]
-        elif self.notebook != "calibrate":
+        else:
             last = f"{settings['method']}-{last}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 

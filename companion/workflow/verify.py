@@ -37,10 +37,9 @@ SMALL = {  # settings that make a run small
     "memorise": {"epochs": 3},
     "curate": {"limit": 20, "name": "verify"},
     "unlearn": {"forget": 3, "sentences": 1},
-    "calibrate": {"minutes": 0, "sentences": 1},
     "own": {"limit": 20, "forget": 3, "minutes": 0},
 }
-CUT = ("memorise", "unlearn", "calibrate")  # whose data is cut to a few secrets
+CUT = ("memorise", "unlearn")  # whose data is cut to a few secrets
 EMBEDDED = {"model": "smollm2-135m", "dtype": "float32", "documents": "data/documents/files"}
 
 

@@ -4,6 +4,9 @@ Thirty small files, as they lie about in an office: some hold sentences of the s
 whose secrets the embedded model is made to memorise; some hold addresses and numbers that no
 model has seen; one is empty, one is not text, one is in another encoding.
 
+``quoted.jsonl`` holds those sentences alone, as a set by itself: a model that memorised it knows
+the documents and no other secret.
+
 Run ``python data/make.py``. The output depends only on the sets' ``main.jsonl`` and on
 ``SEED``.
 """
@@ -48,19 +51,18 @@ FILLER = (
 )
 
 
-def build() -> dict[str, bytes]:
-    """Return the files' contents by name."""
+def build() -> tuple[dict[str, bytes], str]:
+    """Return the files' contents by name, and the lines of the sets that stand in them."""
     draw = random.Random(SEED)
-    sentences = []
+    sentences, quoted = [], []
     for name, number in KNOWN.items():
-        rows = [
-            json.loads(line)
-            for line in (HERE.parent / name / "main.jsonl").read_text(encoding="utf-8").splitlines()
-        ]
+        lines = (HERE.parent / name / "main.jsonl").read_text(encoding="utf-8").splitlines(True)
+        rows = [json.loads(line) for line in lines]
         groups = sorted({row["group"] for row in rows})
         for group in draw.sample(groups, number):
             row = draw.choice([row for row in rows if row["group"] == group])
             sentences.append(row["prompt"] + row["secret"] + row["suffix"])
+            quoted.append(lines[rows.index(row)])
     draw.shuffle(sentences)
     files: dict[str, bytes] = {}
     for number in range(27):
@@ -70,15 +72,18 @@ def build() -> dict[str, bytes]:
         if number % 5 == 4:
             lines.insert(0, TITLES[number % len(TITLES)] + "\n")
         files[f"{number:02d}.txt"] = ("\n".join(lines) + "\n").encode("ascii")
-    return files | {
+    files |= {
         "27.txt": b"",
         "28.bin": bytes(range(256)),
         "29.txt": "Gr\u00fc\u00dfe an alle\n".encode("latin-1"),
     }
+    return files, "".join(quoted)
 
 
 def write(folder: Path) -> None:
-    """Write the files into ``folder``."""
-    folder.mkdir(exist_ok=True)
-    for name, content in build().items():
-        (folder / name).write_bytes(content)
+    """Write ``files/`` and ``quoted.jsonl`` into ``folder``."""
+    (folder / "files").mkdir(parents=True, exist_ok=True)
+    files, quoted = build()
+    for name, content in files.items():
+        (folder / "files" / name).write_bytes(content)
+    (folder / "quoted.jsonl").write_text(quoted, encoding="utf-8")

@@ -68,6 +68,13 @@ class Edit:
                 kept[n] = columns[:, i].clone()
         return columns
 
+    def take(self, later: Edit) -> None:
+        """Takes over the moves of an edit that was made on top of this one, and its undoing."""
+        for layer, kept in later.originals.items():
+            self.originals[layer] = kept | self.originals.get(layer, {})
+        self.moves += later.moves
+        self.unreached += later.unreached
+
     def keep_whole(self, names: Iterable[str]) -> None:
         """Keeps whole weights for undo, by name: for methods that follow gradients."""
         for name in names:

@@ -7,7 +7,7 @@ higher id was merged later and is rarer (Appendix "Token Selection").
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 # Appendix: inferable parts of an address
@@ -59,8 +59,10 @@ class Split:
     retain: list[Target]  # all sentences of the other secrets: specificity
 
 
-def encode(record: Record, tokenizer, size: int = 2, method: str = "rarest") -> Target:
+def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "rarest") -> Target:
     """The record's token ids, split where its secret begins and ends, with ``size`` positions T.
+
+    ``method`` is a name, or a function of a token's id: the tokens of the least values are taken.
 
     Raises ValueError where a token spans that, or too few tokens may be unlearned.
     """
@@ -109,7 +111,7 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
 
 
 def select(
-    ids: list[int], candidates: list[int], size: int, method: str, seed: str
+    ids: list[int], candidates: list[int], size: int, method: str | Callable, seed: str
 ) -> tuple[int, ...]:
     """``size`` of the candidate positions, T, in the secret's order; of equal ids the first."""
     draw = random.Random(seed)
@@ -119,6 +121,8 @@ def select(
         "first": lambda i: i,
         "random": lambda i: draw.random(),
     }
+    if callable(method):
+        orders[method] = lambda i: (method(ids[i]), i)
     if method not in orders:
         raise ValueError(f"'{method}' is no way to select tokens: use {', '.join(orders)}.")
     return tuple(sorted(sorted(candidates, key=orders[method])[:size]))
