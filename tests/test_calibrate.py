@@ -92,8 +92,8 @@ def test_the_cheapest_whole_trial_is_taken_and_the_model_left(decoder):
     assert found.hp == settings(64, chosen["setting"], {})
     assert found.reached == (max(chosen["losses"].values()) <= 1)
     assert {name: found.tried[0]["setting"][name] for name in ("r_h", "ridge")} == {
-        "r_h": 0.01,
-        "ridge": 0.3,
+        "r_h": 0.02,
+        "ridge": 1.0,
     }
 
 
@@ -102,13 +102,13 @@ def test_it_begins_soft_and_grows_harder_only_while_forgetting_is_wanting(decode
 
     def effect(decoder, judge, hp, best):
         asked.append(hp.r_h)
-        worst = "words" if hp.r_h == 0.03 else "forgotten"
+        worst = "words" if hp.r_h == 0.06 else "forgotten"
         losses = {"forgotten": 2.0, "words": 2.0} | {worst: 3.0}
         return {"seen": {}, "losses": losses, "cost": 3.0, "whole": True}
 
     monkeypatch.setattr(calibrate, "effect", effect)
     calibrate.calibrate(decoder, numbers(decoder, 4), minutes=0.02)
-    assert asked[:2] == [0.01, 0.03] and 0.06 not in asked[:3] and len(asked) > 3
+    assert asked[:2] == [0.02, 0.06] and 0.18 not in asked[:3] and len(asked) > 3
 
 
 def test_what_is_held_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):

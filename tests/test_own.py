@@ -15,7 +15,7 @@ from conftest import PEOPLE, taught
 from test_calibrate import numbers
 from test_method import same_bits, weights
 
-from companion.own import artefact, calibrate, documents, find, report, steps
+from companion.own import artefact, documents, find, near, report, steps
 from companion.record import rows
 from companion.record.paths import ROOT, alone
 from companion.runs import check, curate
@@ -25,6 +25,7 @@ from revs.method.algorithm import Hyperparameters
 from revs.model import load
 from revs.model.targets import Record, Target
 
+ANY = {"forgotten": 0.0, "kept": 0.0, "near": 0.0, "words": 0.0, "perplexity": 1e9}  # no limits
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n": 20}
 
 
@@ -35,7 +36,7 @@ def run(folder, knowing, tmp_path):
     def begun(**more) -> dict:
         given = {"documents": str(folder), "model": str(knowing), "finetune": False}
         given |= {"hyperparameters": SETTINGS, "out": str(tmp_path / "out")}
-        given |= {"rows": str(tmp_path / "rows")} | more
+        given |= {"rows": str(tmp_path / "rows")} | ANY | more
         return experiment.run(check(given, experiment.Settings))
 
     return begun
@@ -59,10 +60,13 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys):
     assert result["edit"]["columns"] > 0
     kept = rows.read(tmp_path / "rows/own/out/tiny.json")
     assert kept["result"] == result and not rows.stale(kept)
-    said = report.summary(row)
+    assert result["outcome"] == "unlearned" and result["written"] and result["halfway"][0] == 1
+    said, shown = report.found(result), report.verdict(result)
     assert said.startswith("Documents read: 4; places of secrets found in them: 5; secrets tried:")
-    assert "of them the model wrote 3 before and writes" in said and said in capsys.readouterr().out
-    assert html.escape(said.splitlines()[0]) in page and "a***@example.com" in page
+    assert shown.startswith("Unlearned, within every limit.") and "before their own turn" in shown
+    printed = capsys.readouterr().out
+    assert said in printed and shown in printed and printed.index(said) < printed.index(shown)
+    assert html.escape(said) in page and shown in page and "a***@example.com" in page
     assert page.count("<img") == 1 and not re.findall(r"(?:src|href)=['\"](?!data:)", page)
     assert (tmp_path / "out/edit.safetensors").stat().st_size < 100_000
     assert load.locate(str(knowing)).pin == before  # the model on the disk
@@ -83,8 +87,7 @@ def test_what_is_kept_is_looked_at(run, tmp_path):
     row = run(forget=1)
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
     assert (result["before"]["kept"], result["unlearned"], result["kept"]) == (2, 1, 2)
-    assert "other secrets still written exactly" in page
-    assert "of the memorised secrets that were kept" in page
+    assert "other secrets still written exactly" in page and result["halfway"] is None
     items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"})
     parts = sorted(set(zip(items["number"], items["part"], strict=True)))
     assert parts == [(1, "unlearned"), (2, "kept"), (3, "kept")]
@@ -98,9 +101,13 @@ def test_every_place_of_a_secret_is_unlearned_or_kept():
         for group, n in (("a", 0), ("a", 1), ("b", 0), ("b", 1), ("c", 0))
     ]
     for forget in (None, 3, 9):
-        assert experiment.parts(places, forget, 0) == (places, [])
+        first, second, kept = experiment.parts(places, forget, 0)
+        assert kept == [] and len({one.group for one in first}) == 2
+        assert sorted(one.id for one in first + second) == [one.id for one in places]
+    assert experiment.halves(places[:2], 0) == (places[:2], [])
     for forget in (1, 2):
-        unlearned, kept = experiment.parts(places, forget, 0)
+        unlearned, second, kept = experiment.parts(places, forget, 0)
+        assert not second
         groups = [{target.group for target in part} for part in (unlearned, kept)]
         assert len(groups[0]) == forget and not groups[0] & groups[1]
         assert groups[0] | groups[1] == {"a", "b", "c"} and len(unlearned) + len(kept) == 5
@@ -115,6 +122,72 @@ def test_nothing_memorised_nothing_edited_and_no_edit_of_an_earlier_run_left(run
     page = (tmp_path / "out/report.html").read_text()
     assert said in capsys.readouterr().out and said in page and "What is not guaranteed" in page
     assert not (tmp_path / "out/edit.safetensors").exists()
+
+
+def test_what_breaks_a_limit_is_not_written_unless_asked(run, tmp_path, capsys):
+    """The report says which limit; an earlier edit goes."""
+    run()
+    row = run(words=0.9999)
+    result, page = row["result"], (tmp_path / "out/report.html").read_text()
+    assert result["outcome"] == "no setting found" and not result["written"]
+    assert not result["reached"]["words"]["within"] and result["reached"]["kept"]["within"]
+    assert "missed" in page and "ordinary text changes too much" in capsys.readouterr().out
+    assert not (tmp_path / "out/edit.safetensors").exists()
+    assert run(words=0.9999, anyway=True)["result"]["written"]
+    assert (tmp_path / "out/edit.safetensors").is_file()
+    assert "written all the same" in (tmp_path / "out/report.html").read_text()
+
+
+def test_where_no_setting_is_found_nothing_is_unlearned(run, tmp_path, capsys, monkeypatch):
+    """What was tried is in the report, as a picture and as a table."""
+    unlearned = []
+    original = steps.unlearn
+    monkeypatch.setattr(steps, "unlearn", lambda *a, **k: unlearned.append(a) or original(*a, **k))
+    strict = {"hyperparameters": None, "minutes": 0, "forgotten": 0.99, "words": 0.9999}
+    row = run(**strict)
+    result, page = row["result"], (tmp_path / "out/report.html").read_text()
+    assert result["outcome"] == "no setting found" and "edit" not in result and not unlearned
+    assert len(result["calibration"]) == 1 and result["calibration"][0]["chosen"]
+    assert "No setting was found that forgets and keeps, among 1 tried" in capsys.readouterr().out
+    assert page.count("<img") == 1 and "How the settings were chosen" in page
+    assert not (tmp_path / "out/edit.safetensors").exists()
+    assert run(**strict, anyway=True)["result"]["written"] and len(unlearned) == 2
+
+
+def test_a_column_that_moved_far_has_a_word_in_the_report(run, tmp_path):
+    row = run()
+    page = (tmp_path / "out/report.html").read_text()
+    assert ("times its own length" in page) == (row["result"]["edit"]["furthest"] > report.FAR)
+    far = row | {"result": row["result"] | {"edit": row["result"]["edit"] | {"furthest": 99.0}}}
+    items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"}).to_dict("records")
+    report.write(tmp_path / "far.html", far, items)
+    assert "moved by 99.0 times its own length" in (tmp_path / "far.html").read_text()
+
+
+def test_tokens_that_tell_a_secret_from_the_others(decoder, folder):
+    """Those in the fewest other secrets, written out; the paper's are those of the highest ids."""
+    told = {one.id: one for one in steps.find_memorized(decoder, folder).targets}
+    rare = steps.find_memorized(decoder, folder, tokens="rarest").targets
+    for target in rare:
+        at = decoder.tokenizer.decode(target.secret_ids).index("@")
+        places = range(
+            len(decoder.tokenizer(decoder.tokenizer.decode(target.secret_ids)[:at])["input_ids"])
+        )
+        highest = sorted(places, key=lambda i, t=target: (-t.secret_ids[i], i))[: len(target.T)]
+        assert target.T == tuple(sorted(highest))
+        others = [set(one.secret_ids) for one in rare if one.group != target.group]
+        count = lambda T, t=target, o=others: [sum(t.secret_ids[i] in ids for ids in o) for i in T]
+        assert sum(count(told[target.id].T)) <= sum(count(target.T))
+
+
+def test_what_is_near_is_the_text_around_the_secrets(decoder, folder):
+    found = steps.find_memorized(decoder, folder)
+    shown = [decoder.tokenizer.decode([one.ids[i] for i in one.places]) for one in found.near]
+    assert len(shown) == 3 and all(
+        "who knows" in text and "lease write to" in text for text in shown
+    )
+    assert not any(address in text for text in shown for address in PEOPLE.values())
+    assert len(near.following(decoder, found.near)) == sum(len(one.places) for one in found.near)
 
 
 def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
@@ -188,7 +261,6 @@ def planted(folder, tmp_path, monkeypatch):
 def test_no_secret_is_written_anywhere(planted, run, knowing, tmp_path, capsys, monkeypatch):
     """With calibration, and everything that is printed."""
     canaries, theirs = planted
-    monkeypatch.setattr(calibrate, "LEAST", 3)
     given = {"hyperparameters": None, "minutes": 0}
     result = run(documents="$DOCUMENTS", secrets="$SECRETS", **given)["result"]
     assert leaks(canaries, tmp_path, *theirs, knowing) == []
@@ -214,7 +286,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
         cells["cells"].insert(1, cell | {"execution_count": None, "source": code})
     source.write_text(json.dumps(cells))
     parameters = {"documents": "$DOCUMENTS", "secrets": "$SECRETS", "model": str(knowing)}
-    parameters |= {"finetune": False, "minutes": 0}
+    parameters |= {"finetune": False, "minutes": 0} | ANY
     parameters |= {"out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")}
     with pytest.raises(RuntimeError, match="KeyError") if broken else contextlib.nullcontext():
         notebook.execute(source, done, parameters, "own")
@@ -274,6 +346,9 @@ def test_what_a_report_shows_of_a_secret(kind, secret, seen):
         ({"kinds": ["emails"]}, "kinds is emails, but must be some of email"),
         ({"kinds": []}, "kinds is empty"),
         ({"forget": 0}, "forget is 0, but must be at least 1"),
+        ({"tokens": "rare"}, "tokens is 'rare', but must be one of telling, rarest"),
+        ({"words": 1.5}, "words is 1.5, but must be a share"),
+        ({"held": {"ridgee": 3}}, "'ridgee' of revs: did you mean 'ridge'"),
         ({"hyperparameters": {"r_hh": 3}}, "'r_hh' of revs: did you mean 'r_h'"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),
@@ -320,12 +395,11 @@ def example(path, name: str, **instead) -> str:
 def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeypatch):
     """book/api.md, with the paths of this test; it leaves a report."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        steps, "calibrate", lambda *_, **__: steps.Calibration(Hyperparameters(**SETTINGS), [], 0.0)
-    )
+    given = Hyperparameters(**SETTINGS), [], steps.Limits(), True, 0.0
+    monkeypatch.setattr(steps, "calibrate", lambda *_, **__: steps.Calibration(*given))
     scope, paths = {}, {"path__to__model": str(knowing), "path__to__documents": str(folder)}
     exec(example("book/api.md", "api-example", **paths), scope)
-    assert capsys.readouterr().out.splitlines()[-1].startswith("3 → ") and not scope["edit"].moves
+    assert capsys.readouterr().out.splitlines()[-1].startswith("2 → ") and not scope["edit"].moves
     assert "What is not guaranteed" in (tmp_path / "report.html").read_text()
     assert leaks(PEOPLE.values(), tmp_path, folder) == []
 

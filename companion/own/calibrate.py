@@ -43,8 +43,8 @@ RANGES = {
     "ridge": {"low": 0.03, "high": 3.0},
 }
 BESIDE = {"projection": "norm", "neurons": "selective", "eps_r_h": 0.0, "eps_r_n": 0.02}
-SOFT = {"n_max": 0.065, "k": 1.0, "ridge": 0.3}
-STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in ((0.01, 0.8), (0.03, 0.9), (0.06, 0.95))]
+SOFT = {"n_max": 0.03, "k": 1.0, "ridge": 1.0}
+STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in ((0.02, 0.8), (0.06, 0.9), (0.18, 0.95))]
 FEW, FORGET, RETAIN = 3, 20, 40  # secrets judged first; at most unlearned, and looked at besides
 PLACES = 12  # passages near the secrets that a trial looks at
 WINDOWS = ordinary.CHOOSING[:4]  # of ordinary text
@@ -64,9 +64,10 @@ class Limits:
 
     def __post_init__(self):
         for one in fields(self):
-            if not 0 <= (value := getattr(self, one.name)) < 1 + (one.name == "perplexity"):
+            most = math.inf if one.name == "perplexity" else 1
+            if not 0 <= (value := getattr(self, one.name)) < most:
                 raise ValueError(
-                    f"{one.name} is {value}, but must be a share: at least 0, and less than 1."
+                    f"{one.name} is {value}, but must be a share, at least 0 and less than {most}."
                 )
 
     def losses(self, seen: dict[str, float | None]) -> dict[str, float]:
@@ -212,11 +213,13 @@ def seen(decoder: Decoder, judge: Judge, done: Sequence[Target]) -> dict[str, fl
     """What was forgotten of some secrets and what was kept, each with a slope everywhere."""
     ranks, relative = evaluate.secret_ranks(decoder, done), likelihoods(decoder, judge.retain)
     lowest = [max(ranks[target.id][place] for place in target.T) for target in done]
+    # one that is still among the first candidates counts half at most
+    gone = [1.0 if low >= BEYOND else math.log1p(low) / math.log1p(BEYOND) / 2 for low in lowest]
     now = ordinary.observe(decoder, judge.ordinary.windows)
     there = near.following(decoder, judge.passages)
     same = [a == b for a, b in zip(judge.near, there, strict=True)]
     return {
-        "forgotten": mean([min(1.0, math.log1p(low) / math.log1p(BEYOND)) for low in lowest]),
+        "forgotten": mean(gone),
         "kept": mean(list(relative.values())) if relative else None,
         "near": mean(same) if same else None,
         "words": 1 - judge.ordinary.changed(now),

@@ -31,6 +31,7 @@ __all__ = ["Calibration", "Change", "Found", "Hyperparameters", "Limits", "State
 __all__ += ["evaluate", "find_memorized", "load", "observe", "report", "unlearn"]
 WINDOWS = ordinary.JUDGING[:16]  # of ordinary text that a report is about
 NOTHING, UNLEARNED, UNREACHED = "nothing memorised", "unlearned", "no setting found"
+FOUND = "found"  # what is memorised, and nothing was done about it yet
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def outcome(
     result |= {"absent": found.absent, "memorised": memorised}
     if change is None:
         if calibration is None:
-            return result | {"outcome": NOTHING}, []
+            return result | {"outcome": FOUND if memorised else NOTHING}, []
         result |= {"outcome": UNREACHED, "limits": asdict(calibration.limits)}
         return result | {"calibration": calibration.tried}, []
     before, after, reached = change.before, change.after, change.reached()
@@ -166,7 +167,7 @@ def outcome(
         "reached": reached,
         "unlearned": of(before.unlearned),
         "kept": of(before.kept),
-        "halfway": change.halfway,
+        "halfway": change.halfway and list(change.halfway),
         "calibration": change.calibration.tried if change.calibration else [],
         "settings": asdict(change.hp),
         "edit": change.edit.summary() | furthest(change.edit),

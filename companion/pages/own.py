@@ -1,0 +1,103 @@
+"""What the own-model path reached, on which models, and what that is owed to. Rows of
+``companion.runs.own``."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from companion.pages import results
+from companion.pages.tables import DASH, percent
+from companion.record import rows
+
+LIMITS = {
+    "forgotten": "forgotten",
+    "kept": "others kept",
+    "near": "text around",
+    "words": "ordinary text",
+    "perplexity": "perplexity, rise",
+}
+WAYS = {  # a run's name → what it does otherwise than the tool
+    "models": "as the tool does",
+    "tokens": "the paper's tokens",
+    "neurons": "the paper's neurons",
+    "step": "the paper's step",
+    "paper": "all three as in the paper",
+}
+
+
+def reached(folder=None) -> pd.DataFrame:
+    """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
+    limit (shares), whether it is within, the minutes and the seconds of finding."""
+    found = []
+    for row in rows.find(folder or rows.RECORDED, kind="own").values():
+        result, made = row["result"], row["provenance"]
+        if "reached" not in result:
+            continue
+        line = {"run": row["data"], "model": results.title(row["model"]), "row": row["name"]}
+        line |= {"outcome": result["outcome"], "unlearned": result["unlearned"]}
+        line |= {"memorised": result["memorised"], "furthest": result["edit"].get("furthest")}
+        line |= {name: one["value"] for name, one in result["reached"].items()}
+        line |= {f"{name} within": one["within"] for name, one in result["reached"].items()}
+        line |= {f"{name} limit": one["limit"] for name, one in result["reached"].items()}
+        minutes = sum(made["seconds"].values()) / 60
+        threads = made["hardware"]["threads"]
+        found.append(line | {"minutes": minutes, "threads": threads})
+    return pd.DataFrame(found)
+
+
+def lines(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
+    """The runs of ``reached`` as texts; what is beyond a limit stands in italics."""
+    table = frame[list(first)].copy()
+    table["forgotten, of"] = [
+        f"{round(share * n)} of {n}" for share, n in zip(frame["forgotten"], frame["unlearned"])
+    ]
+    for name, title in list(LIMITS.items())[1:]:
+        pairs = zip(frame[name], frame[f"{name} within"], strict=True)
+        table[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
+    table["furthest column"] = frame["furthest"].map("{:.1f}".format)
+    table["minutes"] = frame["minutes"].map("{:.0f}".format)
+    return table.assign(outcome=frame["outcome"])
+
+
+def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
+    """One panel a limit, one line a run: filled within the limit, which is dashed, else hollow."""
+    size = {"figsize": (9, 0.9 + 0.4 * len(frame)), "layout": "constrained"}
+    fig, axes = plt.subplots(1, len(LIMITS), sharey=True, **size)
+    for ax, (name, title) in zip(axes, LIMITS.items(), strict=True):
+        for y, (_, one) in enumerate(frame.iterrows()):
+            fill = "C0" if one[f"{name} within"] else "none"
+            value = one[name] if pd.notna(one[name]) else float("nan")
+            ax.plot(100 * value, y, "o", color="C0", markerfacecolor=fill, markersize=7)
+        if len(frame):
+            ax.axvline(100 * frame[f"{name} limit"].iloc[0], color="C1", linestyle="--")
+        ax.set(title=title, ylim=(max(len(frame), 1) - 0.5, -0.5), xlabel="per cent")
+        if name == "perplexity":
+            ax.set_xscale("symlog", linthresh=10)
+        else:
+            ax.set_xlim(-4, 104)
+    axes[0].set_yticks(range(len(names)), names)
+    return fig
+
+
+def tried(trials: list[dict]) -> pd.DataFrame:
+    """One line a setting that was tried: what it is, what it kept, in per cent, and its cost."""
+    named = lambda one: ", ".join(f"{name} {value:.3g}" for name, value in one.items())
+    frame = pd.DataFrame({"setting": [named(one["setting"]) for one in trials]})
+    for name, title in LIMITS.items():
+        frame[f"{title}, %"] = [percent(one["seen"][name]) for one in trials]
+    frame["cost"] = [f"{one['cost']:.2f}" for one in trials]
+    frame["secrets"] = ["all" if one["whole"] else "a few" for one in trials]
+    return frame.assign(chosen=["yes" if one.get("chosen") else "" for one in trials])
+
+
+def shares(result: dict) -> pd.DataFrame:
+    """What was wanted of a run and what came of it."""
+    verdict = {True: "within", False: "missed"}
+    return pd.DataFrame(
+        {"": LIMITS[name], "wanted": ("at most " if name == "perplexity" else "at least ")}
+        | {"limit, %": percent(one["limit"]), "reached, %": percent(one["value"])}
+        | {"": LIMITS[name], "verdict": DASH if one["value"] is None else verdict[one["within"]]}
+        for name, one in result["reached"].items()
+    )
