@@ -14,9 +14,12 @@ import torch
 from conftest import FAMILIES, GROUPED, V, build
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
+from companion.own import calibrate
+from companion.own.steps import furthest
 from companion.runs import methods
-from revs.measures import attacks
+from revs.measures import attacks, ordinary
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
+from revs.method import algorithm
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.method.neuron import attributions
@@ -362,3 +365,39 @@ def test_a_variant_that_does_not_fit_is_refused(one_sentence):
     with pytest.raises(ValueError, match="without model.decoder.final_layer_norm") as error:
         Decoder(model, None, name="an OPT")
     assert one_sentence(error)
+
+
+# The statistics of trained weights ----------------------------------------------------------------
+
+
+@torch.no_grad()
+def with_statistics(decoder: Decoder) -> Decoder:
+    """Random weights with what trained ones have: scales of norms from 0.01 to 50, columns of FF₂
+    that are twenty times as long as the others, an embedding whose singular values fall as 1/i."""
+    draw = torch.Generator().manual_seed(0)
+    norms = [decoder.norm, *(decoder.after(l) for l in range(3))]
+    for norm in filter(None, norms):
+        share = torch.rand(norm.weight.shape, generator=draw).to(norm.weight)
+        norm.weight.copy_(0.01 * (50 / 0.01) ** share - decoder.architecture.offset)
+    for l in range(3):
+        decoder.neurons(l)[:, ::16] *= 20
+    u, s, v = torch.linalg.svd(decoder.head.weight, full_matrices=False)
+    decoder.head.weight.copy_(u * (s[0] / torch.arange(1, len(s) + 1)) @ v)
+    return decoder
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_an_own_model_with_trained_statistics_is_not_broken(kind):
+    """No family for which there are no weights here is left to chance: with the hardest of the
+    settings that an own model is tried with first, no column moves far, and ordinary text surprises it little more."""
+    decoder = with_statistics(build(kind, dtype=torch.float32))
+    few = {"n_max": 4}  # of the 64 neurons that a layer has here
+    hp = calibrate.settings(64, calibrate.STEPS[-1], few)
+    before = ordinary.observe(decoder, range(4))
+    edit = algorithm.unlearn(decoder, secrets(decoder), hp)
+    after, far = ordinary.observe(decoder, range(4)), furthest(edit).get("furthest", 0)
+    edit.undo()
+    assert far < 2 and after.perplexity < 1.5 * before.perplexity
+    if decoder.after(0) is not None:  # there the paper's step is long
+        with algorithm.unlearn(decoder, secrets(decoder), replace(hp, ridge=0.0)) as edit:
+            assert furthest(edit)["furthest"] > 1000

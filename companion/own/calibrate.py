@@ -9,7 +9,8 @@ nearly the largest of them. Losses are taken of ranks and probabilities, so that
 nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
 soft and grow harder as long as only forgetting is wanting (``STEPS``); then the optimiser of the
 contest chooses (``companion.own.search``). The first few secrets of a trial are judged alone, and
-it goes on only if they cost less than the best trial did: more secrets never cost less.
+it goes on only if they are forgotten and cost less than the best trial did: more secrets never
+cost less.
 """
 
 from __future__ import annotations
@@ -34,21 +35,22 @@ from revs.method.usual import usual
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
-# n_max as a share of a layer's neurons, k as a multiple of n_max, margins of the vocabulary
+# k as a multiple of n_max, margins as shares of the vocabulary
 RANGES = {
     "r_h": {"low": 0.003, "high": 0.2, "most": 0.6},
-    "n_max": {"low": 0.02, "high": 0.15, "least": 0.002, "most": 0.4},
+    "n_max": {"low": 15, "high": 150, "least": 1, "most": 1000},
     "k": {"low": 1.0, "high": 4.0},
     "r_n": {"low": 0.6, "high": 0.97, "scale": "linear", "least": 0.05, "most": 0.99},
     "ridge": {"low": 0.03, "high": 3.0},
 }
 BESIDE = {"projection": "norm", "neurons": "selective", "eps_r_h": 0.0, "eps_r_n": 0.02}
-SOFT = {"n_max": 0.03, "k": 1.0, "ridge": 1.0}
+SOFT = {"n_max": 45, "k": 1.0, "ridge": 1.0}
 STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in ((0.02, 0.8), (0.06, 0.9), (0.18, 0.95))]
-FEW, FORGET, RETAIN = 3, 20, 40  # secrets judged first; at most unlearned, and looked at besides
+FEW, FORGET, RETAIN = 4, 20, 40  # secrets judged first; at most unlearned, and looked at besides
 PLACES = 12  # passages near the secrets that a trial looks at
 WINDOWS = ordinary.CHOOSING[:4]  # of ordinary text
 EASY = 0.75  # a success that is as far from every limit ends the search
+HOPELESS = 3.0  # loss of forgetting of the first few after which a trial ends
 BEYOND = 100  # rank of a token that is not among the first candidates
 
 
@@ -134,10 +136,12 @@ def calibrate(
     tried = []
     for one in progress(trials(decoder, judge, 60 * minutes, held or {})):
         tried.append(one)
-    best = min((one for one in tried if one["whole"]), key=lambda one: one["cost"])
+    whole = [one for one in tried if one["whole"]]
+    best = min(whole or tried, key=lambda one: one["cost"])
     best["chosen"] = True
     hp = settings(decoder.neurons(0).shape[1], best["setting"], held or {})
-    return Calibration(hp, tried, limits, within(best["losses"]), time.monotonic() - start)
+    reached = bool(whole) and within(best["losses"])
+    return Calibration(hp, tried, limits, reached, time.monotonic() - start)
 
 
 def of_groups(targets: Sequence[Target], most: int) -> list[Target]:
@@ -177,10 +181,9 @@ def within(losses: dict[str, float], most: float = 1.0) -> bool:
 def settings(ff: int, setting: dict, held: dict) -> Hyperparameters:
     """What a trial draws as REVS takes it, of layers with ``ff`` neurons."""
     given = setting | held
-    if "n_max" not in held:
-        given["n_max"] = max(1, round(setting["n_max"] * ff))
     if "k" not in held:
-        given["k"] = min(ff, max(1, round(setting["k"] * given["n_max"])))
+        given["k"] = round(setting["k"] * given["n_max"])
+    given["k"] = min(ff, given["k"])
     given["n_max"] = min(given["n_max"], given["k"])
     return Hyperparameters(**BESIDE | given)
 
@@ -200,7 +203,7 @@ def effect(decoder: Decoder, judge: Judge, hp: Hyperparameters, best: float = ma
             found = seen(decoder, judge, done)
             losses = judge.limits.losses(found)
             cost = sum(loss**4 for loss in losses.values()) ** 0.25
-            if not cost < best:
+            if not cost < best or losses["forgotten"] > HOPELESS:
                 break
     finally:
         for edit in reversed(edits):
