@@ -37,7 +37,7 @@ from revs.model.targets import Target
 
 # k as a multiple of n_max, margins as shares of the vocabulary
 RANGES = {
-    "r_h": {"low": 0.003, "high": 0.2, "most": 0.6},
+    "r_h": {"low": 0.003, "high": 0.5, "most": 0.9},
     "n_max": {"low": 15, "high": 150, "least": 1, "most": 1000},
     "k": {"low": 1.0, "high": 4.0},
     "r_n": {"low": 0.6, "high": 0.97, "scale": "linear", "least": 0.05, "most": 0.99},
@@ -45,7 +45,8 @@ RANGES = {
 }
 BESIDE = {"projection": "norm", "neurons": "selective", "eps_r_h": 0.0, "eps_r_n": 0.02}
 SOFT = {"n_max": 45, "k": 1.0, "ridge": 1.0}
-STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in ((0.02, 0.8), (0.06, 0.9), (0.18, 0.95))]
+HARDER = ((0.02, 0.8), (0.06, 0.9), (0.18, 0.95), (0.45, 0.97))
+STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in HARDER]
 FEW, FORGET, RETAIN = 4, 20, 40  # secrets judged first; at most unlearned, and looked at besides
 PLACES = 12  # passages near the secrets that a trial looks at
 WINDOWS = ordinary.CHOOSING[:4]  # of ordinary text
@@ -60,7 +61,7 @@ class Limits:
 
     forgotten: float = 0.9  # of the secrets: not written, and not among the first 100 candidates
     kept: float = 0.8  # of the other secrets: still written
-    near: float = 0.9  # of the next tokens around the secrets in their documents: as before
+    near: float = 0.8  # of the next tokens around the secrets in their documents: as before
     words: float = 0.95  # of the next tokens in ordinary text: as before
     perplexity: float = 0.05  # by how much that of ordinary text may rise, as a share
 

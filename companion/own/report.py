@@ -38,7 +38,7 @@ def render(template: str, **values) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share in per cent, or a dash."""
-    return "–" if share is None else f"{100 * share:.{digits}f}"
+    return "–" if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}"  # no −0.0
 
 
 def found(result: dict) -> str:

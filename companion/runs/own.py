@@ -50,7 +50,7 @@ class Settings:
     hyperparameters: dict | None = None  # all settings of REVS; None: they are chosen
     forgotten: float = 0.9  # a success: share of secrets neither written nor in the first 100
     kept: float = 0.8  # share of the other secrets that are still written
-    near: float = 0.9  # share of next words around the secrets that stay
+    near: float = 0.8  # share of next words around the secrets that stay
     words: float = 0.95  # share of next words in ordinary text that stay
     perplexity: float = 0.05  # share by which that of ordinary text may rise
     anyway: bool = False  # write the edit even if it is no success
