@@ -15,6 +15,7 @@ cost less.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -117,6 +118,7 @@ def calibrate(
     passages: Sequence[Passage] = (),
     limits: Limits | None = None,
     minutes: float = 3.0,
+    most: int = 30,
     seed: int = 0,
     held: dict | None = None,
     progress: Callable = iter,
@@ -124,9 +126,9 @@ def calibrate(
     """Chooses REVS's settings by what unlearning ``forget`` does to the rest; undone in the end.
 
     At most twenty secrets are unlearned in a trial, at all their places. ``retain`` are other
-    secrets, ``passages`` text near them, ``held`` settings that every trial has. No trial is begun
-    that would last beyond ``minutes`` if it took as long as the longest so far, but the first is
-    always made. ``progress`` wraps the trials.
+    secrets, ``passages`` text near them, ``held`` settings that every trial has. There are at most
+    ``most`` trials, and none is begun that would last beyond ``minutes`` if it took as long as the
+    longest so far; the first is always made. ``progress`` wraps the trials.
     """
     if not forget:
         raise ValueError("There is nothing to calibrate on: give the places of a secret.")
@@ -135,7 +137,7 @@ def calibrate(
     before = ordinary.observe(decoder, WINDOWS), near.following(decoder, passages)
     judge = Judge(some, others, passages, limits, *before, usual(decoder), seed)
     tried = []
-    for one in progress(trials(decoder, judge, 60 * minutes, held or {})):
+    for one in progress(itertools.islice(trials(decoder, judge, 60 * minutes, held or {}), most)):
         tried.append(one)
     whole = [one for one in tried if one["whole"]]
     best = min(whole or tried, key=lambda one: one["cost"])

@@ -25,6 +25,7 @@ from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
 from companion.runs.progress import progress
 from revs.measures import ordinary
+from revs.method.usual import usual
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import split
@@ -46,6 +47,7 @@ class Settings:
     forget: int | None = None  # secrets to unlearn; None: all; the others then show what it cost
     tokens: str = "telling"  # of a secret, those that tell it from the others; or the rarest
     minutes: float = 3  # that the choice of settings may take
+    trials: int = 30  # settings that it may try
     held: dict | None = None  # settings of REVS that every trial of it has
     hyperparameters: dict | None = None  # all settings of REVS; None: they are chosen
     forgotten: float = 0.9  # a success: share of secrets neither written nor in the first 100
@@ -159,7 +161,7 @@ def edited(
     start, chosen = time.monotonic(), None
     if hp is None:
         retain, _ = halves(kept or second, settings.seed)
-        about = limits, settings.minutes, settings.seed, settings.held
+        about = limits, settings.minutes, settings.trials, settings.seed, settings.held
         chosen = steps.calibrate(
             decoder, first, retain, found.near, *about, progress("choose", "settings")
         )
@@ -170,18 +172,19 @@ def edited(
             return *steps.outcome(found, calibration=chosen), {}
     seconds["calibrate"] = time.monotonic() - start
     start = time.monotonic()
+    print("judge: before …", flush=True)
     before = steps.observe(decoder, first + second, kept, found.near)
-    began, halfway, bar = time.monotonic(), None, progress("unlearn", "tokens")
-    with memory.Peak() as peak, steps.unlearn(decoder, first, hp, progress=bar) as edit:
+    began, halfway = time.monotonic(), None
+    how = {"progress": progress("unlearn", "tokens")}
+    how |= {"usual": usual(decoder)} if hp.neurons == "selective" else {}
+    with memory.Peak() as peak, steps.unlearn(decoder, first, hp, **how) as edit:
         if second:
-            still = steps.evaluate(decoder, second)
-            wrote = [
-                {one.group for one in second if state[one.id]["exact"]}
-                for state in (before.secrets, still)
-            ]
+            looks = before.secrets, steps.evaluate(decoder, second)
+            wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
             halfway = tuple(map(len, wrote))
-            edit.take(steps.unlearn(decoder, second, hp, progress=bar))
+            edit.take(steps.unlearn(decoder, second, hp, **how))
         seconds["unlearn"] = time.monotonic() - began
+        print("judge: after …", flush=True)
         after = steps.observe(decoder, first + second, kept, found.near)
         change = steps.Change(before, after, edit, hp, chosen, limits, halfway)
         result, items = steps.outcome(found, change)
