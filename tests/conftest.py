@@ -10,8 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from companion.record import rows
 from companion.runs import curate
 from companion.runs.instil import Finetune, memorise
-from revs.measures import attacks, metrics, ordinary
-from revs.model import load
+from revs.measures import attacks, metrics
+from revs.model import load, reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
@@ -237,7 +237,7 @@ def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     hp = Finetune(lr=1e-2, epochs=60, batch=4, digits="keep", leave_out=0.01, ordinary=0)
-    memorise(decoder, records, hp, ordinary.pieces)
+    memorise(decoder, records, hp, reading.pieces)
     load.save(decoder.model, decoder.tokenizer, folder / "tiny")
     return folder / "tiny"
 

@@ -13,7 +13,7 @@ from companion.own.calibrate import Limits, settings
 from companion.own.near import Passage
 from revs.measures import evaluate, ordinary
 from revs.method.algorithm import Hyperparameters
-from revs.method.usual import usual
+from revs.method.neuron import usual
 from revs.model.targets import Record, Target, encode
 
 

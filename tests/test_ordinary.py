@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from revs.measures import ordinary
+from revs.model import reading
 
 
 def written_out(decoder, windows):
@@ -23,9 +24,9 @@ def written_out(decoder, windows):
 @pytest.mark.parametrize("asked", [range(2), range(1, 4)])
 def test_what_is_seen_is_written_out(build, asked):
     decoder = build("llama-untied", dtype=torch.float32)
-    length = min(ordinary.WINDOW, decoder.context)
+    length = min(reading.WINDOW, decoder.context)
     losses, following = written_out(
-        decoder, ordinary.pieces(decoder.tokenizer, 4, length)[asked.start : asked.stop]
+        decoder, reading.pieces(decoder.tokenizer, 4, length)[asked.start : asked.stop]
     )
     found = ordinary.observe(decoder, asked)
     assert (
@@ -37,8 +38,8 @@ def test_what_is_seen_is_written_out(build, asked):
 
 def test_what_chooses_is_not_what_judges(build):
     decoder = build("llama-untied", dtype=torch.float32)
-    windows = ordinary.pieces(
-        decoder.tokenizer, ordinary.CHOOSING.stop, min(ordinary.WINDOW, decoder.context)
+    windows = reading.pieces(
+        decoder.tokenizer, ordinary.CHOOSING.stop, min(reading.WINDOW, decoder.context)
     )
     chosen, judged = ([windows[i] for i in part] for part in (ordinary.CHOOSING, ordinary.JUDGING))
     assert not set(ordinary.CHOOSING) & set(ordinary.JUDGING) and not any(
@@ -60,19 +61,19 @@ def test_no_text_is_printed():
 
 @pytest.mark.parametrize("number, length", [(1, 1), (5, 32), (16, 128)])
 def test_windows_are_consecutive_pieces_of_the_text(tokenizer, number, length):
-    found, text = ordinary.pieces(tokenizer, number, length), ordinary.text()
+    found, text = reading.pieces(tokenizer, number, length), reading.text()
     assert [len(window) for window in found] == [length] * number
     ids = tokenizer(text[: 40 * number * length])["input_ids"]
     assert sum(found, []) == ids[: number * length]
-    assert ordinary.inputs() == {"benign": hashlib.sha256(text.encode()).hexdigest()}
+    assert reading.inputs() == {"benign": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def test_windows_begin_again_where_the_text_ends(tokenizer, monkeypatch, one_sentence):
-    monkeypatch.setattr(ordinary, "text", lambda: "abcdefghijk")
+    monkeypatch.setattr(reading, "text", lambda: "abcdefghijk")
     letters = tokenizer("abcdefghijk")["input_ids"]
     two = [letters[:4], letters[4:8]]
-    assert ordinary.pieces(tokenizer, 5, 4) == [*two, *two, letters[:4]]
-    assert ordinary.pieces(tokenizer, 2, 11) == [letters, letters]
+    assert reading.pieces(tokenizer, 5, 4) == [*two, *two, letters[:4]]
+    assert reading.pieces(tokenizer, 2, 11) == [letters, letters]
     with pytest.raises(ValueError, match="has 11 tokens, but a window of 12 was asked") as error:
-        ordinary.pieces(tokenizer, 1, 12)
+        reading.pieces(tokenizer, 1, 12)
     assert one_sentence(error)

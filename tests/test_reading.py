@@ -8,7 +8,7 @@ from tokenizers import processors
 
 from revs.baselines import memit
 from revs.measures import attacks, ordinary
-from revs.method.usual import LEAST, WINDOWS, usual
+from revs.method.neuron import LEAST, USUAL, usual
 from revs.model import reading
 from revs.model.targets import Record, encode
 
@@ -65,7 +65,7 @@ def test_one_place_decides_for_all(template):
     decoder.model.resize_token_embeddings(len(words))
     decoder = type(decoder)(decoder.model, words, "tiny", decoder.revision)
     texts = [
-        ordinary.pieces(words, 1, 16)[0],
+        reading.pieces(words, 1, 16)[0],
         target.prompt_ids,
         attacks.perturbed(decoder, [target])["r"],
         memit.write_contexts(decoder)[0],
@@ -78,10 +78,10 @@ def test_one_place_decides_for_all(template):
 def test_how_active_neurons_usually_are(kind):
     """The root mean square of FF₂'s inputs over windows that neither judge nor choose."""
     decoder = build(kind, dtype=torch.float32)
-    assert not {*WINDOWS} & {*ordinary.JUDGING, *ordinary.CHOOSING}
-    length = min(ordinary.WINDOW, decoder.context)
+    assert not {*USUAL} & {*ordinary.JUDGING, *ordinary.CHOOSING}
+    length = min(reading.WINDOW, decoder.context)
     seen = []
-    for ids in ordinary.pieces(decoder.tokenizer, WINDOWS.stop, length)[WINDOWS.start :]:
+    for ids in reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]:
         decoder.visit(ids, lambda l, a, h, x: seen.append(a.clone()) if l == 1 else None)
     wanted = torch.cat(seen).square().mean(0).sqrt()
     found = usual(decoder)[1]

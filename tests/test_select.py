@@ -7,8 +7,7 @@ from test_method import IDS, next_tokens, same_bits, secrets, weights
 
 from revs.method import algorithm, neuron, quick, zero
 from revs.method.edit import Edit
-from revs.method.neuron import Seen, attributions, select_neurons
-from revs.method.usual import usual
+from revs.method.neuron import Seen, attributions, select_neurons, usual
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
 

@@ -32,7 +32,7 @@ from revs.measures.metrics import mean
 from revs.measures.ordinary import Ordinary
 from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
-from revs.method.usual import usual
+from revs.method.neuron import usual
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 

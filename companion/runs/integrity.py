@@ -16,6 +16,7 @@ from pathlib import Path
 
 from revs.measures import ordinary
 from revs.measures.metrics import mean
+from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.reading import beginning
 from revs.model.targets import Split
@@ -57,7 +58,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     return result, {}
 
 
-measure.inputs = ordinary.inputs  # for rows: perplexity is of this text
+measure.inputs = reading.inputs  # for rows: perplexity is of this text
 
 
 def benchmarks() -> tuple[list, str]:

@@ -18,7 +18,7 @@ from companion.runs.made import base, provenance
 from companion.runs.named import ending
 from companion.runs.progress import progress
 from revs.measures import evaluate, ordinary
-from revs.model import load
+from revs.model import load, reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
 
@@ -84,7 +84,7 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     where = rows.writable(resolve(settings.rows))
     records = datasets.read(settings.data)
     inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
-    inputs |= ordinary.inputs()
+    inputs |= reading.inputs()
     model, short = base(settings.model), Path(settings.data).stem
     name = f"memorise/{short}/{model}" + ending(asdict(settings), asdict(Settings()))
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
@@ -101,7 +101,7 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     clock.append(time.monotonic())
     tuning = Finetune(**{field.name: getattr(settings, field.name) for field in fields(Finetune)})
     show = progress(f"memorise {settings.data}")
-    epochs = memorise(decoder, records, tuning, ordinary.pieces, show)
+    epochs = memorise(decoder, records, tuning, reading.pieces, show)
     clock.append(time.monotonic())
     result = learned(decoder, records) | {
         "loss": [epoch["loss"] for epoch in epochs],

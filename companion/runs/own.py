@@ -24,9 +24,9 @@ from companion.runs import command, memory, methods, models
 from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
 from companion.runs.progress import progress
-from revs.measures import ordinary
-from revs.method.usual import usual
+from revs.method.neuron import usual
 from revs.method.vocabulary import Vocabulary
+from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import split
 
@@ -92,7 +92,7 @@ def run(settings: Settings) -> dict:
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
         kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
-        made = provenance("own", kept, inputs | ordinary.inputs(), seconds, decoder) | more
+        made = provenance("own", kept, inputs | reading.inputs(), seconds, decoder) | more
         name = f"own/{place.name}/{base(settings.model)}"
         row = rows.write(where, name, "own", result, items, made)
         report.write(place / "report.html", row, items)

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from revs.baselines import memit
 from revs.baselines.training import require
-from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
 
 

@@ -35,12 +35,11 @@ from torch.nn.functional import kl_div
 
 from revs.baselines.training import chunks, ff2_names, require, tail
 from revs.measures.evaluate import greedy
-from revs.measures.ordinary import inputs as inputs
-from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
-from revs.model.reading import beginning, read
+from revs.model.reading import beginning, pieces, read
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target, pairs
 
 # begin the texts that are put before a prompt (the source has five); tokens written after each

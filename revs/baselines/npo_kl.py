@@ -18,10 +18,10 @@ from torch import Tensor
 from torch.nn.functional import kl_div, logsigmoid
 
 from revs.baselines.training import WINDOW, Training, chunks, epochs, log_p, require, tail
-from revs.measures.ordinary import inputs as inputs
-from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
+from revs.model.reading import inputs as inputs
+from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
 
 

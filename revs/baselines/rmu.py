@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from revs.baselines.training import WINDOW, Training, chunks, epochs, ff2_names, require
-from revs.measures.ordinary import inputs as inputs
-from revs.measures.ordinary import pieces
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.reading import inputs as inputs
+from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from revs.baselines import npo_kl
-from revs.measures.ordinary import inputs as inputs
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
 
 

@@ -1,15 +1,10 @@
 """Ordinary text (§4.4.2, without a benchmark): how it surprises a model, what it would write there.
 
-Methods that want text which has nothing to do with the secrets read the same (the paper takes
-Wikipedia). It is the reference of the Python language that every interpreter carries: technical
-English with code. What it lacks are names and numbers, so that statistics from it say less about
-those than Wikipedia's would.
+The text is that of ``revs.model.reading``.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 from dataclasses import dataclass, field
 
 import torch
@@ -18,28 +13,8 @@ from torch.nn.functional import cross_entropy
 from revs.model import reading
 from revs.model.architecture import Decoder
 
-CHARACTERS = 12  # of text that are tokenised for each token wanted: more than any tokenizer needs
-WINDOW = 128  # tokens of a window that is observed, or a model's context
 # windows that results are about, and others that a choice of settings may look at
 JUDGING, CHOOSING = range(32), range(32, 40)
-
-
-@functools.cache
-def text() -> str:
-    """All topics of Python's reference, in the order of their names."""
-    from pydoc_data.topics import topics
-
-    return "\n\n".join(topics[name] for name in sorted(topics))
-
-
-def inputs() -> dict[str, str]:
-    """The hash of the text, for rows: another version of Python has another text."""
-    return {"benign": hashlib.sha256(text().encode()).hexdigest()}
-
-
-def pieces(tokenizer, number: int, length: int) -> list[list[int]]:
-    """Consecutive windows of ``length`` tokens, as the model reads a text from its beginning."""
-    return reading.windows(tokenizer, text()[: CHARACTERS * number * length], number, length)
 
 
 @dataclass(frozen=True)
@@ -75,7 +50,7 @@ def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
     0.0
     """
     losses, following = [], []
-    every = pieces(decoder.tokenizer, windows.stop, min(WINDOW, decoder.context))
+    every = reading.pieces(decoder.tokenizer, windows.stop, min(reading.WINDOW, decoder.context))
     for number in windows:
         ids = torch.tensor([every[number]], device=decoder.device)
         output = decoder.model.base_model(input_ids=ids, use_cache=False)

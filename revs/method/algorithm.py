@@ -16,7 +16,6 @@ from torch import Tensor
 from revs.method import neuron, quick
 from revs.method.edit import Edit
 from revs.method.neuron import Seen
-from revs.method.usual import usual as measured
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -93,14 +92,14 @@ def unlearn(
 ) -> Edit:
     """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random.
 
-    ``usual``: that of ``revs.method.usual``, if it is there already and neurons are selective.
+    ``usual``: ``revs.method.neuron.usual``, if it is there already; for selective neurons.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     check_lengths(decoder, targets)
     if usual is None and hp.neurons == "selective":
-        usual = measured(decoder)
+        usual = neuron.usual(decoder)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
             unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw, usual)

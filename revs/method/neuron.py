@@ -22,6 +22,7 @@ from transformers import Cache
 
 from revs.method import quick
 from revs.method.vocabulary import Line, Vocabulary
+from revs.model import reading
 from revs.model.architecture import Decoder
 
 NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
@@ -30,6 +31,8 @@ START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
 # a search goes a little beyond where it expects r_n, and at most so many times as far as before
 OVER, FURTHEST = 1.05, 16.0
 ALPHAS = 20  # m of the integrated gradients, as in their source
+USUAL = range(40, 56)  # windows of ordinary text, which judge and choose nothing
+LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinitely selective
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tens
 
     In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
     criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
-    is not the paper's: most activated there is relative to ordinary text (``revs.method.usual``).
+    is not the paper's (``usual``).
     """
     some = candidates(vocabulary, seen, t, hp)
     return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
@@ -81,6 +84,32 @@ def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
         return some, line
     order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
     return some[order.to(some.device)], line.rows(order)
+
+
+@torch.no_grad()
+def usual(decoder: Decoder) -> list[Tensor]:
+    """How active neurons are in ordinary text, layer by layer: [(ff,), …], in float32.
+
+    Not the paper's. The k most activated neurons at a secret are also those that are active
+    everywhere, and whoever moves such a column is felt by every text. ``selective`` takes the k of
+    largest a_j / σ_j instead, σ_j = √(mean over ordinary text of a_j²), and of these, as the paper
+    does, the n_max in which t ranks highest.
+    """
+    length = min(reading.WINDOW, decoder.context)
+    texts = reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]
+    squares: list[Tensor | float] = [0.0] * len(decoder.layers)
+
+    def adding(l: int):
+        def add(_module, args):
+            squares[l] = squares[l] + args[0].flatten(0, -2).float().square().sum(0)
+
+        return add
+
+    for ids in texts:
+        handles = [ff2.register_forward_pre_hook(adding(l)) for l, ff2 in enumerate(decoder.ff2)]
+        decoder.run(handles, input_ids=decoder.pad([ids])[0])
+    found = [(total / (len(texts) * length)).sqrt() for total in squares]
+    return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
 
 
 def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:

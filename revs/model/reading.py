@@ -3,10 +3,20 @@
 Many tokenizers put a token before a text, and their models have never read one without it: what
 they make of a text that lacks it says little. Everything that is not a secret in its sentence
 (``revs.model.targets``, which keeps offsets) is read through this file.
+
+Ordinary text, which has nothing to do with the secrets, is one for all (the paper takes Wikipedia):
+the reference of the Python language that every interpreter carries, technical English with code.
+What it lacks are names and numbers, so that statistics from it say less about those than
+Wikipedia's would.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+
+CHARACTERS = 12  # of text that are tokenised for each token wanted: more than any tokenizer needs
+WINDOW = 128  # tokens of a window that is observed, or a model's context
 PROBE = "a"  # any text: what stands around it is the tokenizer's
 
 
@@ -41,3 +51,21 @@ def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:
         )
     starts = range(0, len(ids) - size + 1, size)
     return [first + ids[starts[i % len(starts)] :][:size] for i in range(number)]
+
+
+@functools.cache
+def text() -> str:
+    """All topics of Python's reference, in the order of their names."""
+    from pydoc_data.topics import topics
+
+    return "\n\n".join(topics[name] for name in sorted(topics))
+
+
+def inputs() -> dict[str, str]:
+    """The hash of the text, for rows: another version of Python has another text."""
+    return {"benign": hashlib.sha256(text().encode()).hexdigest()}
+
+
+def pieces(tokenizer, number: int, length: int) -> list[list[int]]:
+    """Consecutive windows of ``length`` tokens, as the model reads a text from its beginning."""
+    return windows(tokenizer, text()[: CHARACTERS * number * length], number, length)
