@@ -2,7 +2,7 @@
 
 import pytest
 
-from revs.measures import cue
+from companion.runs import cue
 from revs.measures.evaluate import greedy
 from revs.model.targets import Split, Target
 

@@ -30,7 +30,7 @@ PINNED |= {f"companion.runs.{name}" for name in ("models", "named", "nearest", "
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
     "attacks": "revs.measures.attacks:measure",
-    "cue": "revs.measures.cue:measure",
+    "cue": "companion.runs.cue:measure",
     "instead": "companion.runs.instead:measure",
     "integrity": "companion.runs.integrity:measure",
     "perturbations": "revs.measures.attacks:perturbations",

@@ -18,9 +18,9 @@ import yaml
 
 from companion.record import paper
 from companion.record.paths import ROOT
-from companion.runs import instead, integrity, models, public, refuse
+from companion.runs import cue, instead, integrity, models, public, refuse
 from companion.runs.nearest import hint
-from revs.measures import attacks, cue
+from revs.measures import attacks
 
 MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, columns by item)
     "attacks": attacks.measure,
