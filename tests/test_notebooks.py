@@ -32,7 +32,7 @@ NOT_MEASURED = (  # numbers in prose that no row could hold
     r"0\.3 × that mean|learning rate 2e-6, 4 epochs|15,000",  # settings, ours or another's
     r"begin with 9",  # what numbers were never issued
     r"4 bytes",  # of a float32
-    r"k = 100|@100|at 100 candidates|95 per cent",  # how a measurement is defined
+    r"k = 100|@100|at 100 candidates|first 100|95 per cent",  # how a measurement is defined
     r"[Ss]eed [01]|schema \d",  # what runs and rows are called
 )
 ASIDE = r"\$\$.*?\$\$|`[^`]*`|\$[^$]*\$|\[[^\]]*\]\([^)]*\)"  # code, formulas, links

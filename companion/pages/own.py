@@ -25,26 +25,27 @@ WAYS = {  # a run's name → what it does otherwise than the tool
     "step": "the paper's step",
     "paper": "all three as in the paper",
 }
+COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "furthest", "minutes"]
+COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 
 
 def reached(folder=None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, the minutes and the seconds of finding."""
+    limit (shares), whether it is within, and the minutes."""
     found = []
     for row in rows.find(folder or rows.RECORDED, kind="own").values():
         result, made = row["result"], row["provenance"]
         if "reached" not in result:
             continue
-        line = {"run": row["data"], "model": results.title(row["model"]), "row": row["name"]}
+        line = {"run": row["data"], "model": results.title(row["model"])}
         line |= {"outcome": result["outcome"], "unlearned": result["unlearned"]}
         line |= {"memorised": result["memorised"], "furthest": result["edit"].get("furthest")}
-        line |= {name: one["value"] for name, one in result["reached"].items()}
-        line |= {f"{name} within": one["within"] for name, one in result["reached"].items()}
-        line |= {f"{name} limit": one["limit"] for name, one in result["reached"].items()}
-        minutes = sum(made["seconds"].values()) / 60
-        threads = made["hardware"]["threads"]
-        found.append(line | {"minutes": minutes, "threads": threads})
-    return pd.DataFrame(found)
+        line["minutes"] = sum(made["seconds"].values()) / 60
+        for name, one in result["reached"].items():
+            line |= {name: one["value"], f"{name} within": one["within"]}
+            line[f"{name} limit"] = one["limit"]
+        found.append(line)
+    return pd.DataFrame(found, columns=COLUMNS)
 
 
 def lines(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
