@@ -115,7 +115,7 @@ def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
     memory.check(asdict(settings))
     limits = Limits(**{one.name: getattr(settings, one.name) for one in fields(Limits)})
     held = settings.held or {}
-    methods.hyperparameters("revs", base(settings.model), "", {"n_max": 1, "k": 1} | held)
+    methods.hyperparameters("revs", base(settings.model), "", {"n_max": 1, "k": 10**9} | held)
     if settings.hyperparameters is None:
         return None, limits
     given = methods.hyperparameters("revs", base(settings.model), "", settings.hyperparameters)
