@@ -16,6 +16,7 @@ from test_calibrate import numbers
 from test_method import same_bits, weights
 
 from companion.own import artefact, documents, find, near, report, steps
+from companion.pages import own as pages
 from companion.record import rows
 from companion.record.paths import ROOT, alone
 from companion.runs import check, curate
@@ -188,6 +189,26 @@ def test_what_is_near_is_the_text_around_the_secrets(decoder, folder):
     )
     assert not any(address in text for text in shown for address in PEOPLE.values())
     assert len(near.following(decoder, found.near)) == sum(len(one.places) for one in found.near)
+
+
+def test_runs_are_lines_of_a_frame_and_points_of_a_picture(run, tmp_path):
+    """As the page of models that nobody tuned for shows them."""
+    strict = {"hyperparameters": None, "minutes": 0, "words": 0.9999, "anyway": True}
+    result = run(**strict)["result"]
+    frame = pages.reached(tmp_path / "rows")
+    (line,) = frame.to_dict("records")
+    assert (line["run"], line["model"], line["memorised"]) == ("out", "tiny", 3)
+    assert line["words"] == result["reached"]["words"]["value"] and line["words limit"] == 0.9999
+    shown = pages.lines(frame, "model")
+    assert shown["ordinary text, %"][0].startswith("*") == (not line["words within"])
+    assert shown["forgotten, of"][0] == f"{result['after']['forgotten']} of 3"
+    figure = pages.panels(frame, ["tiny"])
+    filled = [ax.lines[0].get_markerfacecolor() != "none" for ax in figure.axes]
+    assert filled == [line[f"{name} within"] for name in pages.LIMITS]
+    assert list(pages.tried(result["calibration"])["chosen"]) == ["yes"]
+    verdicts = pages.shares(result)["verdict"]
+    assert list(verdicts == "within") == filled
+    assert list(pages.reached(tmp_path / "none")) == pages.COLUMNS
 
 
 def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
