@@ -28,7 +28,7 @@ def shown(value: float | None, std: float | None = None, digits: int = 1) -> str
     if value is None or math.isnan(value):
         return DASH
     spread = "" if std is None or math.isnan(std) else f" ± {std:.{digits}f}"
-    return f"{value:.{digits}f}{spread}"
+    return f"{round(value, digits) + 0.0:.{digits}f}{spread}"  # no −0.0
 
 
 def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:
