@@ -75,9 +75,9 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
             ax.axvline(100 * frame[f"{name} limit"].iloc[0], color="C1", linestyle="--")
         ax.set(title=title, ylim=(max(len(frame), 1) - 0.5, -0.5), xlabel="per cent")
         if name == "perplexity":
-            ax.set_xscale("symlog", linthresh=10)
+            ax.set_xlim(min(-1, 100 * frame[name].min() - 1), max(8, 104 * frame[name].max()))
         else:
-            ax.set_xlim(-4, 104)
+            ax.set_xlim(min(70, 100 * frame[name].min() - 4), 102)
     axes[0].set_yticks(range(len(names)), names)
     return fig
 
