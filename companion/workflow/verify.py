@@ -2,13 +2,13 @@
 
 A row's code begins at its experiment, its method and its measures, and goes one way or another by
 its options, its precision and its model's family. Of the stale rows a few quick ones are chosen in
-which all of these occur, a method on each family that it was run on, and every fine-tune. Each is
-made small twice: by the code of BASE, the commit before the change, and by the present code, in
-processes of their own. What the code before found must be found again, bit for bit. A row gets the
-present stamp where all its beginnings are in runs that were equal, and says whose runs speak for it
-and how small they were; the others stay stale and are to be recorded anew. Both runs are made on
-this machine, since another processor rounds otherwise than the one that recorded. Benchmarks are
-left out: times differ from run to run, so that no second run can vouch for a first.
+which all of these occur, a method on each family that it was run on, and every way to fine-tune.
+Each is made small twice: by the code of BASE, the commit before the change, and by the present
+code, in processes of their own. What the code before found must be found again, bit for bit. A row
+gets the present stamp where all its beginnings are in runs that were equal, and says whose runs
+speak for it and how small they were; the others stay stale and are to be recorded anew. Both runs
+are made on this machine, since another processor rounds otherwise than the one that recorded.
+Benchmarks are left out: times differ from run to run, so that no second run can vouch for a first.
 """
 
 from __future__ import annotations
@@ -71,11 +71,13 @@ def stale(folder: Path) -> list[dict]:
 
 
 def begin(row: dict) -> set[str]:
-    """Where a row's code begins and which ways it goes; a fine-tune stands alone."""
+    """Where a row's code begins and which ways it goes; a fine-tune's ways are its settings, which
+    sentences it learns is none of them."""
     kind, asked = row["kind"], row["provenance"]["settings"]
     found = set(stamps.entries(kind, asked))
     if kind == "memorise":
-        return found | {row["name"]}
+        ways = {name: value for name, value in asked.items() if name != "data"}
+        return found | {json.dumps(ways, sort_keys=True)}
     if isinstance(why := row["result"].get("failed"), str):  # a search counts failed trials
         found.add(why)
     if "method" in asked:
