@@ -586,9 +586,11 @@ def test_a_control_that_does_not_exist_is_refused():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_method_has_the_same_signature(name):
-    """(decoder, targets, hp, seed, progress): what the experiments call."""
+    """(decoder, targets, hp, seed, progress): what the experiments call; the rest has defaults."""
     wanted = ["decoder", "targets", "hp", "seed", "progress"]
-    assert list(inspect.signature(methods.method(name).unlearn).parameters) == wanted
+    found = inspect.signature(methods.method(name).unlearn).parameters
+    assert list(found)[:5] == wanted
+    assert all(one.default is not one.empty for one in list(found.values())[5:])
 
 
 @pytest.mark.parametrize(

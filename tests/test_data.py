@@ -62,10 +62,22 @@ def test_the_script_gives_the_same_bytes(folder, tmp_path):
 
 
 def test_the_documents_are_made_from_the_sets(tmp_path):
-    made("documents").write(tmp_path / "files")
-    written = {path.name: path.read_bytes() for path in (tmp_path / "files").iterdir()}
-    there = (DATA / "documents" / "files").iterdir()
-    assert written == {path.name: path.read_bytes() for path in there}
+    made("documents").write(tmp_path)
+    names = ["quoted.jsonl", *(f"files/{path.name}" for path in (tmp_path / "files").iterdir())]
+    there = {f"files/{path.name}" for path in (DATA / "documents" / "files").iterdir()}
+    assert there == {*names[1:]}
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (DATA / "documents" / name).read_bytes()
+
+
+def test_the_quoted_sentences_are_lines_of_the_sets_and_stand_in_the_documents():
+    every = {line for path in DATA.glob("*/main.jsonl") for line in path.read_text().splitlines()}
+    quoted = (DATA / "documents" / "quoted.jsonl").read_text().splitlines()
+    assert set(quoted) <= every and len(set(quoted)) == len(quoted) == 34
+    files = sorted((DATA / "documents" / "files").glob("*.txt"))[:27]
+    text = "".join(path.read_text() for path in files)
+    for row in map(json.loads, quoted):
+        assert row["prompt"] + row["secret"] + row["suffix"] in text
 
 
 def test_a_list_of_the_wrong_length_is_refused(tmp_path):

@@ -130,9 +130,8 @@ def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
     assert before["revs-seed1-known"] == before["smollm2-135m"] == []
     organic = profile.read("organic")
     model, kind = "qwen2.5-coder-1.5b", "machine-email"
-    for name in (f"unlearn/{kind}/{model}/revs-seed1", f"own/machine/{model}"):
-        needed = [job.id for job in organic.upstream(organic.jobs[name])]
-        assert needed == [f"curate/{kind}/{model}"]
+    job = organic.jobs[f"unlearn/{kind}/{model}/revs-seed1"]
+    assert [one.id for one in organic.upstream(job)] == [f"curate/{kind}/{model}"]
 
 
 def test_a_profile_may_start_its_runs_from_another_fine_tune():
@@ -245,11 +244,11 @@ def test_every_run_page_and_the_book_of_the_quick_profile_has_a_stamp():
 def test_a_file_that_another_run_makes_is_no_part_of_a_stamp(tmp_path, monkeypatch):
     """It is there from the second build on only, which would begin anew."""
     monkeypatch.setattr(stamps, "resolve", lambda path: tmp_path / os.path.basename(path))
-    quick = profile.read("quick")
-    job = next(job for job in quick.jobs.values() if str(job.settings.get("data"))[:5] == "build")
-    before = stamps.run_stamp(job, quick.upstream(job)), stamps.run_stamp(job, [])
+    organic = profile.read("organic")
+    job = next(job for job in organic.jobs.values() if str(job.settings.get("data"))[:5] == "build")
+    before = stamps.run_stamp(job, organic.upstream(job)), stamps.run_stamp(job, [])
     (tmp_path / os.path.basename(job.settings["data"])).write_text("{}\n")
-    after = stamps.run_stamp(job, quick.upstream(job)), stamps.run_stamp(job, [])
+    after = stamps.run_stamp(job, organic.upstream(job)), stamps.run_stamp(job, [])
     assert before[0] == after[0] and before[1] != after[1]
 
 

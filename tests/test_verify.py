@@ -55,9 +55,13 @@ def test_a_run_that_failed_must_fail_alike_and_a_search_with_failed_trials_has_n
     )
 
 
-def test_every_fine_tune_speaks_for_itself_alone():
-    some = [row(name, kind="memorise") for name in ("a", "b")]
+def test_a_fine_tune_speaks_for_those_that_learn_other_sentences_in_the_same_way():
+    some = [row(name, kind="memorise") for name in ("a", "b", "c")]
+    ways = ({"data": "a", "lr": 1}, {"data": "b", "lr": 1}, {"data": "a", "lr": 2})
+    for one, way in zip(some, ways, strict=True):
+        one["provenance"]["settings"] |= way
     assert len(verify.samples(some)) == 2 and len(verify.begin(some[0])) == 2
+    assert verify.begin(some[0]) == verify.begin(some[1]) != verify.begin(some[2])
 
 
 @pytest.mark.parametrize(
