@@ -398,7 +398,7 @@ def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     edit = algorithm.unlearn(decoder, secrets(decoder), hp)
     after, far = ordinary.observe(decoder, range(4)), furthest(edit).get("furthest", 0)
     edit.undo()
-    assert far < 2 and after.perplexity < 1.5 * before.perplexity
+    assert far < 10 and after.perplexity < 1.5 * before.perplexity
     if decoder.after(0) is not None:  # there the paper's step is long
         with algorithm.unlearn(decoder, secrets(decoder), replace(hp, ridge=0.0)) as edit:
             assert furthest(edit)["furthest"] > 1000

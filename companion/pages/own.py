@@ -25,6 +25,7 @@ WAYS = {  # a run's name → what it does otherwise than the tool
     "step": "the paper's step",
     "paper": "all three as in the paper",
 }
+SHOWN = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
 COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "furthest", "minutes"]
 COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 
@@ -63,21 +64,22 @@ def lines(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
-    """One panel a limit, one line a run: filled within the limit, which is dashed, else hollow."""
+    """One panel a limit, one line a run: filled within the limit, which is dashed, else hollow; an
+    arrow stands for what lies beyond the panel."""
     size = {"figsize": (9, 0.9 + 0.4 * len(frame)), "layout": "constrained"}
     fig, axes = plt.subplots(1, len(LIMITS), sharey=True, **size)
     for ax, (name, title) in zip(axes, LIMITS.items(), strict=True):
+        least, most = SHOWN["perplexity" if name == "perplexity" else "share"]
         for y, (_, one) in enumerate(frame.iterrows()):
             fill = "C0" if one[f"{name} within"] else "none"
-            value = one[name] if pd.notna(one[name]) else float("nan")
-            ax.plot(100 * value, y, "o", color="C0", markerfacecolor=fill, markersize=7)
+            value = 100 * one[name] if pd.notna(one[name]) else float("nan")
+            marker = "<" if value < least else ">" if value > most else "o"
+            look = {"color": "C0", "markerfacecolor": fill, "markersize": 7, "clip_on": False}
+            ax.plot(min(max(value, least), most), y, marker, **look)
         if len(frame):
             ax.axvline(100 * frame[f"{name} limit"].iloc[0], color="C1", linestyle="--")
         ax.set(title=title, ylim=(max(len(frame), 1) - 0.5, -0.5), xlabel="per cent")
-        if name == "perplexity":
-            ax.set_xlim(min(-1, 100 * frame[name].min() - 1), max(8, 104 * frame[name].max()))
-        else:
-            ax.set_xlim(min(70, 100 * frame[name].min() - 4), 102)
+        ax.set_xlim(least, most + (most - least) / 20)
     axes[0].set_yticks(range(len(names)), names)
     return fig
 
