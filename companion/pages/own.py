@@ -99,8 +99,8 @@ def shares(result: dict) -> pd.DataFrame:
     """What was wanted of a run and what came of it."""
     verdict = {True: "within", False: "missed"}
     return pd.DataFrame(
-        {"": LIMITS[name], "wanted": ("at most " if name == "perplexity" else "at least ")}
+        {"": LIMITS[name], "wanted": "at most" if name == "perplexity" else "at least"}
         | {"limit, %": percent(one["limit"]), "reached, %": percent(one["value"])}
-        | {"": LIMITS[name], "verdict": DASH if one["value"] is None else verdict[one["within"]]}
+        | {"verdict": DASH if one["value"] is None else verdict[one["within"]]}
         for name, one in result["reached"].items()
     )

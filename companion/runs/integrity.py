@@ -18,7 +18,6 @@ from revs.measures import ordinary
 from revs.measures.metrics import mean
 from revs.model import reading
 from revs.model.architecture import Decoder
-from revs.model.reading import beginning
 from revs.model.targets import Split
 
 HUB = "hub"
@@ -43,7 +42,10 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
-        about = {"batch_size": BATCH[name], "add_bos_token": bool(beginning(decoder.tokenizer))}
+        about = {
+            "batch_size": BATCH[name],
+            "add_bos_token": bool(reading.beginning(decoder.tokenizer)),
+        }
         lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, **about)
         how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
         found = simple_evaluate(lm, tasks=[task], task_manager=manager, **how)["samples"]

@@ -85,7 +85,7 @@ def begin(row: dict) -> set[str]:
         found |= {f"{name} {value}" for name, value in options if name in (*CHOICES, "control")}
         found |= {f"{name} {asked[name]}" for name in ("dtype", "tokens") if name in asked}
         made = models.registry().get(row["model"], {}).get("config", {})
-        # the models in wheels are all of one row of the table of architectures
+        # those in wheels that methods were run on are of one row of the table of architectures
         found.add(f"{asked['method']} on {made.get('model_type', 'llama')}")
     return found
 
