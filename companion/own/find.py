@@ -34,10 +34,10 @@ class Found:
 
     ``targets`` are the places at which it writes a secret right after the text before it, as token
     ids; those of one secret have one ``group``. ``places`` says by id where each stands (number of
-    the document, first character) and how it may be shown. ``funnel`` counts by kind what was
-    found, left out and why, tried and memorised; ``documents`` those that were read, ``skipped``
-    those that could not be, by reason; ``absent`` the lines of the file of secrets that stand in no
-    document; ``near`` the text around the secrets.
+    the document, first character), how it may be shown, and the number of its domain, if it has
+    one. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
+    ``documents`` those that were read, ``skipped`` those that could not be, by reason; ``absent``
+    the lines of the file of secrets that stand in no document; ``near`` the text around them.
     """
 
     targets: list[Target] = field(repr=False)
@@ -116,11 +116,14 @@ def find_memorized(
         every = (target for each in ready.values() for _, target in each)
         apart = telling(every, near, decoder.tokenizer)
         memorised = [(candidate, apart(candidate, target)) for candidate, target in memorised]
+    domains = {}  # in the order of their first secrets
     for candidate, target in memorised:
         targets.append(target)
         document = {"document": numbers[candidate.source], "offset": candidate.offset}
-        seen = shown(target.kind, candidate.record.secret)
-        places[target.id] = {"kind": target.kind, "shown": seen} | document
+        secret = candidate.record.secret
+        domain = domain_of(target.kind, secret)
+        document["domain"] = domain and domains.setdefault(domain, len(domains) + 1)
+        places[target.id] = {"kind": target.kind, "shown": shown(target.kind, secret)} | document
     counts = {}
     for (kind, what), count in funnel.items():
         counts.setdefault(kind, {}).update({what: count} if count else {})
@@ -188,6 +191,13 @@ def check(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
     if not kinds or set(kinds) - set(KINDS):
         given = ", ".join(map(str, kinds)) or "empty"
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")
+
+
+def domain_of(kind: str, secret: str) -> str | None:
+    """What a whole company shares: what follows the @ of an address, the host of a URL."""
+    secret = secret.strip(curate.SIGNS).casefold()
+    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
+    return re.split(r"[/?#:]", after)[0] or None
 
 
 def shown(kind: str, secret: str) -> str:

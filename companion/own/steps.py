@@ -82,8 +82,8 @@ class Change:
     def reached(self) -> dict[str, dict]:
         """By limit, what was reached and whether it is enough; None where nothing can be said."""
         before, after = self.before, self.after
-        had = before.count(before.kept, "exact"), after.count(before.kept, "exact")
-        had, has = self.halfway or had
+        counts = before.count(before.kept, "exact"), after.count(before.kept, "exact")
+        had, has = self.halfway or counts
         same = [a == b for a, b in zip(before.near, after.near, strict=True)]
         seen = {
             "forgotten": after.forgotten() / len({one.group for one in before.unlearned}),
@@ -177,11 +177,19 @@ def outcome(
             "written": state.count(before.unlearned, "within_50"),
             "forgotten": state.forgotten(),
             "kept": state.count(before.kept, "exact"),
+            "beside": state.count(beside(found, before.unlearned, before.kept), "exact"),
             "attacks": state.attacks,
             "elsewhere": {"perplexity": finite(state.ordinary.perplexity)},
         }
     result["after"]["changed"] = before.ordinary.changed(after.ordinary)
     return result, lines(found, before, after)
+
+
+def beside(found: Found, unlearned: Sequence[Target], kept: Sequence[Target]) -> list[Target]:
+    """Of what is kept, what shares its domain with a secret that is unlearned."""
+    domain = lambda target: found.places[target.id]["domain"]
+    theirs = {domain(target) for target in unlearned} - {None}
+    return [target for target in kept if domain(target) in theirs]
 
 
 def lines(found: Found, before: State, after: State) -> list[dict]:
