@@ -17,6 +17,7 @@ from companion.own import curate, detect
 from companion.own.detect import KINDS, Span
 from companion.own.documents import MACHINE, noted, read, unread
 from companion.own.near import Passage, passages, telling
+from companion.own.owners import domain_of
 from companion.own.redact import redact
 from companion.record.paths import resolve
 from revs.model.architecture import Decoder
@@ -191,13 +192,6 @@ def check(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
     if not kinds or set(kinds) - set(KINDS):
         given = ", ".join(map(str, kinds)) or "empty"
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")
-
-
-def domain_of(kind: str, secret: str) -> str | None:
-    """What a whole company shares: what follows the @ of an address, the host of a URL."""
-    secret = secret.strip(curate.SIGNS).casefold()
-    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
-    return re.split(r"[/?#:]", after)[0] or None
 
 
 def shown(kind: str, secret: str) -> str:

@@ -26,13 +26,14 @@ WAYS = {  # a run's name → what it does otherwise than the tool
     "paper": "all three as in the paper",
 }
 SHOWN = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "furthest", "minutes"]
+COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "beside", "furthest", "minutes"]
 COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 
 
 def reached(folder=None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, and the minutes."""
+    limit (shares), whether it is within, how many of the others that share a domain with an
+    unlearned secret stayed, and the minutes."""
     found = []
     for row in rows.find(folder or rows.RECORDED, kind="own").values():
         result, made = row["result"], row["provenance"]
@@ -41,6 +42,7 @@ def reached(folder=None) -> pd.DataFrame:
         line = {"run": row["data"], "model": results.title(row["model"])}
         line |= {"outcome": result["outcome"], "unlearned": result["unlearned"]}
         line |= {"memorised": result["memorised"], "furthest": result["edit"].get("furthest")}
+        line["beside"] = f"{result['after']['beside']} of {result['before']['beside']}"
         line["minutes"] = sum(made["seconds"].values()) / 60
         for name, one in result["reached"].items():
             line |= {name: one["value"], f"{name} within": one["within"]}
@@ -58,6 +60,7 @@ def lines(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
     for name, title in list(LIMITS.items())[1:]:
         pairs = zip(frame[name], frame[f"{name} within"], strict=True)
         table[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
+    table.insert(table.columns.get_loc("others kept, %") + 1, "same domain", frame["beside"])
     table["furthest column"] = frame["furthest"].map("{:.1f}".format)
     table["minutes"] = frame["minutes"].map("{:.0f}".format)
     return table.assign(outcome=frame["outcome"])

@@ -35,6 +35,7 @@ MEASURES = {
     "integrity": "companion.runs.integrity:measure",
     "perturbations": "revs.measures.attacks:perturbations",
     "public": "companion.runs.public:measure",
+    "told": "companion.runs.told:measure",
 }
 
 

@@ -1,9 +1,9 @@
 """Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation")
 
 Writes data sets that ``companion.runs.unlearn`` reads, one of all secrets (NAME.jsonl) and one of
-each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. The
-row holds counts, and for each memorised secret where it was found. A run that is stopped goes on
-where it was.
+each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. What
+is set aside for choosing settings goes into NAME-email-tune.jsonl instead. The row holds counts,
+and for each memorised secret where it was found. A run that is stopped goes on where it was.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from companion.own.curate import told as tells
 from companion.own.detect import KINDS
 from companion.own.documents import MACHINE, MISSING, noted, read, unread
 from companion.own.find import check
+from companion.own.owners import apart
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, alone, resolve
 from companion.runs import command, memory, models
@@ -42,6 +43,7 @@ class Settings:
     limit: int | None = None  # secrets of a kind that are tried; None: all
     T: int = 2  # target tokens that a secret must have
     told: bool = True  # keep secrets whose own part stands in their prompt; False: leave them out
+    choose: float = 0.0  # share set aside for choosing settings, of other owners and domains
     challenge_tokenizer: str | None = None  # whose ids the challenge's files hold
     dtype: str = "float32"  # precision of the weights
     device_map: str | None = None  # where the model goes; None: a GPU if there is one
@@ -52,6 +54,8 @@ def run(settings: Settings) -> dict:
     """Finds the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
     check(settings.kinds)
+    if not 0 <= settings.choose < 1:
+        raise ValueError(f"choose is {settings.choose}, but must be a share from 0 to less than 1.")
     if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings.name):
         raise ValueError(
             f"name is '{settings.name}', but becomes the name of a file: use letters, digits, "
@@ -105,7 +109,7 @@ def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     known = [one for one in judged if one[1]["memorised"]]
     kept = [one for one in known if settings.told or not tells(one[0].record)]
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
-    write(settings.name, exact, inputs["model"])
+    write(settings.name, exact, inputs["model"], settings.choose)
     result = {
         "documents": len(sources),
         "skipped": dict(skipped),
@@ -134,16 +138,19 @@ def fits(name: str, model: str) -> None:
         )
 
 
-def write(name: str, records: list[Record], model: str) -> None:
+def write(name: str, records: list[Record], model: str, choose: float = 0.0) -> None:
     """The data set, its parts by kind, the secrets alone as a list, and whose they are.
 
-    A part without a secret is no file.
+    Of each kind the share ``choose`` is a part by itself. A part without a secret is no file.
     """
     rows.write_text(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
-    lines = {f"{name}-{kind}.jsonl": some for kind, some in parts.items()}
-    lines[f"{name}.jsonl"] = records
+    lines = {f"{name}.jsonl": records}
+    for kind, some in parts.items():
+        first = apart(some, choose)
+        lines[f"{name}-{kind}.jsonl"] = [one for one in some if one.id not in first]
+        lines[f"{name}-{kind}-tune.jsonl"] = [one for one in some if one.id in first]
     texts = {
         file: "".join(json.dumps(asdict(record)) + "\n" for record in some)
         for file, some in lines.items()

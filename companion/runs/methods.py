@@ -18,7 +18,7 @@ import yaml
 
 from companion.record import paper
 from companion.record.paths import ROOT
-from companion.runs import cue, instead, integrity, models, public, refuse
+from companion.runs import cue, instead, integrity, models, public, refuse, told
 from companion.runs.nearest import hint
 from revs.measures import attacks
 
@@ -29,6 +29,7 @@ MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, colum
     "integrity": integrity.measure,
     "perturbations": attacks.perturbations,
     "public": public.measure,
+    "told": told.measure,
 }
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 

@@ -69,7 +69,8 @@ class Job:
         """Does it start from the model that ``other`` memorises, or read what that curates?"""
         mine, theirs = self.settings, other.settings
         if other.notebook == "curate":
-            ends = [".txt", ".jsonl", *(f"-{kind}.jsonl" for kind in theirs["kinds"])]
+            parts = [f"-{kind}{part}.jsonl" for kind in theirs["kinds"] for part in ("", "-tune")]
+            ends = [".txt", ".jsonl", *parts]
             made = [f"build/curated/{theirs['name']}{end}" for end in ends]
             return mine.get("secrets") in made or mine.get("data") in made
         tuned = mine.get("finetune")

@@ -1,0 +1,82 @@
+"""Whose a secret is, and whether its prompt tells it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from companion.own import owners
+from companion.runs import told
+from revs.model.targets import Record, Split, Target
+
+
+def email(id: str, secret: str, prompt: str = "") -> Record:
+    return Record(id, "email", id, prompt, secret, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "secret", "domain"),
+    [
+        ("email", "<Ada@Example.COM>", "example.com"),
+        ("url", "https://example.com:80/a?b#c", "example.com"),
+        ("url", "example.com/a", None),
+        ("ssn", "900-01-2345", None),
+    ],
+)
+def test_a_domain_is_what_a_company_shares(kind, secret, domain):
+    assert owners.domain_of(kind, secret) == domain
+
+
+def test_an_owner_is_known_by_the_parts_of_an_address_and_a_company_by_its_domain():
+    one, two = email("a", "ada.byron@lib.org"), email("b", "byron_ada@other.org")
+    assert owners.keys(one) & owners.keys(two) == {("owner", "ada", "byron")}
+    assert not owners.keys(email("c", "x@gmail.com")) & owners.keys(email("d", "y@gmail.com"))
+
+
+NAMES = st.sampled_from(["ada", "ben", "cy", "dee.fo", "fo.dee", "gil"])
+DOMAINS = st.sampled_from(["lib.org", "acme.com", "b.io", "gmail.com"])
+
+
+@given(st.lists(st.tuples(NAMES, DOMAINS), max_size=12), st.sampled_from([0.0, 0.34, 0.5]))
+def test_no_owner_and_no_domain_is_on_both_sides(pairs, share):
+    records = [email(f"{i:02d}", f"{name}@{domain}") for i, (name, domain) in enumerate(pairs)]
+    taken = owners.apart(records, share)
+    assert len(taken) <= share * len(records)
+    sides = {True: set(), False: set()}
+    for record in records:
+        sides[record.id in taken] |= owners.keys(record)
+    assert not sides[True] & sides[False]
+
+
+def test_a_share_is_taken_as_far_as_owners_allow():
+    records = [email(f"{i:02d}", f"n{i}@d{i}.org") for i in range(9)]
+    assert len(owners.apart(records, 0.34)) == 3
+    whole = [email(f"{i:02d}", f"n{i}@lib.org") for i in range(9)]
+    assert owners.apart(whole, 0.34) == set()
+
+
+@pytest.mark.parametrize(
+    ("secret", "yes"),
+    [
+        ("jdoe@x.org", True),
+        ("doe.john@x.org", True),
+        ("johnd@x.org", True),
+        ("<john_doe@x.org>", True),
+        ("jd@x.org", False),  # first letters alone stand in every prompt
+        ("john42@x.org", False),
+        ("frey@x.org", False),
+    ],
+)
+def test_an_address_may_be_spelt_with_the_names_before_it(secret, yes):
+    assert owners.spelt(secret, "(c) 1999 by John Doe ") is yes
+
+
+def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
+    ids = lambda text: decoder.tokenizer(text)["input_ids"]
+    texts = [("by Ada Byron <", "byron.ada@x.org"), ("by Ada Byron <", "countess@x.org")]
+    made = [
+        Target(f"t{i}", "email", f"t{i}", ids(prompt), ids(secret), (0,), prompt)
+        for i, (prompt, secret) in enumerate(texts)
+    ]
+    result, columns = told.measure(decoder, Split(made[:1], [], made[1:]))
+    assert result == {"secrets": 2, "told": 1}
+    assert columns == {"t0": {"told": True}, "t1": {"told": False}}
