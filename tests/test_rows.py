@@ -68,6 +68,15 @@ def test_a_row_that_does_not_fit_is_refused(tmp_path, spoil):
         rows.read(tmp_path / "bad.json")
 
 
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_what_an_earlier_version_wrote_is_passed_over(tmp_path, spoil):
+    """It is stale, and its run will write it again: until then the others are read."""
+    a_row(tmp_path, "memorise/x/new")
+    row = SPOILS[spoil](copy.deepcopy(a_row(tmp_path)))
+    (tmp_path / "memorise/x/tiny.json").write_text(json.dumps(row))
+    assert [*rows.find(tmp_path)] == ["memorise/x/new"]
+
+
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     a_row(tmp_path)
     before = sorted(tmp_path.rglob("*"))

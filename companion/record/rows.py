@@ -209,16 +209,20 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema())
 
 
+class Outdated(ValueError):
+    """A whole row, but not of this version."""
+
+
 def validate(row: dict) -> None:
-    """Raises ValueError if a row is of another schema, or does not fit this one."""
+    """Raises Outdated if a row is of another schema, or does not fit this one."""
     if row.get("schema") != SCHEMA:
-        raise ValueError(
+        raise Outdated(
             f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: "
             "run it again, or check out the version that wrote it."
         )
     if error := jsonschema.exceptions.best_match(validator().iter_errors(row)):
         where = f"{error.json_path}: {error.message}"
-        raise ValueError(f"Row {row.get('name')} does not fit the schema ({where}): run it again.")
+        raise Outdated(f"Row {row.get('name')} does not fit the schema ({where}): run it again.")
 
 
 def parsed(path: Path) -> list[dict]:
@@ -274,8 +278,12 @@ def stale(row: dict) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(path: Path, _changed: int) -> list[dict]:
-    """A file is read once in a process: a page asks for its rows many times."""
-    return parsed(path)
+    """A file is read once in a process: a page asks for its rows many times. A run's row that an
+    earlier version wrote in another form is none: its run is stale, and will be made again."""
+    try:
+        return parsed(path)
+    except Outdated:
+        return []
 
 
 def find(*folders: Path, kind: str | None = None, data: str | None = None) -> dict[str, dict]:
