@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from companion.own import curate, detect
+from companion.own.curate import Candidate
 from companion.own.detect import KINDS, Span
 from companion.own.documents import MACHINE, noted, read, unread
 from companion.own.near import Passage, passages, telling
@@ -21,7 +23,7 @@ from companion.own.owners import domain_of
 from companion.own.redact import redact
 from companion.record.paths import resolve
 from revs.model.architecture import Decoder
-from revs.model.targets import Target
+from revs.model.targets import Record, Target
 
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
@@ -48,6 +50,14 @@ class Found:
     skipped: dict[str, int]
     absent: list[int] = field(default_factory=list)
     near: list[Passage] = field(default_factory=list, repr=False)
+
+
+class Place(NamedTuple):
+    """One place of a secret: as it was found, as the model is asked for it, and in tokens."""
+
+    candidate: Candidate
+    asked: Record
+    target: Target
 
 
 class Listed:
@@ -105,20 +115,20 @@ def find_memorized(
     numbers = {source: n for n, source in reversed(list(enumerate(sources, 1)))}
     memorised, targets, places = [], [], {}
     for (kind, _), each in ready.items():
-        written = [target.id for _, target in each if verdicts[target.id]["memorised"]]
-        known = [one for one in each if one[1].id in written and verdicts[one[1].id]["right"] == 1]
+        written = [one for one in each if verdicts[one.target.id]["memorised"]]
+        known = [one for one in written if verdicts[one.target.id]["right"] == 1]
         funnel[kind, "tried"] += 1
         funnel[kind, ANOTHER_PLACE] += len(each) - 1
         funnel[kind, "memorised"] += bool(known)
         funnel[kind, "written later"] += bool(written) and not known
         memorised += known
-    near = passages([candidate for candidate, _ in memorised], find, kinds, decoder.tokenizer)
+    near = passages([one.candidate for one in memorised], find, kinds, decoder.tokenizer)
     if tokens == "telling":
-        every = (target for each in ready.values() for _, target in each)
+        every = (one.target for each in ready.values() for one in each)
         apart = telling(every, near, decoder.tokenizer)
-        memorised = [(candidate, apart(candidate, target)) for candidate, target in memorised]
+        memorised = [one._replace(target=apart(one.asked, one.target)) for one in memorised]
     domains = {}  # in the order of their first secrets
-    for candidate, target in memorised:
+    for candidate, _, target in memorised:
         targets.append(target)
         document = {"document": numbers[candidate.source], "offset": candidate.offset}
         secret = candidate.record.secret
@@ -155,19 +165,21 @@ def add(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit
     prepared = curate.prepare(candidate, decoder, T, funnel, least=1)
     if not prepared:
         return
-    asked = [(target.prompt_ids, target.secret_ids) for _, target in places]
-    if (prepared[1].prompt_ids, prepared[1].secret_ids) in asked:
+    cut, target = prepared
+    asked = [(one.target.prompt_ids, one.target.secret_ids) for one in places]
+    if (target.prompt_ids, target.secret_ids) in asked:
         funnel[kind, curate.BEFORE_THIS] += 1
     elif not places and limit is not None and len(ready) >= limit:
         funnel[kind, curate.BEYOND] += 1
     else:
-        group = places[0][1].group if places else prepared[1].group
-        ready[kind, secret] = [*places, (candidate, replace(prepared[1], group=group))]
+        group = places[0].target.group if places else target.group
+        one = Place(candidate, cut.record, replace(target, group=group))
+        ready[kind, secret] = [*places, one]
 
 
 def tried(decoder: Decoder, ready: dict, progress: Callable) -> dict[str, dict]:
     """The verdict on every place, by id."""
-    every, verdicts = [target for places in ready.values() for _, target in places], {}
+    every, verdicts = [one.target for places in ready.values() for one in places], {}
     for first in progress(range(0, len(every), curate.TOGETHER)):
         verdicts |= curate.tried(decoder, every[first : first + curate.TOGETHER])
     return verdicts

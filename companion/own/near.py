@@ -17,7 +17,7 @@ from companion.own.curate import Candidate
 from companion.own.detect import Span
 from revs.model.architecture import Decoder
 from revs.model.reading import beginning
-from revs.model.targets import Target, encode
+from revs.model.targets import Record, Target, encode
 
 LONGEST = 256  # tokens of a passage, at most
 MOST = 40  # passages that are looked at
@@ -72,8 +72,8 @@ def following(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
 
 def telling(
     every: Iterable[Target], some: Sequence[Passage], tokenizer
-) -> Callable[[Candidate, Target], Target]:
-    """A function that gives a target other tokens to unlearn: those that tell its secret apart.
+) -> Callable[[Record, Target], Target]:
+    """A function that gives a target of a record other tokens: those that tell its secret apart.
 
     Of what may be unlearned, those that stand in the fewest of all other secrets tried; of equal
     ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
@@ -83,8 +83,8 @@ def telling(
     beside = Counter(one.ids[place] for one in some for place in one.places)
     order = lambda token: (others[token], beside[token], -token)
 
-    def chosen(candidate: Candidate, target: Target) -> Target:
-        found = encode(candidate.record, tokenizer, len(target.T), order)
+    def chosen(record: Record, target: Target) -> Target:
+        found = encode(record, tokenizer, len(target.T), order)
         return Target(**vars(target) | {"T": found.T})
 
     return chosen
