@@ -19,7 +19,7 @@ from companion.own import artefact, documents, find, near, report, steps
 from companion.pages import own as pages
 from companion.record import rows
 from companion.record.paths import ROOT, alone
-from companion.runs import check, curate
+from companion.runs import check, curate, models
 from companion.runs import own as experiment
 from companion.workflow import notebook
 from revs.method.algorithm import Hyperparameters
@@ -566,3 +566,19 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
             steps.measuring, "continuations", lambda *_, said=said: {target.id: ids(said)}
         )
         assert steps.evaluate(decoder, [target])[target.id]["within_50"] == written
+
+
+def test_a_secret_after_a_space_has_tokens_that_tell_it(decoder, tmp_path, monkeypatch):
+    """Its first token holds the space, so that the model is asked for both."""
+    decoder = replace(decoder, tokenizer=models.tokenizer("smollm2-135m"))
+    known = {"memorised": True, "right": 1}
+    every = lambda ready: [one.target.id for each in ready.values() for one in each]
+    monkeypatch.setattr(find, "tried", lambda _, ready, __: dict.fromkeys(every(ready), known))
+    lines = [
+        f"For the minutes of the club write to {one} today." for one in PEOPLE.values()
+    ]
+    (tmp_path / "minutes.txt").write_text("\n\n".join(lines))
+    found = find.find_memorized(decoder, tmp_path)
+    texts = [decoder.tokenizer.decode(target.secret_ids) for target in found.targets]
+    assert sorted(texts) == sorted(f" {one}" for one in PEOPLE.values())
+    assert all(target.T for target in found.targets)
