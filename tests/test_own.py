@@ -574,9 +574,7 @@ def test_a_secret_after_a_space_has_tokens_that_tell_it(decoder, tmp_path, monke
     known = {"memorised": True, "right": 1}
     every = lambda ready: [one.target.id for each in ready.values() for one in each]
     monkeypatch.setattr(find, "tried", lambda _, ready, __: dict.fromkeys(every(ready), known))
-    lines = [
-        f"For the minutes of the club write to {one} today." for one in PEOPLE.values()
-    ]
+    lines = [f"For the minutes of the club write to {one} today." for one in PEOPLE.values()]
     (tmp_path / "minutes.txt").write_text("\n\n".join(lines))
     found = find.find_memorized(decoder, tmp_path)
     texts = [decoder.tokenizer.decode(target.secret_ids) for target in found.targets]

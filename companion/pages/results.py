@@ -220,7 +220,11 @@ def listed(numbers: Iterable[int]) -> str:
 
 
 def measured_on(model: str, frame: pd.DataFrame) -> str:
-    """For a caption: the model, the seeds and the fine-tunes of some runs."""
+    """For a caption: the model, the seeds and the fine-tunes of some runs; of a model that was not
+    tuned, the weights."""
     done = frame[frame["failed"].isna()]
-    weights = " and ".join(dict.fromkeys(done["finetune"]))
-    return f"{title(model)}, {listed(done['seed'])}, fine-tune {weights}"
+    tuned = any(row["provenance"]["settings"].get("finetune", True) for row in done["row"])
+    weights = (
+        f"{'fine-tune' if tuned else 'weights'} {' and '.join(dict.fromkeys(done['finetune']))}"
+    )
+    return f"{title(model)}, {listed(done['seed'])}, {weights}"

@@ -87,7 +87,7 @@ class Vocabulary:
 
     ``ridge``, λ, takes another step than the paper's s = D⁻¹U†e_t, which is long where a scale of
     D = diag(γ ⊙ g) or a singular value of U is small (g: a norm's after FF₂): the s of least
-    ‖U·D·s − e_t‖² + λ·m·‖s‖², which is (D·UᵀU·D + λ·m·I)⁻¹·D·U_t, m the mean of D·UᵀU·D's diagonal.
+    ‖U·D·s − e_t‖² + λ·μ·‖s‖², which is (D·UᵀU·D + λ·μ·I)⁻¹·D·U_t, μ the mean of D·UᵀU·D's diagonal.
     """
 
     def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False, ridge: float = 0.0):
@@ -152,7 +152,7 @@ class Vocabulary:
 
     def _factor(self, l: int | None) -> Tensor:
         """Cholesky factor of UᵀU in float64: U†e_t = (UᵀU)⁻¹U_tᵀ, no pseudo-inverse; with a ridge,
-        that of D·UᵀU·D + λ·m·I of a layer (None: of all that have no norm after FF₂)."""
+        that of D·UᵀU·D + λ·μ·I of a layer (None: of all that have no norm after FF₂)."""
         gram = self.gram
         if self.ridge:
             gram = self._scaled(self._scaled(gram, l).T, l)
