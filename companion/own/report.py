@@ -95,6 +95,7 @@ def layers(ax, before: list[float], after: list[float]) -> None:
     ax.plot(before, "o--", color=LIGHT, markersize=4, label="before")
     ax.plot(after, "o-", color=DARK, markersize=4, label="after")
     ax.set(xlabel="layer", ylabel="places from the nearer end", yscale="symlog", ylim=(-0.5, None))
+    ax.xaxis.get_major_locator().set_params(integer=True)
 
 
 def trials(ax, tried: list[dict], limits: dict[str, float]) -> None:
