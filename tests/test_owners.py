@@ -27,13 +27,13 @@ def test_a_domain_is_what_a_company_shares(kind, secret, domain):
 
 
 def test_an_owner_is_known_by_the_parts_of_an_address_and_a_company_by_its_domain():
-    one, two = email("a", "ada.byron@lib.org"), email("b", "byron_ada@other.org")
+    one, two = email("a", "ada.byron@lib.example.org"), email("b", "byron_ada@other.example.org")
     assert owners.keys(one) & owners.keys(two) == {("owner", "ada", "byron")}
-    assert not owners.keys(email("c", "x@gmail.com")) & owners.keys(email("d", "y@gmail.com"))
+    assert not owners.keys(email("c", "x@example.com")) & owners.keys(email("d", "y@example.com"))
 
 
 NAMES = st.sampled_from(["ada", "ben", "cy", "dee.fo", "fo.dee", "gil"])
-DOMAINS = st.sampled_from(["lib.org", "acme.com", "b.io", "gmail.com"])
+DOMAINS = st.sampled_from(["lib.example.org", "acme.example.com", "b.example.net", "example.com"])
 
 
 @given(st.lists(st.tuples(NAMES, DOMAINS), max_size=12), st.sampled_from([0.0, 0.34, 0.5]))
@@ -48,22 +48,22 @@ def test_no_owner_and_no_domain_is_on_both_sides(pairs, share):
 
 
 def test_a_share_is_taken_as_far_as_owners_allow():
-    records = [email(f"{i:02d}", f"n{i}@d{i}.org") for i in range(9)]
+    records = [email(f"{i:02d}", f"n{i}@d{i}.example.org") for i in range(9)]
     assert len(owners.apart(records, 0.34)) == 3
-    whole = [email(f"{i:02d}", f"n{i}@lib.org") for i in range(9)]
+    whole = [email(f"{i:02d}", f"n{i}@lib.example.org") for i in range(9)]
     assert owners.apart(whole, 0.34) == set()
 
 
 @pytest.mark.parametrize(
     ("secret", "yes"),
     [
-        ("jdoe@x.org", True),
-        ("doe.john@x.org", True),
-        ("johnd@x.org", True),
-        ("<john_doe@x.org>", True),
-        ("jd@x.org", False),  # first letters alone stand in every prompt
-        ("john42@x.org", False),
-        ("frey@x.org", False),
+        ("jdoe@x.example.org", True),
+        ("doe.john@x.example.org", True),
+        ("johnd@x.example.org", True),
+        ("<john_doe@x.example.org>", True),
+        ("jd@x.example.org", False),  # first letters alone stand in every prompt
+        ("john42@x.example.org", False),
+        ("frey@x.example.org", False),
     ],
 )
 def test_an_address_may_be_spelt_with_the_names_before_it(secret, yes):
@@ -72,7 +72,10 @@ def test_an_address_may_be_spelt_with_the_names_before_it(secret, yes):
 
 def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
     ids = lambda text: decoder.tokenizer(text)["input_ids"]
-    texts = [("by Ada Byron <", "byron.ada@x.org"), ("by Ada Byron <", "countess@x.org")]
+    texts = [
+        ("by Ada Byron <", "byron.ada@x.example.org"),
+        ("by Ada Byron <", "countess@x.example.org"),
+    ]
     made = [
         Target(f"t{i}", "email", f"t{i}", ids(prompt), ids(secret), (0,), prompt)
         for i, (prompt, secret) in enumerate(texts)
