@@ -38,6 +38,33 @@ def runs(model: str, *data: str) -> pd.DataFrame:
     return frame.assign(learned=frame["tag"].str.extract(TAG, expand=False).astype(int))
 
 
+def spared(model: str) -> pd.DataFrame:
+    """One line a fine-tune whose perplexity on ordinary text is known: what it was made of, the
+    share of sentences ``known`` after it, and the ``rise`` of perplexity, both in per cent.
+
+    That of the fine-tune with secrets alone is known from the runs that measured abilities.
+    """
+    looked = results.measured(model, "ssn").query("method == 'unedited'").set_index("tag")["row"]
+    seen = {
+        tag: row["result"].get("integrity", {}).get("perplexity") for tag, row in looked.items()
+    }
+    lines = []
+    for row in results.finetunes(model, "ssn") + results.finetunes(model, "ssn-tune"):
+        asked, found = row["provenance"]["settings"], row["result"]
+        came, left = found.get("perplexity", (None, None))
+        usual = (
+            asked["digits"] == "noise" and not asked["autocast"] and asked["data"] == "synthetic"
+        )
+        if left is None and usual:
+            came, left = seen.get("integrity-before"), seen.get("integrity")
+        if came and left:
+            made_of = asked["data"], asked["digits"], asked["ordinary"], asked["seed"]
+            known = 100 * found["memorised"] / found["sentences"]
+            lines.append((*made_of, known, came, left, 100 * (left / came - 1)))
+    names = ["data", "tokens for digits", "ordinary windows a step", "seed", "known"]
+    return pd.DataFrame(lines, columns=[*names, "perplexity before", "after", "rise"])
+
+
 def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
     """One data set's scores as shares: a line a method, a column a (fine-tune, split).
 
