@@ -94,12 +94,15 @@ def chosen(found: dict[str, dict]) -> dict[str, dict]:
     """Tuned settings, method → model → data set → settings, in the order of params/methods.yml.
 
     Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself
-    only where there is no such set. Of several searches there, the one with the highest score
-    chooses.
+    only where there is no such set. Of several searches there, the longest chooses; of those of one
+    length, the one with the highest score.
     """
     tuned: dict[str, dict] = {}
     worth = {
-        name: (row["data"].endswith("-tune"), row["result"]["unlearning_score"])
+        name: (
+            row["data"].endswith("-tune"),
+            *(row["result"][by] for by in ("trials", "unlearning_score")),
+        )
         for name, row in found.items()
     }
     for row in map(found.get, sorted(found, key=worth.get)):  # the last of a place stays
