@@ -15,7 +15,7 @@ from companion.own.detect import KINDS, PIECE, passages, spans
 from companion.own.documents import Document
 from companion.own.redact import hide, redact
 from companion.record import rows
-from companion.record.paths import alone
+from companion.record.paths import ROOT, alone
 from companion.runs import curate as experiment
 from companion.runs import datasets, models, unlearn
 from revs.model.targets import Record
@@ -502,3 +502,9 @@ def test_the_data_set_is_what_a_run_reads(run, knowing, tmp_path, curated, monke
     result = unlearn.run(settings)["result"]
     assert result["before"]["specificity"] == 1 and result["after"]["efficacy"] > 0
     json.dumps(result)
+
+
+def test_a_data_set_with_a_mark_of_its_byte_order_is_read(tmp_path):
+    lines = (ROOT / "data" / "ssn" / "main.jsonl").read_text(encoding="utf-8")
+    (tmp_path / "mine.jsonl").write_text(lines, encoding="utf-8-sig")
+    assert datasets.read(str(tmp_path / "mine.jsonl")) == datasets.read("ssn")

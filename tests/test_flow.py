@@ -13,6 +13,7 @@ import nbformat
 import pytest
 
 from companion.pages import results
+from companion.record import rows
 from companion.runs import check, command
 from companion.workflow import build, pages, plan, profile, record, site, stamps
 from companion.workflow.paths import ROOT
@@ -189,6 +190,24 @@ def test_a_plan_scales_recorded_rows_by_parameters_and_targets():
     times = plan.estimate(large).seconds / plan.estimate(usual).seconds
     assert 50 < times < 70 and plan.estimate(large).like == "smollm2-135m"
     assert plan.estimate(nobody) is None and plan.memory_mb(nobody) == plan.MEMORY_MB
+
+
+def test_a_plan_knows_what_every_recorded_search_took():
+    """Its row has the time of loading alone: that of its trials stands in theirs."""
+    jobs = [job for job in profile.read("gptj-tune").jobs.values() if job.notebook == "tune"]
+    spent = plan.trials()
+    for job in jobs:
+        recorded = rows.find(rows.RECORDED, kind="tune")[job.id]["result"]["trials"]
+        fewer = profile.Job("tune", job.parameters | {"trials": 1}, job.rows)
+        assert spent[job.id] > recorded
+        assert plan.estimate(job).seconds > plan.estimate(fewer).seconds
+    assert jobs
+
+
+def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["make record", "-2"])
+    with pytest.raises(SystemExit, match="AGAIN is -2, but must be 0 or more"):
+        record.main()
 
 
 # --- stamps -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from companion.own import artefact, export
 from companion.own import steps as own
 from companion.record import rows
 from companion.record.paths import alone
-from companion.runs import MISTAKES, check, memory, models, unlearn
+from companion.runs import MISTAKES, check, curate, memorise, memory, models, unlearn
 from companion.runs import own as own_model
 from companion.workflow import build, profile
 from revs.model import load
@@ -344,6 +344,22 @@ def an_unknown_precision(place):
     yield partial(models.load, str(saved(place)), "int7")
 
 
+@mistake("dtype is 'int8', but must be one of float32, bfloat16, float16")
+def an_unknown_precision_of_a_run(place):
+    yield partial(check, {"dtype": "int8"}, unlearn.Settings)
+
+
+@mistake("lr is -1.0, but must be at least 0")
+def a_step_backwards(place):
+    yield partial(check, {"lr": -1.0}, memorise.Settings)
+
+
+@mistake("MMLU and GSM8K were not found .*: set REVS_BENCHMARKS to a folder", OSError)
+def a_measure_that_lacks_its_questions(place):
+    with mock.patch.dict("os.environ", {"REVS_BENCHMARKS": ""}):
+        yield unlearning(place, measures=["integrity"])
+
+
 @mistake("takes at least .* GiB, but .* GiB of memory are free: take", MemoryError)
 def a_run_that_cannot_fit(place):
     with mock.patch.object(memory, "free", lambda *_: 2**27):
@@ -445,10 +461,42 @@ def a_variable_that_is_not_set(place):
     yield reporting(place, documents="$NOWHERE")
 
 
+@mistake("The variable of the environment that documents names is empty: set it to the path")
+def a_variable_that_is_empty(place):
+    with mock.patch.dict("os.environ", {"NOTHING": ""}):
+        yield reporting(place, documents="$NOTHING")
+
+
+@mistake("documents is empty: give a path or a name")
+def a_path_that_is_empty(place):
+    yield partial(check, {"documents": ""}, own_model.Settings)
+
+
+@mistake("There are no documents at the path given", FileNotFoundError)
+def documents_that_are_not_there_for_a_report(place):
+    yield reporting(place, documents=str(place / "nowhere"))
+
+
+@mistake("ridge is -1, but must be 0 or more", name="a held setting that makes no sense")
+def a_held_setting(place):
+    yield reporting(place, held={"ridge": -1})
+
+
+@mistake("is a file, or lies in one: name a folder", OSError)
+def an_export_into_a_file(place):
+    yield reporting(place, export=str(text(place / "file", "one") / "edited"))
+
+
 @mistake("would first instil the project's synthetic secrets into your model: set it to False")
 def a_fine_tune_of_somebody_s_model(place):
     saved(place)
     yield reporting(place, finetune=True)
+
+
+@mistake("would first instil the project's synthetic secrets into your model: set it to False")
+def a_fine_tune_of_somebody_s_model_to_curate(place):
+    settings = curate.Settings(model=str(saved(place)), rows=str(place / "rows"))
+    yield partial(curate.run, settings)
 
 
 # The workflow; test_flow.py has more of profiles, test_notebooks.py of parameters -----------------

@@ -14,10 +14,12 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import jsonargparse
 
 from companion.runs.nearest import hint
+from revs.model.load import DTYPES
 
 LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
-LEAST |= {"minutes": 0}  # the least that makes sense
+LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0}  # the least that makes sense
 PATHS = ("documents", "secrets")  # somebody may give a secret in the place of its path
+PLACES = (*PATHS, "data", "export", "model", "out", "rows")  # an empty one would be the folder here
 # Their messages are written for the caller: one sentence, the cause and the mend.
 MISTAKES = (ValueError, OSError, FloatingPointError, MemoryError)
 S = TypeVar("S")
@@ -30,7 +32,7 @@ def check(parameters: dict[str, Any], Settings: type[S]) -> S:
 
 
 def refuse(parameters: dict[str, Any], Settings: type, of: str = "") -> None:
-    """Raises ValueError for an unknown name, a wrong type or a number that makes no sense."""
+    """Raises ValueError for an unknown name, a wrong type or a value that makes no sense."""
     known, kinds = get_type_hints(Settings), {field.name: field.type for field in fields(Settings)}
     for name, value in parameters.items():
         if name not in known:
@@ -40,6 +42,10 @@ def refuse(parameters: dict[str, Any], Settings: type, of: str = "") -> None:
             shown = "" if name in PATHS or value is None else f"{value!r}, "
             wanted = kinds[name].replace("Sequence", "list").replace(" | ", " or ")
             raise ValueError(f"{name}{of} is {shown}{kind}, but must be {wanted}.")
+        if value == "" and name in PLACES:
+            raise ValueError(f"{name}{of} is empty: give a path or a name.")
+        if name == "dtype" and value not in DTYPES:
+            raise ValueError(f"dtype is '{value}', but must be one of {', '.join(DTYPES)}.")
         if value is not None and name in LEAST and value < LEAST[name]:
             raise ValueError(f"{name}{of} is {value}, but must be at least {LEAST[name]}.")
 

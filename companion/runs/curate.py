@@ -68,6 +68,7 @@ def run(settings: Settings) -> dict:
     place = MACHINE if settings.documents == MACHINE else resolve(settings.documents)
     if place != MACHINE and not place.exists():
         raise FileNotFoundError(MISSING)
+    models.spared(settings.model, settings.finetune)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = searched(where, place, settings)
     said = [f"{row['result']['documents']} documents read."]

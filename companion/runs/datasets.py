@@ -46,7 +46,7 @@ def read(name: str) -> list[Record]:
     if not path.stat().st_size:
         raise ValueError(f"{path} holds no records: write one on each line.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(
             f"{path} is not UTF-8: save it as UTF-8 text, one record on each line."

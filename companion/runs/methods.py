@@ -31,6 +31,7 @@ MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, colum
     "public": public.measure,
     "told": told.measure,
 }
+NEEDED = {"integrity": integrity.benchmarks}  # what must be there before hours of work
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
@@ -49,9 +50,11 @@ def method(name: str) -> ModuleType:
 
 
 def measure(name: str) -> Callable:
-    """What measures something else on an edited model, by name."""
+    """What measures something else on an edited model, by name; OSError if it lacks something."""
     if name not in MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, MEASURES))
+    if name in NEEDED:
+        NEEDED[name]()
     return MEASURES[name]
 
 

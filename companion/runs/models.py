@@ -31,12 +31,22 @@ from revs.model.architecture import Decoder
 
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
+BUILT_IN = "smollm2-135m"  # which the project's own documents are for
 
 
 @functools.cache
 def registry() -> dict[str, dict]:
     """Every model with its title and where it comes from. Shared: do not change it."""
     return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
+
+
+def spared(model: str, finetune: bool | dict) -> None:
+    """Raises ValueError where somebody's model would first learn the project's own secrets."""
+    if finetune is True and model != BUILT_IN:
+        raise ValueError(
+            "finetune would first instil the project's synthetic secrets into your model: set it "
+            "to False."
+        )
 
 
 def load(

@@ -16,8 +16,9 @@ from pathlib import Path
 from companion.own import artefact, report, steps
 from companion.own.calibrate import Limits
 from companion.own.detect import KINDS
+from companion.own.documents import MACHINE, MISSING
 from companion.own.export import export
-from companion.own.find import check
+from companion.own.find import check, lines_of
 from companion.record import rows
 from companion.record.paths import alone, resolve
 from companion.runs import command, memory, methods, models
@@ -30,7 +31,6 @@ from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import split
 
-BUILT_IN = "smollm2-135m"  # which the project's own documents are for
 FILES = ("report.html", "edit.safetensors")
 
 
@@ -103,19 +103,25 @@ def run(settings: Settings) -> dict:
 def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
     """REVS's settings, if given, and the limits; what is wrong is said before a model is read."""
     check(settings.kinds, settings.tokens)
-    if settings.finetune is True and settings.model != BUILT_IN:
-        raise ValueError(
-            "finetune would first instil the project's synthetic secrets into your model: set it "
-            "to False."
-        )
-    if settings.export and resolve(settings.export).exists():
-        raise ValueError("The folder that export names is there already: name one that is not.")
-    for name in ("documents", "secrets"):
-        expanded(name, getattr(settings, name))
+    models.spared(settings.model, settings.finetune)
+    if settings.export:
+        folder = resolve(settings.export)
+        if folder.exists():
+            raise ValueError("The folder that export names is there already: name one that is not.")
+        rows.writable(folder.parent)
+    documents, secrets = (
+        expanded(name, getattr(settings, name)) for name in ("documents", "secrets")
+    )
+    if documents != MACHINE and not resolve(documents).exists():
+        raise FileNotFoundError(MISSING)
+    if secrets:
+        lines_of(secrets)
     memory.check(asdict(settings))
     limits = Limits(**{one.name: getattr(settings, one.name) for one in fields(Limits)})
     held = settings.held or {}
-    methods.hyperparameters("revs", base(settings.model), "", {"n_max": 1, "k": 10**9} | held)
+    room = {"n_max": 1, "k": 10**9}  # for any of the two that is held alone
+    tried = methods.hyperparameters("revs", base(settings.model), "", room | held)
+    steps.Hyperparameters(**tried)
     if settings.hyperparameters is None:
         return None, limits
     given = methods.hyperparameters("revs", base(settings.model), "", settings.hyperparameters)
@@ -127,6 +133,10 @@ def expanded(name: str, path: str | None) -> str | None:
     if path and path.startswith("$") and os.path.expandvars(path) == path:
         raise ValueError(
             f"The environment has no such variable as {name} names: export it, or give the path."
+        )
+    if path and not os.path.expandvars(path):
+        raise ValueError(
+            f"The variable of the environment that {name} names is empty: set it to the path."
         )
     return path and os.path.expandvars(path)
 
@@ -192,9 +202,9 @@ def edited(
         made = None
         if edit.moves and (settings.anyway or result["outcome"] == steps.UNLEARNED):
             made = artefact.of(edit, hp, before.ranks(), after.ranks())
+        keep(place, made)
         if made and settings.export:
             export(decoder, resolve(settings.export), made)
-        keep(place, made)
     edit.undo()
     return result | {"written": bool(made)}, items, {"extra_memory_mb": peak.mb}
 

@@ -1,7 +1,8 @@
 """`make plan PROFILE=…`: what a profile would run, and what that takes, from runs like it.
 
 The guide of a run are recorded rows of its experiment, method, model, data and measures, as many of
-these as agree. Rows of another model are scaled by parameters, unlearning by targets.
+these as agree. Rows of another model are scaled by parameters, unlearning by targets; a search
+takes what its trials took.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import pandas as pd
 import yaml
 
 from companion.record import rows
+from companion.runs.memory import PROCESS
 from companion.workflow.paths import ROOT, duration
 from companion.workflow.profile import Job, Profile, known, read
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known
+PROCESS_MB = PROCESS // 2**20  # which no larger model makes larger
 UNKNOWN, USUAL = "unknown", "smollm2-135m"  # the model of which most is known
 MODELS = yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
@@ -36,15 +39,30 @@ class Estimate(NamedTuple):
 def measured(kind: str) -> pd.DataFrame:
     """Every run on a CPU that came to its end: what it was asked, and what it took."""
     lines = []
+    of_trials = trials() if kind == "tune" else {}
     for row in rows.find(kind=kind).values():
         made = row["provenance"]
-        if "failed" not in row["result"] and made["hardware"]["gpu"] is None:
+        failed = isinstance(row["result"].get("failed"), str)
+        if not failed and made["hardware"]["gpu"] is None:
             forget = row["result"].get("after", {}).get("forget", 0)
             asked = {name: str(value) for name, value in made["settings"].items()}
             counts = {"trials": made["settings"].get("trials", 1), "forget": forget}
-            spent = {"spent": made["seconds"], "peak": made["peak_memory_mb"]}
+            seconds = made["seconds"] | {"trials": of_trials.get(row["name"], 0)}
+            spent = {"spent": seconds, "peak": made["peak_memory_mb"]}
             lines.append(asked | counts | spent | {"model": row["model"]})
     return pd.DataFrame(lines)
+
+
+def trials() -> dict[str, float]:
+    """The seconds of all trials of every search, by the name of its row."""
+    found: dict[str, float] = {}
+    for name, row in rows.find(kind="unlearn").items():
+        search, trial, _ = name.replace("unlearn/", "tune/", 1).rpartition("-trial")
+        if trial:
+            spent = row["provenance"]["seconds"]
+            own = sum(spent[part] for part in ("unlearn", "evaluate_after") if part in spent)
+            found[search] = found.get(search, 0) + own
+    return found
 
 
 def parameters(model: str) -> float | None:
@@ -76,7 +94,8 @@ def estimate(job: Job) -> Estimate | None:
         spent = sum(each * (targets if part == "unlearn" else 1) for part, each in parts)
         seconds.append(larger * spent * settings.get("trials", 1) / row["trials"])
         halved = settings.get("dtype") != "float32" == row["dtype"]
-        memory.append(larger * row["peak"] / (1 + halved))
+        program = min(PROCESS_MB, row["peak"])
+        memory.append(program + larger * (row["peak"] - program) / (1 + halved))
     return Estimate(median(seconds), max(memory), row["model"])
 
 
@@ -124,6 +143,7 @@ def main() -> None:
         sys.exit(str(error))
     print(f"{profile.name}: {profile.title}", table(profile).to_string(index=False), sep="\n\n")
     print(f"\n{len(profile.jobs)} runs, one after the other. {downloads(profile)}")
+    print("Times are those of a processor without a GPU, memory is the machine's.")
 
 
 if __name__ == "__main__":

@@ -111,6 +111,8 @@ def main() -> None:
     parser.add_argument("again", nargs="?", type=int, default=0, help="rows to draw again")
     parser.add_argument("--seed", type=int, default=None, help="of the draw")
     asked = parser.parse_args()
+    if asked.again < 0:
+        sys.exit(f"AGAIN is {asked.again}, but must be 0 or more: so many rows are drawn.")
     print("\n".join(listed()))
     for row in drawn(asked.again, asked.seed):
         print(again(row), flush=True)
