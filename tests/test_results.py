@@ -201,9 +201,11 @@ def settings() -> dict:
     return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
 
-def search(data: str, score: float, trials: int = 20, **hyperparameters) -> dict:
-    result = {"hyperparameters": hyperparameters, "unlearning_score": score, "trials": trials}
-    return {"data": data, "method": "revs", "model": "m", "result": result}
+def search(data: str, score: float, trials: int = 20, tag="", method="revs", **chose) -> dict:
+    result = {"hyperparameters": chose, "unlearning_score": score, "trials": trials}
+    made = {"settings": {"hyperparameters": None}}
+    about = {"data": data, "method": method, "model": "m", "tag": tag, "provenance": made}
+    return about | {"result": result}
 
 
 def test_the_settings_are_what_the_searches_chose():
@@ -223,6 +225,18 @@ def test_the_settings_are_what_the_searches_chose():
 def test_which_of_two_searches_chooses(one, other, k):
     for found in ({"a": one, "b": other}, {"b": one, "a": other}):
         assert adopt.chosen(found) == {"revs": {"m": {"ssn": {"k": k}}}}
+
+
+def test_a_new_round_of_searches_chooses_when_every_method_has_one():
+    old = [search("ssn-tune", 0.9, method=name, k=1) for name in ("revs", "memit")]
+    new = [search("ssn-tune", 0.5, 40, "tpe", name, k=2) for name in ("revs", "memit")]
+    for some, k in ((old + new[:1], 1), (old + new, 2)):
+        found = adopt.chosen({str(number): row for number, row in enumerate(some)})
+        assert {found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")} == {k}
+    held = search("ssn-tune", 0.5, 40, "raw", k=3)
+    held["provenance"]["settings"]["hyperparameters"] = {"projection": "raw"}
+    found = adopt.chosen({"a": old[0], "b": old[1], "c": held})
+    assert [found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")] == [3, 1]
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:

@@ -51,10 +51,10 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     return frame.drop(columns="place").assign(so_far=best)
 
 
-def searches(model: str, data: list[str]) -> pd.DataFrame:
-    """One line a search: its data, its method, and the ``result`` of its row."""
+def searches(model: str, data: list[str], tag: str = "") -> pd.DataFrame:
+    """One line a search with this tag: its data, its method, and the ``result`` of its row."""
     found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
-    found = [row for row in found if row["model"] == model and not row["tag"]]
+    found = [row for row in found if row["model"] == model and row["tag"] == tag]
     order = list(methods.registry())
     found.sort(key=lambda row: (data.index(row["data"]), order.index(row["method"])))
     return pd.DataFrame([[row[name] for name in SEARCHES] for row in found], columns=SEARCHES)

@@ -95,9 +95,10 @@ def chosen(found: dict[str, dict]) -> dict[str, dict]:
 
     Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself
     only where there is no such set. Of several searches there, the longest chooses; of those of one
-    length, the one with the highest score.
+    length, the one with the highest score. A new round of searches, which a tag sets apart, chooses
+    for no method before it has searched all: settings of two rounds would not compare.
     """
-    tuned: dict[str, dict] = {}
+    found, tuned = {name: row for name, row in found.items() if whole(row, found)}, {}
     worth = {
         name: (
             row["data"].endswith("-tune"),
@@ -116,6 +117,20 @@ def chosen(found: dict[str, dict]) -> dict[str, dict]:
         for name in methods.registry()
         if name in tuned
     }
+
+
+def whole(row: dict, found: dict[str, dict]) -> bool:
+    """Has every method that was searched before a search like this one, on this model and data?
+
+    One that holds a setting is a method's own affair, and chooses by itself.
+    """
+    if row["provenance"]["settings"].get("hyperparameters"):
+        return True
+    searched: dict[str, set[str]] = {}
+    for other in found.values():
+        if (other["model"], other["data"]) == (row["model"], row["data"]):
+            searched.setdefault(other["tag"], set()).add(other["method"])
+    return searched[row["tag"]] >= searched.get("", set())
 
 
 def text(settings: dict[str, dict]) -> str:
