@@ -11,7 +11,7 @@ import yaml
 from companion.own.search import EDGE, ends, limit
 from companion.pages import errata
 from companion.pages.results import measured
-from companion.pages.tables import DASH
+from companion.pages.tables import DASH, percent
 from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import methods, tune
@@ -58,6 +58,23 @@ def searches(model: str, data: list[str], tag: str = "") -> pd.DataFrame:
     order = list(methods.registry())
     found.sort(key=lambda row: (data.index(row["data"]), order.index(row["method"])))
     return pd.DataFrame([[row[name] for name in SEARCHES] for row in found], columns=SEARCHES)
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a search, by data and method: how many of its trials ran, moved their targets and
+    failed, the best score of all and of the first half, and those of the paper's own settings."""
+    keys = ["data", "method"]
+    groups = frame.groupby(keys, sort=False, observed=True)
+    printed = frame[frame["printed"]].groupby(keys, sort=False, observed=True)["unlearning_score"]
+    columns = {
+        "trials": groups.size(),
+        "moved": groups["efficacy"].agg(lambda shares: (shares >= tune.MOVED).sum()),
+        "failed": groups["failed"].count(),
+        "best": groups["score"].max(),
+        "best of the first half": groups["score"].agg(lambda some: some.head(len(some) // 2).max()),
+        "the paper's settings": printed.agg(lambda scores: " / ".join(map(percent, scores))),
+    }
+    return pd.DataFrame(columns).loc[groups.size().index]
 
 
 def searched() -> list[str]:
