@@ -83,6 +83,13 @@ def test_what_is_worth_nothing_widens_nothing():
     assert not search.widened
 
 
+def test_a_best_among_trials_that_do_not_count_widens_nothing():
+    search = Search({"lr": {"low": 1.0, "high": 5.0}}, 12)
+    for number in range(3 * FIRST):
+        search.tell(search.ask()["lr"], counts=number % 3 == 0 and number < 2 * FIRST)
+    assert search.counted < FIRST and not search.widened
+
+
 def test_a_range_grows_by_steps_of_one_size():
     """Half of its first width, however far it has grown, and to no more than is allowed."""
     for bound in ({}, {"most": 12.0}):

@@ -10,7 +10,9 @@ A range is a mapping, as params/search.yml has it:
     {last_of: layers}           the last of those
 
 Where the best that was drawn so far lies at an end of a range that has two, the range grows beyond
-it, as far as ``least`` and ``most`` allow, so that none is best for want of those further out.
+it, as far as ``least`` and ``most`` allow, so that none is best for want of those further out. That
+begins after ten that count: the best of some that hardly do anything says nothing of where good
+ones lie, and a range that follows it is too wide to be searched.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import optuna
 
 EDGE = 0.05  # of a range's width: what lies so near to an end lies at it
 WIDER = 0.5  # of its first width: by how much a range grows at a time
-FIRST = 10  # settings drawn at random before the optimiser begins to choose
+FIRST = 10  # draws at random before the optimiser chooses; that count, before a range grows
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -36,7 +38,7 @@ class Search:
     def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0, first: int = FIRST):
         self.first = spaces
         self.spaces = {name: dict(space) for name, space in spaces.items()}
-        self.layers, self.widened = layers, set()
+        self.layers, self.widened, self.counted = layers, set(), 0
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=first)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
         self.trial: optuna.Trial | None = None
@@ -73,11 +75,13 @@ class Search:
             return draw.suggest_int(name, low, high, log=log)
         return float(f"{draw.suggest_float(name, low, high, log=log):.4g}")
 
-    def tell(self, score: float) -> None:
-        """What the settings that were asked for last are worth; ranges may grow after that."""
+    def tell(self, score: float, counts: bool = True) -> None:
+        """What the settings that were asked for last are worth, and whether they did anything that
+        counts; ranges may grow after that."""
         self.study.tell(self.trial, score)
+        self.counted += counts
         best = self.study.best_trial
-        if len(self.study.trials) < FIRST or not best.value:
+        if self.counted < FIRST or not best.value:
             return
         for name, end in self.at_edges(best.params):
             space, (a, b), first = self.spaces[name], ends(self.spaces[name]), self.first[name]

@@ -72,11 +72,12 @@ def run(settings: Settings) -> dict:
         tried.append((first[number] if number < len(first) else search.ask()) | held)
         after = attempt(plan, stage, number, tried[number])
         score = after["unlearning_score"] if after else 0.0
+        counts = bool(after) and after["efficacy"] >= MOVED
         if number >= len(first):
-            search.tell(score)
+            search.tell(score, counts)
         if after:
             scores[number] = score
-            moved += after["efficacy"] >= MOVED
+        moved += counts
     if not scores:
         raise ValueError(
             f"All {len(tried)} trials of {settings.method} failed: "
