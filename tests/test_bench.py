@@ -111,7 +111,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sent
 
 def test_peak_is_what_was_taken_at_the_highest():
     with memory.Peak(every=0.001) as peak:
-        some = torch.ones(V, 2**16)
+        some = torch.ones(V, 2**18)  # much, since a busy machine may take pages back meanwhile
         time.sleep(0.2)  # until the watcher had its turn, on a busy machine too
         del some
-    assert peak.mb >= V * 2**16 * 4 / 2**20 * 0.8
+    assert peak.mb >= V * 2**18 * 4 / 2**20 * 0.5
