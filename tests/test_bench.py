@@ -114,4 +114,4 @@ def test_peak_is_what_was_taken_at_the_highest():
         some = torch.ones(V, 2**18)  # much, since a busy machine may take pages back meanwhile
         time.sleep(0.2)  # until the watcher had its turn, on a busy machine too
         del some
-    assert peak.mb >= V * 2**18 * 4 / 2**20 * 0.5
+    assert peak.mb >= V * 2**18 * 4 / 2**20 * 0.8

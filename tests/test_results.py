@@ -169,6 +169,13 @@ def test_a_share_in_per_cent(value, std, text):
     assert tables.percent(value, std) == text
 
 
+def test_values_stand_beside_their_older_selves_the_highest_first():
+    now = pd.Series({"MEMIT": 1.0, "REVS": 2.25, "RMU": 3.0})
+    before = pd.Series({"REVS": 1.0, "MEMIT": 4.0, "FT-L": 9.0})
+    assert tables.beside(now, before) == "REVS 2.2 (1.0), MEMIT 1.0 (4.0)"
+    assert tables.beside(now, pd.Series(dtype=float)) == ""
+
+
 # --- sides ---------------------------------------------------------------------------------------
 
 

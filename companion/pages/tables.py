@@ -41,6 +41,14 @@ def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.map(lambda one: shown(one) if one is None or isinstance(one, float) else str(one))
 
 
+def beside(now: pd.Series, before: pd.Series) -> str:
+    """Values by title in words, highest first, each with its older self: "REVS 2.0 (1.0), …"; those
+    that have none are left out."""
+    pairs = pd.concat([now, before], axis=1, join="inner", keys=["now", "before"])
+    lines = pairs.sort_values("now", ascending=False).itertuples()
+    return ", ".join(f"{title} {shown(new)} ({shown(old)})" for title, new, old in lines)
+
+
 def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFrame:
     """A long frame of ``mean`` and ``std`` as a table of texts: these columns name its lines,
     ``columns`` its columns, in the order in which they appear."""

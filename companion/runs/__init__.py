@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 import jsonargparse
 
 from companion.runs.nearest import hint
-from revs.model.load import DTYPES
+from revs.model.load import check_dtype
 
 LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
 LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0}  # the least that makes sense
@@ -44,8 +44,8 @@ def refuse(parameters: dict[str, Any], Settings: type, of: str = "") -> None:
             raise ValueError(f"{name}{of} is {shown}{kind}, but must be {wanted}.")
         if value == "" and name in PLACES:
             raise ValueError(f"{name}{of} is empty: give a path or a name.")
-        if name == "dtype" and value not in DTYPES:
-            raise ValueError(f"dtype is '{value}', but must be one of {', '.join(DTYPES)}.")
+        if name == "dtype":
+            check_dtype(value)
         if value is not None and name in LEAST and value < LEAST[name]:
             raise ValueError(f"{name}{of} is {value}, but must be at least {LEAST[name]}.")
 

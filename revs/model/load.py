@@ -47,13 +47,18 @@ class Place:
         return self.revision or fingerprint(Path(self.where), self.gguf)
 
 
+def check_dtype(dtype: str) -> None:
+    """Raises ValueError for what is no precision of the table."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
+
+
 def load(spec: str | Place, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder in a local folder, a .gguf file or under a hub id; OSError or ValueError if none.
 
     Code that comes with a model, and weights as pickle, are never run or opened.
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
+    check_dtype(dtype)
     place = spec if isinstance(spec, Place) else locate(spec)
     device_map = placed(device_map)
     config = configuration(place)
