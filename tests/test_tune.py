@@ -224,7 +224,7 @@ def test_impossible_settings_are_refused_before_anything_is_loaded(
 
 def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     """Resistance to attacks, the depths of each unlearned secret; without them, the same result."""
-    row = a_run(measures=["attacks", "instead", "perturbations", "public"], tag="more")
+    row = a_run(measures=["attacks", "instead", "ordinary", "perturbations", "public"], tag="more")
     items = rows.items(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-more.json"))
     forgotten, others = items[items["part"] == "forget"], items[items["part"] != "forget"]
     assert all(len(layers) == 3 for layers in forgotten["logit_lens"])
@@ -234,6 +234,7 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert row["provenance"]["seconds"]["measures"] >= 0
     assert sum(row["result"]["instead"].values()) == 2
     assert len(row["result"]["perturbations"]) == 8
+    assert row["result"]["ordinary"]["perplexity"] > 1
     assert not any(row["result"]["public"]["known"].values())
     same = ("before", "after", "edit")
     plain = a_run()["result"]

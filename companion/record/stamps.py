@@ -33,6 +33,7 @@ MEASURES = {
     "cue": "companion.runs.cue:measure",
     "instead": "companion.runs.instead:measure",
     "integrity": "companion.runs.integrity:measure",
+    "ordinary": "revs.measures.ordinary:measure",
     "perturbations": "revs.measures.attacks:perturbations",
     "public": "companion.runs.public:measure",
     "told": "companion.runs.told:measure",

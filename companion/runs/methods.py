@@ -20,13 +20,14 @@ from companion.record import paper
 from companion.record.paths import ROOT
 from companion.runs import cue, instead, integrity, models, public, refuse, told
 from companion.runs.nearest import hint
-from revs.measures import attacks
+from revs.measures import attacks, ordinary
 
 MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, columns by item)
     "attacks": attacks.measure,
     "cue": cue.measure,
     "instead": instead.measure,
     "integrity": integrity.measure,
+    "ordinary": ordinary.measure,
     "perturbations": attacks.perturbations,
     "public": public.measure,
     "told": told.measure,

@@ -12,6 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from revs.model import reading
 from revs.model.architecture import Decoder
+from revs.model.targets import Split
 
 # windows that results are about, and others that a choice of settings may look at
 JUDGING, CHOOSING = range(32), range(32, 40)
@@ -59,3 +60,11 @@ def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
         following += logits.argmax(-1).tolist()
     perplexity = float(torch.tensor(losses, dtype=torch.float64).mean().exp())
     return Ordinary(windows, perplexity, following)
+
+
+def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
+    """How much ordinary text surprises an edited model; nothing by secret.
+
+    Seconds, where ``companion.runs.integrity`` takes minutes.
+    """
+    return {"perplexity": observe(decoder).perplexity}, {}
