@@ -77,3 +77,17 @@ def test_windows_begin_again_where_the_text_ends(tokenizer, monkeypatch, one_sen
     with pytest.raises(ValueError, match="has 11 tokens, but a window of 12 was asked") as error:
         reading.pieces(tokenizer, 1, 12)
     assert one_sentence(error)
+
+
+def test_an_edited_model_is_judged_by_text_that_no_method_reads(build):
+    """RMU and NPO-KL train on the beginning, and MEMIT's moments come from there."""
+    decoder = build("llama-untied", dtype=torch.float32)
+    length = min(reading.WINDOW, decoder.context)
+    end = reading.text()[-reading.CHARACTERS * ordinary.LAST * length :]
+    last = reading.windows(decoder.tokenizer, end, ordinary.LAST, length)
+    losses, _ = written_out(decoder, last)
+    found, columns = ordinary.measure(decoder, None)
+    assert found["perplexity"] == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-5)
+    assert columns == {}
+    read = reading.pieces(decoder.tokenizer, 400, length)
+    assert not set(map(tuple, last)) & set(map(tuple, read))
