@@ -99,3 +99,13 @@ def test_methods_stand_beside_revs_on_the_same_fine_tunes_and_splits():
     frame["unlearning_score"] += draw.normal(0, 0.01, len(frame))
     text = contest.shown(contest.against(frame))
     assert text["above REVS"].str.startswith("-").all() and list(text["data"]) == ["SSN", "SSN"]
+
+
+def test_what_runs_edited_and_what_they_left_of_ordinary_text():
+    def row(layers, perplexity):
+        return {"result": {"edit": {"layers": layers}, "ordinary": {"perplexity": perplexity}}}
+
+    several = pd.Series([row([3, 4], 10.0), row([4, 5], 20.0)])
+    assert contest.edited(several) == "layers 3–5" and contest.perplexity(several) == 15
+    assert contest.edited(pd.Series([row([29], 1.0)])) == "layer 29"
+    assert contest.edited(pd.Series([row([], 1.0)])) == "–"

@@ -16,6 +16,7 @@ from scipy.stats import t as student
 
 from companion.pages import results
 from companion.pages.tables import DASH
+from companion.pages.tuning import short
 
 TAG = r"finetune(\d+)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
@@ -63,6 +64,17 @@ def spared(model: str) -> pd.DataFrame:
             lines.append((*made_of, known, came, left, 100 * (left / came - 1)))
     names = ["data", "tokens for digits", "ordinary windows a step", "seed", "known"]
     return pd.DataFrame(lines, columns=[*names, "perplexity before", "after", "rise"])
+
+
+def edited(rows: pd.Series) -> str:
+    """Which layers some runs edited, on one split or another: "layer 29" or "layers 1–29"."""
+    found = sorted(set().union(*(row["result"]["edit"]["layers"] for row in rows)))
+    return f"layer{'s' * (len(found) != 1)} {short(found)}" if found else DASH
+
+
+def perplexity(rows: pd.Series) -> float:
+    """Of ordinary text that no method was shown, after some runs: the mean."""
+    return float(np.mean([row["result"]["ordinary"]["perplexity"] for row in rows]))
 
 
 def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
