@@ -141,6 +141,11 @@ def test_resistance_is_averaged_over_seeds_in_every_reading(shelf):
     assert list(depths["rank"]) == [(0, 100), (100, 0)]
 
 
+def test_layers_are_drawn_from_two_below_the_first_in_which_a_secret_shows():
+    layers = pd.DataFrame({"layer": [*range(6)] * 2, "efficacy": [1.0] * 9 + [0.5, 1.0, 0.2]})
+    assert list(extraction.upper(layers)["layer"]) == [1, 2, 3, 4, 5] * 2
+
+
 def test_the_papers_attacks_have_the_shape_of_ours():
     printed = extraction.printed()
     assert set(printed["metric"]) == set(extraction.TITLES.values())

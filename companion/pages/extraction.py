@@ -85,6 +85,11 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> pd.DataFrame:
     return results.titled(groups.agg(lambda part: metrics.mean(part.tolist())).reset_index())
 
 
+def upper(layers: pd.DataFrame) -> pd.DataFrame:
+    """Of ``by_layer``: from two layers below the first in which an attack finds anything."""
+    return layers[layers["layer"] >= layers.loc[layers["efficacy"] < 0.99, "layer"].min() - 2]
+
+
 def perturbations(model: str, data: str) -> pd.DataFrame:
     """The runs whose models were asked with prompts changed in several ways."""
     return results.tagged(model, data, "perturbations")
