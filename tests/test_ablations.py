@@ -182,17 +182,6 @@ def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
     assert given == [found["hyperparameters"]]
 
 
-def test_the_runs_of_a_round_have_the_settings_of_its_searches():
-    """params/tune.yml names them, for every search that is recorded."""
-    found = tuning.searches(MODEL, ["ssn-tune"], "tpe")
-    profile = yaml.safe_load((ROOT / "params" / "tune.yml").read_text(encoding="utf-8"))
-    given = [run["parameters"] for run in profile["runs"] if run["notebook"] == "unlearn"]
-    given = {one["method"]: one.get("hyperparameters") for one in given if one["tag"] == "round"}
-    assert given.pop("unedited") is None
-    chose = [result["hyperparameters"] for result in found["result"]]
-    assert given == dict(zip(found["method"], chose, strict=True))
-
-
 def test_what_was_chosen_is_the_best_of_the_search():
     chosen = methods.tuned()["revs"][MODEL]["ssn"]
     found = rows.find(kind="tune", data="ssn-tune")[f"tune/ssn-tune/{MODEL}/revs-seed0"]["result"]

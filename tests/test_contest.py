@@ -4,7 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import contest
+from companion.pages import contest, results
+from companion.record import rows
+from companion.workflow import profile, record
+
+MODEL = "smollm2-135m"
 
 
 def made(score, methods=("revs", "memit", "ft_l"), F=4, S=3, data="ssn") -> pd.DataFrame:
@@ -109,3 +113,17 @@ def test_what_runs_edited_and_what_they_left_of_ordinary_text():
     assert contest.edited(several) == "layers 3–5" and contest.perplexity(several) == 15
     assert contest.edited(pd.Series([row([29], 1.0)])) == "layer 29"
     assert contest.edited(pd.Series([row([], 1.0)])) == "–"
+
+
+def test_the_recorded_runs_of_the_contest_have_the_settings_of_its_searches():
+    """A search that would choose otherwise now makes its runs count as missing."""
+    frame = results.measured(MODEL, "ssn")
+    names = set(frame.loc[frame["tag"].str.startswith("round"), "name"])
+    (there, missing), read = record.sorted_out("contest"), profile.read("contest")
+    assert names and names <= {row["name"] for row in there} and not names & set(missing)
+    for name in names:
+        job = read.jobs[name]
+        owner = {"random": "revs"}.get(job.settings["method"], job.settings["method"])
+        search = f"tune/ssn-tune/{MODEL}/{owner}-seed0-tpe"
+        chose = rows.find(kind="tune", data="ssn-tune").get(search, {"result": {}})["result"]
+        assert job.settings["hyperparameters"] == chose.get("hyperparameters")

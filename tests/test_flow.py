@@ -199,9 +199,37 @@ def test_a_plan_knows_what_every_recorded_search_took():
     for job in jobs:
         recorded = rows.find(rows.RECORDED, kind="tune")[job.id]["result"]["trials"]
         fewer = profile.Job("tune", job.parameters | {"trials": 1}, job.rows)
-        assert spent[job.id] > recorded
+        assert spent[plan.seedless(job.id)] > recorded
         assert plan.estimate(job).seconds > plan.estimate(fewer).seconds
     assert jobs
+
+
+def test_a_run_may_have_the_settings_that_a_search_chose(monkeypatch):
+    """Of its method, on other people's secrets; its own lie over them, and without one it waits."""
+    found = {
+        f"tune/{data}-tune/smollm2-135m/{method}-seed0-x": {
+            "result": {"hyperparameters": {"k": size, "r_h": 0.1}}
+        }
+        for data, method, size in (("ssn", "revs", 7), ("emails", "revs", 8), ("ssn", "rmu", 9))
+    }
+    monkeypatch.setattr(profile, "searches", lambda: found)
+    about = {"notebook": "unlearn", "search": "x", "over": {"data": ["ssn", "emails", "urls"]}}
+    settings = lambda **given: {  # noqa: E731
+        job.settings["data"]: job.settings["hyperparameters"]
+        for job in profile.build("record", {"title": "", "runs": [about | given]}).jobs.values()
+    }
+    chosen = {"ssn": {"k": 7, "r_h": 0.1}, "emails": {"k": 8, "r_h": 0.1}}
+    assert settings() == chosen | {"urls": chosen["emails"]}  # as in the paper
+    given = {"method": "random", "hyperparameters": {"r_h": 0.2, "control": "tokens"}}
+    assert settings(parameters=given)["ssn"] == {"k": 7, "r_h": 0.2, "control": "tokens"}
+    assert settings(parameters={"method": "unedited"}) == dict.fromkeys(("ssn", "emails", "urls"))
+    read = profile.build(
+        "record", {"title": "", "runs": [about | {"parameters": {"method": "rmu"}}]}
+    )
+    assert [name.split("/")[1] for name in read.jobs] == ["ssn"]
+    assert [name.split("/")[1] for name in read.waiting] == ["emails", "urls"]
+    with pytest.raises(ValueError, match="a search chooses the settings of unlearn, but not those"):
+        profile.build("record", {"title": "", "runs": [{"notebook": "memorise", "search": "x"}]})
 
 
 def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):

@@ -62,7 +62,7 @@ def search(world, tmp_path, monkeypatch):
     """search(name=value, …): four trials of FT-L there."""
     monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
     monkeypatch.setattr(tune, "MOST", 1)
-    own = {"method": "ft_l", "sentences": 1, "trials": 4, "rows": str(tmp_path / "rows")}
+    own = {"method": "ft_l", "sentences": 1, "trials": 4, "splits": [], "rows": str(tmp_path / "rows")}
     return lambda **more: tune.run(check(world | own | more, tune.Settings))
 
 
@@ -313,6 +313,54 @@ def test_a_trial_that_fails_is_counted_and_does_not_stop_the_others(search, alon
     for tag, said in (("trial00", "diverged"), ("trial02", "layers are [9]")):
         assert said in trials[tag]["result"]["failed"]
     assert trials["trial01"]["result"] == alone(DRAWN[1])["result"]
+
+
+def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(
+    search, alone, tried, tmp_path
+):
+    """Each of them is a run of its own there."""
+    tried(DRAWN)
+    once = search()["result"]
+    result = search(splits=[1, 2], finalists=2, measures=["attacks"])["result"]
+    runs = rows.find(tmp_path / "rows", kind="unlearn")
+    score = lambda number, seed: of(number, seed)["result"]["after"]["unlearning_score"]  # noqa: E731
+    of = lambda number, seed: runs[f"unlearn/set/tiny/ft_l-seed{seed}-trial{number:02d}"]  # noqa: E731
+    ranked = sorted(DRAWN, key=lambda number: -score(number, 0))
+    assert list(result["finals"]) == list(map(str, ranked[:2])) and once["best"] == ranked[0]
+    for number in ranked[:2]:
+        assert result["finals"][str(number)] == [score(number, seed) for seed in (0, 1, 2)]
+        own = alone(DRAWN[number], seed=2, measures=["attacks"])
+        assert of(number, 2)["result"] == own["result"] and "attacks" in own["result"]
+        assert of(number, 2)["provenance"]["stamp"] == own["provenance"]["stamp"]
+    assert len(runs) == len(DRAWN) + 4
+    means = {number: sum(result["finals"][str(number)]) / 3 for number in ranked[:2]}
+    assert result["best"] == max(means, key=means.get)
+    assert result["unlearning_score"] == means[result["best"]]
+    assert result["hyperparameters"] == DRAWN[result["best"]]
+
+
+def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, monkeypatch):
+    """And one that fails on a further split has no score there."""
+    tried(DRAWN)
+    scores = {0: (0.1, 0.9, 0.7, 0.6), 1: (0.9, 0.2, 0.5, 0.8), 2: (0.9, None, 0.6, 0.8)}
+
+    def attempt(plan, _stage, number, _hyperparameters):
+        score = scores[plan.settings["seed"]][number]
+        return score and {"unlearning_score": score, "efficacy": 1.0}
+
+    monkeypatch.setattr(tune, "attempt", attempt)
+    result = search(splits=[1, 2], finalists=3)["result"]
+    assert result["finals"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
+    assert result["best"] == 3 and result["unlearning_score"] == pytest.approx(2.2 / 3)
+    assert search(splits=[1, 2], finalists=1)["result"]["best"] == 1
+
+
+def test_what_cannot_be_measured_on_further_splits_is_refused_before_the_search(search, measured):
+    with pytest.raises(ValueError, match="'attack'"):
+        search(splits=[1], measures=["attack"])
+    with pytest.raises(ValueError, match="finalists is 0, but must be at least 1"):
+        search(finalists=0)
+    assert not measured
 
 
 def test_if_every_trial_fails_one_sentence_says_so(search, tmp_path, tried, one_sentence):

@@ -1,8 +1,9 @@
 """The contest: every method on several fine-tunes and several splits, and how sure its order is.
 
-A run of the contest has the tag ``finetuneN``: N drew the order of the sentences and the first
-embeddings of the added tokens. Fine-tunes and splits are crossed, each method has one run in every
-cell, and both are drawn out of many: an order that stands on one fine-tune is an order of that.
+A run of the contest has the tag ``round``, on the usual fine-tune, or ``roundN``: N drew the order
+of the sentences and the first embeddings of the added tokens. Fine-tunes and splits are crossed,
+each method has one run in every cell, and both are drawn out of many: an order that stands on one
+fine-tune is an order of that.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from companion.pages import results
 from companion.pages.tables import DASH
 from companion.pages.tuning import short
 
-TAG = r"finetune(\d+)"
+TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
 LEVEL = 0.95
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
@@ -33,10 +34,11 @@ WHERE = {  # what a component of variance is called, by the axes of (method, fin
 
 
 def runs(model: str, *data: str) -> pd.DataFrame:
-    """The finished runs of the contest; ``learned`` is the number of a run's fine-tune."""
+    """The finished runs of the contest; ``learned`` is the number of a run's fine-tune, from 0."""
     frame = results.measured(model, *data)
     frame = frame[frame["tag"].str.fullmatch(TAG) & frame["failed"].isna()]
-    return frame.assign(learned=frame["tag"].str.extract(TAG, expand=False).astype(int))
+    number = frame["tag"].str.extract(TAG, expand=False)
+    return frame.assign(learned=number.replace("", "0").astype(int))
 
 
 def spared(model: str) -> pd.DataFrame:

@@ -99,11 +99,6 @@ def finished(frame: pd.DataFrame, method: str) -> pd.Series:
     return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
 
 
-def is_trial(name: str) -> bool:
-    """Is the run of this name one of the many of a search?"""
-    return name.rpartition("-")[2].startswith("trial")
-
-
 def finetunes(model: str, data: str) -> list[dict]:
     """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
     found, name = rows.find(kind="memorise").values(), together(data)

@@ -12,7 +12,7 @@ import pandas as pd
 from companion.own import curate
 from companion.pages import organic, results
 from companion.pages.tables import DASH
-from companion.record import paper
+from companion.record import paper, rows
 from companion.runs import datasets, methods
 
 DATASET, CURATION = "App. Synthetic SSN Dataset", "App. Dataset Curation"
@@ -34,7 +34,8 @@ def table(model: str, found_in: str, name: str = "machine") -> pd.DataFrame:
     tunes = pd.DataFrame([row["provenance"]["settings"] for row in results.finetunes(model, "ssn")])
     documents = {row["result"]["documents"] for row in organic.curations(found_in, name)}
     kept, taught = set(after.loc[after["data"] == "ssn", "retain"]), of_paper["finetune_ssn"]
-    trials = set(every.loc[every["name"].map(results.is_trial), "seed"].astype(object))
+    searches = rows.find(kind="tune").values()
+    first = {row["seed"] for row in searches if row["model"] == model}
     lines = [
         ("§3.3", "target tokens of a secret", prose["targets"], set(asked["T"])),
         ("§4.5", "candidates k", prose["k"], set(asked["score_k"])),
@@ -42,7 +43,7 @@ def table(model: str, found_in: str, name: str = "machine") -> pd.DataFrame:
         ("§4.5", "e-mails unlearned in a split", splits["forget_emails"], sizes["emails"]),
         ("§4.5", "URLs unlearned in a split", splits["forget_urls"], sizes["urls"]),
         ("§4.5", "share of SSN unlearned in a split", splits["forget_ssn"], set(halves)),
-        ("§4.5", "seed of the search", splits["tuning_seed"], trials),
+        ("§4.5", "seed of the search", splits["tuning_seed"], first),
         (DATASET, "SSNs unlearned", prose["ssn_forgotten"], sizes["ssn"]),
         (DATASET, "sentences of each", prose["ssn_sentences"], set(sentences)),
         (DATASET, "sentences kept", prose["ssn_kept_sentences"], kept),

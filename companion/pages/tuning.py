@@ -9,7 +9,7 @@ import pandas as pd
 import yaml
 
 from companion.own.search import EDGE, ends, limit
-from companion.pages import errata
+from companion.pages import errata, extraction
 from companion.pages.results import measured
 from companion.pages.tables import DASH, percent
 from companion.record import paper, rows
@@ -24,13 +24,14 @@ SEARCHES = ["data", "method", "result"]  # columns
 
 
 def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
-    """One line a trial of every method's search with this tag, results as shares: ``number`` is the
-    trial's, ``printed`` whether its settings are the paper's; ``score`` is in per cent, 0 where a
-    trial failed, ``so_far`` the best of it and those before. ValueError if there is none."""
+    """One line a trial of every method's search with this tag, on the split that searches look at,
+    results as shares: ``number`` is the trial's, ``printed`` whether its settings are the paper's;
+    ``score`` is in per cent, 0 where a trial failed, ``so_far`` the best of it and those before.
+    ValueError if there is none."""
     data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
     start = "-".join(filter(None, (tag, "trial")))
-    frame = frame[frame["tag"].str.startswith(start)]
+    frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings.seed)]
     if frame.empty:
         raise ValueError(
             f"There are no trials of {model} on {' or '.join(data)}: run `make run PROFILE=tune`, "
@@ -75,6 +76,29 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         "the paper's settings": printed.agg(lambda scores: " / ".join(map(percent, scores))),
     }
     return pd.DataFrame(columns).loc[groups.size().index]
+
+
+def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
+    """One line a trial that ran on further splits, the best on the search's own first: its score
+    there (``first``), on the ``further`` ones (a list) and their ``mean`` with it, in per cent;
+    ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked.
+    Of ``searches`` with this tag."""
+    lines, runs = [], measured(model, *found["data"].unique())
+    runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
+    start = "-".join(filter(None, (tag, "trial")))
+    for one in found.itertuples():
+        for number, scores in one.result.get("finals", {}).items():
+            place = (runs["method"] == one.method) & (runs["data"] == one.data)
+            tried = runs.loc[place & (runs["tag"] == f"{start}{int(number):02d}"), "row"]
+            attacks = [row["result"]["attacks"]["resistance_score"] for row in tried]
+            resists = [100 * each["per_example"] for each in attacks]
+            first, *further = (100 * score for score in scores)
+            mean = (first + sum(further)) / len(scores)
+            about = [one.data, one.method, int(number), first, further, mean]
+            about.append(int(number) == one.result["best"])
+            lines.append([*about, sum(resists) / len(resists) if resists else math.nan])
+    columns = ["data", "method", "number", "first", "further", "mean", "chosen", "resists"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def searched() -> list[str]:

@@ -17,7 +17,7 @@ from companion.runs.nearest import hint
 from revs.model.load import check_dtype
 
 LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
-LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0}  # the least that makes sense
+LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0, "finalists": 1}  # the least that makes sense
 PATHS = ("documents", "secrets")  # somebody may give a secret in the place of its path
 PLACES = (*PATHS, "data", "export", "model", "out", "rows")  # an empty one would be the folder here
 # Their messages are written for the caller: one sentence, the cause and the mend.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 import sys
 from statistics import median
 from typing import NamedTuple
@@ -47,22 +48,29 @@ def measured(kind: str) -> pd.DataFrame:
             forget = row["result"].get("after", {}).get("forget", 0)
             asked = {name: str(value) for name, value in made["settings"].items()}
             counts = {"trials": made["settings"].get("trials", 1), "forget": forget}
-            seconds = made["seconds"] | {"trials": of_trials.get(row["name"], 0)}
+            seconds = made["seconds"] | {"trials": of_trials.get(seedless(row["name"]), 0)}
             spent = {"spent": seconds, "peak": made["peak_memory_mb"]}
             lines.append(asked | counts | spent | {"model": row["model"]})
     return pd.DataFrame(lines)
 
 
 def trials() -> dict[str, float]:
-    """The seconds of all trials of every search, by the name of its row."""
+    """The seconds of all trials of every search, by the name of its row without its seed: the best
+    trials run on further splits too."""
     found: dict[str, float] = {}
     for name, row in rows.find(kind="unlearn").items():
-        search, trial, _ = name.replace("unlearn/", "tune/", 1).rpartition("-trial")
+        search, trial, _ = seedless(name.replace("unlearn/", "tune/", 1)).rpartition("-trial")
         if trial:
             spent = row["provenance"]["seconds"]
-            own = sum(spent[part] for part in ("unlearn", "evaluate_after") if part in spent)
+            parts = ("unlearn", "evaluate_after", "measures")
+            own = sum(spent[part] for part in parts if part in spent)
             found[search] = found.get(search, 0) + own
     return found
+
+
+def seedless(name: str) -> str:
+    """The name of a run without its seed."""
+    return re.sub(r"-seed\d+", "", name)
 
 
 def parameters(model: str) -> float | None:
@@ -143,6 +151,8 @@ def main() -> None:
         sys.exit(str(error))
     print(f"{profile.name}: {profile.title}", table(profile).to_string(index=False), sep="\n\n")
     print(f"\n{len(profile.jobs)} runs, one after the other. {downloads(profile)}")
+    if profile.waiting:
+        print(f"{len(profile.waiting)} more wait for a search that is to choose their settings.")
     print("Times are those of a processor without a GPU, memory is the machine's.")
 
 

@@ -2,9 +2,10 @@
 
 A run names a notebook, its parameters, and lists to vary ``over``; every combination is one job and
 writes one row, after which it is called: experiment/data/model/method-seed-tag. A profile may name
-another fine-tune than the usual one for all of its runs. Defaults are those
-of the notebook's cell of parameters, which a test holds equal to its experiment's: nothing is
-imported here that takes long.
+another fine-tune than the usual one for all of its runs. A run may name a ``search`` by its tag:
+its settings are then what the recorded search of its method chose on other people's secrets, and
+it waits where there is none. Defaults are those of the notebook's cell of parameters, which a test
+holds equal to its experiment's: nothing is imported here that takes long.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import ast
 import functools
 import itertools
 import json
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import nbformat
 import yaml
 
+from companion.record.rows import RECORDED, find
 from companion.record.stamps import methods
 from companion.runs.named import ending
 from companion.runs.nearest import hint
@@ -37,6 +40,7 @@ class Job:
     parameters: dict = field(hash=False)  # those that differ from the notebook's defaults
     rows: str  # the folder that its row goes to, from the root
     abreast: int = 1  # how many such runs share the machine's cores
+    waits: bool = False  # for a search that is not recorded and is to choose its settings
 
     @property
     def settings(self) -> dict:
@@ -89,6 +93,7 @@ class Profile:
     title: str
     jobs: dict[str, Job]  # by name, in the file's order
     pages: list[str]
+    waiting: dict[str, Job] = field(default_factory=dict)  # runs whose search is not recorded
 
     def upstream(self, job: Job) -> list[Job]:
         """The jobs that must be finished before this one."""
@@ -167,7 +172,9 @@ def build(name: str, content: dict) -> Profile:
             raise ValueError(f"'{page}' cannot be a page" + hint(page, sorted(there)))
     if pages and name != "quick":
         raise ValueError("only the profile quick has pages: the others make rows.")
-    return Profile(name, content["title"], jobs, pages)
+    ready = {name: job for name, job in jobs.items() if not job.waits}
+    waiting = {name: job for name, job in jobs.items() if job.waits}
+    return Profile(name, content["title"], ready, pages, waiting)
 
 
 def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
@@ -177,11 +184,14 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
     ``abreast`` says how many runs like these share the cores. What is varied and no part of a job's
     name anyway is added to its tag: ``T3``; of a mapping, each of its settings: ``n_max50``.
     """
-    known_keys("a run", run, {"notebook": str}, {"parameters": dict, "over": dict, "abreast": int})
+    optional = {"parameters": dict, "over": dict, "abreast": int, "search": str}
+    known_keys("a run", run, {"notebook": str}, optional)
     notebook, fixed, over = run["notebook"], run.get("parameters", {}), run.get("over", {})
     if notebook not in EXPERIMENTS:
         end = hint(notebook, sorted(EXPERIMENTS))
         raise ValueError(f"'{notebook}' is not a notebook that makes rows" + end)
+    if "search" in run and notebook != "unlearn":
+        raise ValueError(f"a search chooses the settings of unlearn, but not those of {notebook}.")
     if run.get("abreast", 1) < 1:
         raise ValueError(f"abreast is {run['abreast']}, but one run at least shares the machine.")
     for name in {**fixed, **over}:
@@ -213,8 +223,30 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
             raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
         if rows != defaults(notebook)["rows"]:
             parameters["rows"] = rows
-        jobs.append(Job(notebook, parameters, rows, run.get("abreast", 1)))
+        job = Job(notebook, parameters, rows, run.get("abreast", 1))
+        jobs.append(with_settings(job, run["search"]) if "search" in run else job)
     return jobs
+
+
+def with_settings(job: Job, tag: str) -> Job:
+    """The job with the settings that the recorded search of this tag chose for its method; those
+    that it has itself lie over them. Controls are edits that nobody searched, or REVS's."""
+    entry = methods()[job.settings["method"]]
+    owner = entry.get("settings_of", job.settings["method"])
+    if owner == "unedited":
+        return job
+    kind = re.sub(r"^urls$", "emails", Path(job.settings["data"]).stem)  # the paper's way (§4.5)
+    name = f"tune/{kind}-tune/{job.settings['model']}/{owner}-seed0-{tag}"
+    if not (found := searches().get(name)):
+        return replace(job, waits=True)
+    chosen = found["result"]["hyperparameters"] | (job.settings.get("hyperparameters") or {})
+    return replace(job, parameters=job.parameters | {"hyperparameters": chosen})
+
+
+@functools.cache
+def searches() -> dict[str, dict]:
+    """The recorded searches by name."""
+    return find(RECORDED, kind="tune")
 
 
 def known_keys(what: str, content, required: dict[str, type], optional: dict[str, type]) -> None:

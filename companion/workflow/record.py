@@ -28,9 +28,11 @@ HERE = ("quick", "paper", "pile")  # profiles of which nothing is recorded: a bu
 
 def sorted_out(name: str) -> tuple[list[dict], list[str]]:
     """Of a profile's runs: the rows that are recorded, and the names of those that are not."""
-    found, jobs = rows.find(rows.RECORDED), read(name).jobs
+    found, profile = rows.find(rows.RECORDED), read(name)
+    jobs = profile.jobs
     there = [found[job] for job in jobs if job in found and asked_alike(jobs[job], found[job])]
-    return there, [job for job in jobs if job not in {row["name"] for row in there}]
+    done = {row["name"] for row in there}
+    return there, [job for job in jobs | profile.waiting if job not in done]
 
 
 def listed() -> list[str]:
