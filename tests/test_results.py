@@ -293,13 +293,13 @@ def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[i
         return scores
     asked, tag = row["provenance"]["settings"], f"{row['tag']}-trial".lstrip("-")
     means, found = {}, row["result"]["finals"]
+    place = f"unlearn/{row['data']}/{row['model']}/{row['method']}"
     best = sorted(scores, key=scores.get, reverse=True)[: asked["finalists"]]
     assert list(found) == [str(number) for number in best]
     for number in best:
         of_splits = [scores[number]]
         for seed in asked["splits"]:
-            name = f"unlearn/{row['data']}/{row['model']}/{row['method']}-seed{seed}-{tag}{number:02d}"
-            after = runs[name]["result"].get("after")
+            after = runs[f"{place}-seed{seed}-{tag}{number:02d}"]["result"].get("after")
             of_splits.append(after["unlearning_score"] if after else 0.0)
         assert found[str(number)] == of_splits
         means[number] = sum(of_splits) / len(of_splits)

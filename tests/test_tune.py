@@ -62,7 +62,8 @@ def search(world, tmp_path, monkeypatch):
     """search(name=value, …): four trials of FT-L there."""
     monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
     monkeypatch.setattr(tune, "MOST", 1)
-    own = {"method": "ft_l", "sentences": 1, "trials": 4, "splits": [], "rows": str(tmp_path / "rows")}
+    own = {"method": "ft_l", "sentences": 1, "trials": 4, "splits": []}
+    own |= {"rows": str(tmp_path / "rows")}
     return lambda **more: tune.run(check(world | own | more, tune.Settings))
 
 
@@ -315,9 +316,7 @@ def test_a_trial_that_fails_is_counted_and_does_not_stop_the_others(search, alon
     assert trials["trial01"]["result"] == alone(DRAWN[1])["result"]
 
 
-def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(
-    search, alone, tried, tmp_path
-):
+def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alone, tried, tmp_path):
     """Each of them is a run of its own there."""
     tried(DRAWN)
     once = search()["result"]

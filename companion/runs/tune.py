@@ -118,7 +118,8 @@ def searched(settings: Settings, plan: Plan) -> tuple[list[dict], dict[int, floa
         "widened": sorted(search.widened),
     }
     asked = {name: value for name, value in asdict(settings).items() if name != "rows"}
-    return tried, scores, found, provenance("tune", asked, plan.inputs, stage.seconds, stage.decoder)
+    made = provenance("tune", asked, plan.inputs, stage.seconds, stage.decoder)
+    return tried, scores, found, made
 
 
 def trial_of(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn.Settings:
