@@ -58,6 +58,27 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
     assert frame.loc[frame["method"] == "revs_ridge", "printed"].all()  # a variant of REVS
 
 
+def test_finalists_by_the_mean_of_their_splits(shelf, search):
+    """What ran on further splits is no trial of the search; its resistance is that of those."""
+    depths = {1: [[50, 20]], 2: [[100, 200]]}
+    for seed in (0, 1, 2):
+        for number in (3, 7):
+            deep = depths.get(seed) if number == 7 else None
+            shelf(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4, depths=deep)
+    search("memit", tag="x", best=7, finals={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
+    search("revs", tag="x")  # older: none of its trials ran again
+    found = tuning.finals(MODEL, tuning.searches(MODEL, [DATA], "x"), "x")
+    assert found[["method", "number", "chosen"]].to_numpy().tolist() == [
+        ["memit", 3, False],
+        ["memit", 7, True],
+    ]
+    assert list(found["first"]) == pytest.approx([90, 80])
+    assert found["further"].iloc[0] == pytest.approx([10, 20])
+    assert list(found["mean"]) == pytest.approx([40, 70])
+    assert pd.isna(found["resists"].iloc[0]) and found["resists"].iloc[1] == pytest.approx(75)
+    assert list(tuning.trials(MODEL, DATA, "x")["number"]) == [3, 7]
+
+
 def test_what_was_drawn_as_numbers():
     found = {"n_max / k": 0.5, "layers: how many": 3, "layers: the first": 2}
     found |= {"k": 200, "r_n": 0.6, "ridge": 0.1, "kl": 0.5}
