@@ -76,6 +76,8 @@ def test_finalists_by_the_mean_of_their_splits(shelf, search):
     assert found["further"].iloc[0] == pytest.approx([10, 20])
     assert list(found["mean"]) == pytest.approx([40, 70])
     assert pd.isna(found["resists"].iloc[0]) and found["resists"].iloc[1] == pytest.approx(75)
+    assert pd.isna(found["both"].iloc[0])
+    assert found["both"].iloc[1] == pytest.approx(2 / (1 / 70 + 1 / 75))
     assert list(tuning.trials(MODEL, DATA, "x")["number"]) == [3, 7]
 
 

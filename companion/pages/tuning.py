@@ -7,6 +7,7 @@ import math
 
 import pandas as pd
 import yaml
+from scipy.stats import hmean
 
 from companion.own.search import EDGE, ends, limit
 from companion.pages import errata, extraction
@@ -81,8 +82,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     """One line a trial that ran on further splits, the best on the search's own first: its score
     there (``first``), on the ``further`` ones (a list) and their ``mean`` with it, in per cent;
-    ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked.
-    Of ``searches`` with this tag."""
+    ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked,
+    and ``both``, the harmonic mean of those two means. Of ``searches`` with this tag."""
     lines, runs = [], measured(model, *found["data"].unique())
     runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
     start = "-".join(filter(None, (tag, "trial")))
@@ -98,7 +99,8 @@ def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
             about.append(int(number) == one.result["best"])
             lines.append([*about, sum(resists) / len(resists) if resists else math.nan])
     columns = ["data", "method", "number", "first", "further", "mean", "chosen", "resists"]
-    return pd.DataFrame(lines, columns=columns)
+    frame = pd.DataFrame(lines, columns=columns)
+    return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
 
 
 def searched() -> list[str]:
