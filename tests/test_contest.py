@@ -105,6 +105,13 @@ def test_methods_stand_beside_revs_on_the_same_fine_tunes_and_splits():
     assert text["above REVS"].str.startswith("-").all() and list(text["data"]) == ["SSN", "SSN"]
 
 
+def test_an_interval_that_says_nothing_is_not_printed_as_numbers():
+    found = contest.against(made(lambda m, f, s: 0.5 + 0.2 * m * (-1) ** (f + s), F=2, S=2))
+    wide = (found["high"] - found["low"] > 2 * contest.SCALE).to_numpy()
+    text = contest.shown(found)["interval"]
+    assert wide.any() and (text[wide] == "wider than the scale").all()
+
+
 def test_what_runs_edited_and_what_they_left_of_ordinary_text():
     def row(layers, perplexity):
         return {"result": {"edit": {"layers": layers}, "ordinary": {"perplexity": perplexity}}}

@@ -22,6 +22,7 @@ from companion.pages.tuning import short
 TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
 LEVEL = 0.95
+SCALE = 100  # the most by which two scores can differ, in points
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
     (0,): "method",
     (1,): "fine-tune",
@@ -192,10 +193,13 @@ def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
 def shown(frame: pd.DataFrame) -> pd.DataFrame:
     """``against`` as a table: each cell a string."""
     points = frame[["mean", "low", "high"]].map("{:+.1f}".format)
+    wide = frame["high"] - frame["low"] > 2 * SCALE
     return results.titled(frame)[["data", "method"]].assign(
         **{
             "above REVS": points["mean"],
-            "interval": points["low"] + " to " + points["high"],
+            "interval": (points["low"] + " to " + points["high"]).mask(
+                wide, "wider than the scale"
+            ),
             "p": frame["p"].map("{:.3f}".format).replace("nan", DASH),
             "p, corrected": frame["holm"].map("{:.3f}".format).replace("nan", DASH),
         }
