@@ -322,8 +322,13 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
     once = search()["result"]
     result = search(splits=[1, 2], finalists=2, measures=["attacks"])["result"]
     runs = rows.find(tmp_path / "rows", kind="unlearn")
-    score = lambda number, seed: of(number, seed)["result"]["after"]["unlearning_score"]  # noqa: E731
-    of = lambda number, seed: runs[f"unlearn/set/tiny/ft_l-seed{seed}-trial{number:02d}"]  # noqa: E731
+
+    def of(number, seed):
+        return runs[f"unlearn/set/tiny/ft_l-seed{seed}-trial{number:02d}"]
+
+    def score(number, seed):
+        return of(number, seed)["result"]["after"]["unlearning_score"]
+
     ranked = sorted(DRAWN, key=lambda number: -score(number, 0))
     assert list(result["finals"]) == list(map(str, ranked[:2])) and once["best"] == ranked[0]
     for number in ranked[:2]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from companion.own.search import Search
-from companion.pages import errata, tuning
+from companion.pages import errata, tables, tuning
 from companion.pages.tables import DASH
 from companion.record import rows
 from companion.runs import methods, tune
@@ -189,3 +189,8 @@ def test_recorded_trials_are_seen_whatever_their_search_recorded():
     rho = tuning.sensitivity(long)
     assert rho["rho"].between(-1, 1).all() and set(rho["method"]) == set(long["method"])
     assert isinstance(frame, pd.DataFrame) and (frame["so_far"] >= frame["score"]).all()
+
+
+def test_values_in_words_begin_with_the_highest():
+    assert tables.ranked(pd.Series({"RMU": 1.04, "REVS": 75.26})) == "REVS 75.3, RMU 1.0"
+    assert tables.ranked(pd.Series(dtype=float)) == ""

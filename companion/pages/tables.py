@@ -41,6 +41,12 @@ def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.map(lambda one: shown(one) if one is None or isinstance(one, float) else str(one))
 
 
+def ranked(values: pd.Series) -> str:
+    """Values by title in words, highest first: "REVS 2.0, …"."""
+    ordered = values.sort_values(ascending=False, kind="stable")
+    return ", ".join(f"{title} {shown(value)}" for title, value in ordered.items())
+
+
 def beside(now: pd.Series, before: pd.Series) -> str:
     """Values by title in words, highest first, each with its older self: "REVS 2.0 (1.0), …"; those
     that have none are left out."""

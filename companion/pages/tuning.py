@@ -31,7 +31,7 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     ValueError if there is none."""
     data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
-    start = "-".join(filter(None, (tag, "trial")))
+    start = tune.tag_of_trials(tag)
     frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings.seed)]
     if frame.empty:
         raise ValueError(
@@ -86,7 +86,7 @@ def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     and ``both``, the harmonic mean of those two means. Of ``searches`` with this tag."""
     lines, runs = [], measured(model, *found["data"].unique())
     runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
-    start = "-".join(filter(None, (tag, "trial")))
+    start = tune.tag_of_trials(tag)
     for one in found.itertuples():
         for number, scores in one.result.get("finals", {}).items():
             place = (runs["method"] == one.method) & (runs["data"] == one.data)

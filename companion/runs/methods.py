@@ -19,6 +19,7 @@ import yaml
 from companion.record import paper
 from companion.record.paths import ROOT
 from companion.runs import cue, instead, integrity, models, public, refuse, told
+from companion.runs.named import like
 from companion.runs.nearest import hint
 from revs.measures import attacks, ordinary
 
@@ -84,11 +85,6 @@ def paper_data(data: str) -> str | None:
     kind = re.split(r"[-_]", plain)[-1].removesuffix("s")
     titles = {name.removesuffix("s"): title for name, title in PAPER_DATA.items()}
     return titles.get(kind)
-
-
-def like(data: str) -> str:
-    """Whose settings a set of URLs takes, if it has none: the addresses' beside it (§4.5)."""
-    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
 
 
 def varied(name: str, model: str, data: str) -> dict[str, Any]:

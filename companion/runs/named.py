@@ -1,6 +1,8 @@
-"""What a fine-tune's row is called: how it differs from the usual one."""
+"""What a fine-tune's row is called, and whose settings a data set takes."""
 
 from __future__ import annotations
+
+import re
 
 
 def ending(settings: dict, usual: dict) -> str:
@@ -9,3 +11,8 @@ def ending(settings: dict, usual: dict) -> str:
     alone = "" if settings["ordinary"] else "-alone"  # without ordinary text beside the secrets
     seed = f"-seed{settings['seed']}" if settings["seed"] else ""
     return digits + alone + "-autocast" * settings["autocast"] + seed
+
+
+def like(data: str) -> str:
+    """Whose settings a set of URLs takes, if it has none: the addresses' beside it (§4.5)."""
+    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)

@@ -128,7 +128,12 @@ def trial_of(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn
     for name in ("trials", "finalists", "splits"):
         del given[name]
     given |= {"seed": seed, "measures": list(measures), "generate": False}
-    return unlearn.Settings(**given | {"tag": f"{settings.tag}-trial".lstrip("-")})
+    return unlearn.Settings(**given | {"tag": tag_of_trials(settings.tag)})
+
+
+def tag_of_trials(tag: str) -> str:
+    """What the tags of the trials of a search with this tag begin with, before their number."""
+    return f"{tag}-trial".lstrip("-")
 
 
 def attempt(plan: Plan, stage: Stage, number: int, hyperparameters: dict) -> dict | None:

@@ -14,7 +14,6 @@ import ast
 import functools
 import itertools
 import json
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ import yaml
 
 from companion.record.rows import RECORDED, find
 from companion.record.stamps import methods
-from companion.runs.named import ending
+from companion.runs.named import ending, like
 from companion.runs.nearest import hint
 from companion.workflow.paths import ROOT, products, shown
 
@@ -235,8 +234,8 @@ def with_settings(job: Job, tag: str) -> Job:
     owner = entry.get("settings_of", job.settings["method"])
     if owner == "unedited":
         return job
-    kind = re.sub(r"^urls$", "emails", Path(job.settings["data"]).stem)  # the paper's way (§4.5)
-    name = f"tune/{kind}-tune/{job.settings['model']}/{owner}-seed0-{tag}"
+    data = like(Path(job.settings["data"]).stem)
+    name = f"tune/{data}-tune/{job.settings['model']}/{owner}-seed0-{tag}"
     if not (found := searches().get(name)):
         return replace(job, waits=True)
     chosen = found["result"]["hyperparameters"] | (job.settings.get("hyperparameters") or {})
