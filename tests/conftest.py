@@ -212,7 +212,7 @@ def shelf(tmp_path, monkeypatch):
         settings = {"method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
         made = rows.provenance("unlearn", settings, {}, {"unlearn": seconds}) | {
-            "model": {"name": model, "revision": "x", "dtype": "float32"},
+            "model": {"name": model, "revision": f"x{tag}", "dtype": "float32"},
             "tokenizer": "x",
             "extra_memory_mb": extra,
         }

@@ -17,6 +17,7 @@ from companion.ledger.claims import (
     REFUTED,
     SMALL,
     UNMEASURED,
+    UNSETTLED,
     UNSURE,
 )
 from companion.pages import results, statistics
@@ -304,7 +305,7 @@ def test_what_the_paper_found_with_gptj_is_judged_by_a_gptj_alone(shelf):
 def test_what_is_said_of_e_mails_is_judged_by_organic_ones_too(shelf):
     """One higher method refutes a first place, although others were not measured; a synthetic
     set's verdict does not change by it."""
-    known = [name for name, one in methods.registry().items() if paper.has_settings(one["title"])]
+    known = methods.of_paper()
     for name in known:
         efficacy = 0.9 if name == "revs" else 0.1
         shelf(data="emails", method=name, seed=1, efficacy=efficacy, specificity=0.9)
@@ -322,6 +323,35 @@ def test_what_is_said_of_e_mails_is_judged_by_organic_ones_too(shelf):
     assert found["rule"].tolist() == ["", "younger"]
     assert found["page"].tolist() == ["core.html", "organic.html"]
     assert "qwen" in found["rows"].iloc[1] and "qwen" not in found["rows"].iloc[0]
+
+
+def test_a_whole_contest_judges_its_data_set(shelf):
+    """By a rule that is older than it; its interval is that over fine-tunes and splits."""
+    known = methods.of_paper()
+    for name in known:
+        shelf(method=name, seed=1, efficacy=0.9 if name == "revs" else 0.5)
+
+    def ask() -> pd.Series:
+        found = claims.ledger(MODEL)
+        return found[(found["id"] == "core-score-llama") & (found["data"] == "SSN")].iloc[0]
+
+    assert ask()[["verdict", "weak", "rule"]].tolist() == [HOLDS, ONE_SEED, "younger"]
+    for number in range(4):
+        for seed in (1, 2, 3):
+            for name in known:
+                share = {"revs": 0.5, "rmu": 0.6 + 0.05 * (-1) ** number}.get(name, 0.3)
+                shelf(tag=f"round{number or ''}", method=name, seed=seed, efficacy=share)
+    line = ask()
+    assert line[["verdict", "weak", "rule"]].tolist() == [FAILS, "", ""]
+    assert line["on"].endswith("synthetic, 4 fine-tunes, 3 seeds") and "round3" in line["rows"]
+    assert line["ours"] == "REVS over RMU -6.2"
+    low, high = map(float, line["interval"].split(" to "))
+    assert low < -6.2 < high < 0
+    for number in range(4):
+        for seed in (1, 2, 3):
+            far = {"efficacy": 0.6 + 0.4 * (-1) ** number}
+            shelf(tag=f"round{number or ''}", method="rmu", seed=seed, **far)
+    assert UNSETTLED in ask()["weak"]
 
 
 def test_a_claim_about_two_columns_is_checked_on_the_papers_own_too(shelf):
@@ -377,7 +407,7 @@ def test_a_tolerance_finer_than_one_answer_judges_nothing(shelf):
 
 def test_significance_needs_six_seeds_and_every_method(shelf):
     judged = lambda: statistics.significant(MODEL, "ssn", 0.05)
-    known = [name for name, one in methods.registry().items() if paper.has_settings(one["title"])]
+    known = methods.of_paper()
     others = [name for name in known if name != "revs"]
     assert len(others) == 6 and "simnpo" not in others  # which is not the paper's
     for seed in range(1, 7):

@@ -6,9 +6,11 @@ import pytest
 
 from companion.pages import contest, results
 from companion.record import rows
+from companion.runs import methods
 from companion.workflow import profile, record
 
 MODEL = "smollm2-135m"
+PAPERS = methods.of_paper()
 
 
 def made(score, methods=("revs", "memit", "ft_l"), F=4, S=3, data="ssn") -> pd.DataFrame:
@@ -59,6 +61,42 @@ def test_an_unfinished_contest_is_looked_at_as_far_as_it_is_complete():
     failed = frame[~gone(learned=0, seed=0, method="memit")]
     assert contest.cells(failed).shape in ((2, 9), (3, 6)) and len(contest.cells(failed)) >= 2
     assert contest.cells(frame[:0]).empty and contest.components(frame[:0]).empty
+
+
+def test_a_contest_judges_once_every_method_is_on_enough_fine_tunes_and_splits():
+    frame = made(lambda m, f, s: 0.1 * m, [*PAPERS, "random", "simnpo"])
+    of = lambda frame: contest.whole(frame)
+    few = frame["method"].isin(["random", "simnpo"]) & (frame["learned"] > 0)
+    assert len(of(frame)) == len(frame) and len(of(frame[~few])) == len(frame) - few.sum()
+    for gone in ({"learned": 3}, {"seed": 0}, {"method": "rmu"}, {"method": "rmu", "learned": 1}):
+        mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
+        assert of(frame[~mask]).empty, gone
+    more = frame[(frame["seed"] == 0) & (frame["method"] == "revs")].assign(seed=9)
+    begun = pd.concat([frame, more])
+    assert len(of(begun)) == len(frame) and of(frame[:0]).empty
+
+
+def test_until_then_older_runs_judge(shelf):
+    """And one data set's contest says nothing of another's."""
+    for data in ("ssn", "emails"):
+        shelf(data=data, seed=1)
+    for number in range(4):
+        assert set(contest.judging(MODEL, "ssn", "emails")["tag"]) == {""}
+        for name in PAPERS:
+            for seed in (1, 2, 3):
+                shelf(tag=f"round{number or ''}", method=name, seed=seed, efficacy=0.2 * number)
+    found = contest.judging(MODEL, "ssn", "emails").set_index("data")["tag"]
+    assert found["emails"] == "" and set(found["ssn"]) == {"round", "round1", "round2", "round3"}
+    with pytest.raises(ValueError, match="no rows of gptj-small on ssn"):
+        contest.judging("gptj-small", "ssn")
+
+
+def test_an_interval_is_that_of_the_mean_over_both():
+    values = made(lambda m, f, s: 0.1 * f + 0.01 * s).set_index(["method", "learned", "seed"])
+    values = values["unlearning_score"]
+    low, high = contest.interval(values["revs"])
+    assert low < values["revs"].mean() < high and high - low > 0.1
+    assert contest.interval(values["revs"] - values["memit"]) == (0, 0)
 
 
 def test_controls_that_cannot_vary_are_no_source_of_variance():

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 from scipy.stats import spearmanr
 
-from companion.pages import organic, statistics, tradeoffs
-from companion.pages.results import finished, tagged
+from companion.pages import contest, organic, statistics, tradeoffs
+from companion.pages.results import finished
 from companion.pages.tradeoffs import Found, by_strength
-from companion.record import paper
 from companion.runs import methods, models
 
 Values = dict[str, float]  # by row; of several columns tuples
@@ -205,7 +204,7 @@ def comes_to(expect: dict, values: Values) -> dict | None:
 
 def small(model: str, data: str, one: str, most: float) -> Found | None:
     """Does this method change at most so many per cent of all columns of FF₂, in the mean?"""
-    done = list(finished(tagged(model, data, ""), one))
+    done = list(finished(contest.judged(model, data), one))
     if not done:
         return None
     shape = models.registry()[model]["shape"]
@@ -253,7 +252,7 @@ BOTH = ("declines", "traded")  # say the same of each method that they name
 def chance_on_rows(kind: str, given: list, model: str, data: str) -> float:
     """The share of the ways to name other methods in a claim in which it would hold, of those whose
     rows are there; nan if it names none, or there is no other."""
-    known = [name for name, one in methods.registry().items() if paper.has_settings(one["title"])]
+    known = methods.of_paper()
     named = [one for one in given if one in known]
     among = list(tradeoffs.KNOBS) if kind in CURVED else known
     ways = itertools.combinations if kind in BOTH else itertools.permutations

@@ -18,7 +18,7 @@ import pandas as pd
 import yaml
 
 from companion.ledger import checks
-from companion.pages import abilities, ablations, errata, extraction, results, statistics
+from companion.pages import abilities, ablations, contest, errata, extraction, results, statistics
 from companion.pages.tables import DASH, showing
 from companion.record import paper, rows
 from companion.record.paths import ROOT
@@ -33,7 +33,12 @@ HOLDS, FAILS, ANY, BUILT_IN, REFUTED, UNMEASURED = VERDICTS = (
     "not measured here",
 )
 MEASURED = "measured here"  # of a number, on which there is no verdict
-WEAK = ONE_SEED, SMALL, UNSURE = "one seed", "small GPT-J", "unsure over secrets"
+WEAK = ONE_SEED, SMALL, UNSURE, UNSETTLED = (
+    "one seed",
+    "small GPT-J",
+    "unsure over secrets",
+    "unsure over fine-tunes",
+)
 VERDICT = {True: HOLDS, False: FAILS, None: UNMEASURED}
 DATA = {title: name for name, title in methods.PAPER_DATA.items()}
 ABLATIONS = dict(ablations.ALL.values())  # label → its rows
@@ -45,13 +50,26 @@ Place = tuple[str, str, str]  # data set, row, column, in the paper's words
 
 @dataclass(frozen=True)
 class Ours:
-    """A number of ours in per cent, or a sentence; the names of its rows, its deviation over seeds
-    (nan for one), and its interval over secrets, as shares, if it has one."""
+    """A number of ours in per cent, or a sentence; the names of its rows, its deviation over them
+    (nan for one), and its interval, as shares, if it has one: over secrets or, of a contest, over
+    fine-tunes and splits, by which ``each`` has the value."""
 
     value: float | str
     rows: tuple[str, ...]
     std: float = math.nan
     interval: tuple[float, float] = (0, 0)
+    each: pd.Series | None = None
+
+    @classmethod
+    def of(cls, done: pd.DataFrame, metric: str, summary: tuple[float, float], sure: dict) -> Ours:
+        """The number of some runs: ``summary`` has its mean and deviation; ``sure`` the intervals
+        over secrets of runs that are no contest."""
+        mean, std = (100 * value for value in summary)
+        found = tuple(done["name"]), std, sure.get(metric, (0, 0))
+        if "learned" in done:
+            each = done.set_index(["learned", "seed"])[metric]
+            found = *found[:2], contest.interval(each), each
+        return cls(mean, *found)
 
     def __str__(self) -> str:
         if isinstance(self.value, str):
@@ -78,6 +96,15 @@ class Judge:
         return self.ablation(label) if label in ABLATIONS else self.results
 
     @functools.cached_property
+    def runs(self) -> dict[str, pd.DataFrame]:
+        """The runs that judge each of the paper's data sets."""
+        return {dataset: contest.judged(self.model, data) for dataset, data in self.data.items()}
+
+    def contested(self, dataset: str) -> bool:
+        """Is a data set judged by a whole contest?"""
+        return "learned" in self.runs.get(dataset, ())
+
+    @functools.cached_property
     def guessed(self) -> set[tuple[str, str]]:
         """The benchmarks, by data set of ours, at which the unedited model is at chance."""
         return abilities.guessed(self.model, self.data.values())
@@ -86,19 +113,18 @@ class Judge:
     def results(self) -> dict[Place, Ours]:
         found, titles = {}, {name: one["title"] for name, one in methods.registry().items()}
         for dataset, data in self.data.items():
-            runs = results.tagged(self.model, data, "")
-            for columns, means in (
-                (results.PAPER_COLUMNS, results.means(runs)),
-                (extraction.PAPER_COLUMNS, extraction.means(runs, "released")),
+            runs, attacked = self.runs[dataset], extraction.read(self.runs[dataset], "released")
+            for columns, frame, means in (
+                (results.PAPER_COLUMNS, runs, results.means(runs)),
+                (extraction.PAPER_COLUMNS, attacked, extraction.means(runs, "released")),
             ):
                 for name, values in means.items():
-                    done = list(results.finished(runs, name))
-                    sure = statistics.intervals(done) if "efficacy" in columns else {}
-                    names = tuple(row["name"] for row in done)
+                    done = frame[(frame["method"] == name) & frame["failed"].isna()]
+                    drawn = frame is runs and not self.contested(dataset)
+                    sure = statistics.intervals(list(done["row"])) if drawn else {}
                     for metric, column in columns.items():
-                        mean, std = (100 * value for value in values[metric])
-                        if done and not math.isnan(mean):
-                            ours = Ours(mean, names, std, sure.get(metric, (0, 0)))
+                        if len(done) and not math.isnan(values[metric][0]):
+                            ours = Ours.of(done, metric, values[metric], sure)
                             found[dataset, titles[name], column] = ours
             for name, row in abilities.runs(self.model, data).items():
                 for column, benchmark in BENCHMARKS.items():
@@ -201,13 +227,16 @@ def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
     if not found:
         return {}
     record = rows.find(kind="unlearn")
-    seeds = len({record[name]["seed"] for name in found.rows})
+    some = [record[name] for name in found.rows]
+    seeds = len({row["seed"] for row in some})
+    tunes = len({row["provenance"]["model"]["revision"] for row in some})
     low, high = (100 * end for end in found.interval)
-    weak = {ONE_SEED: seeds == 1, SMALL: judge.small, UNSURE: low < bar < high}
+    weak = {ONE_SEED: seeds == 1, SMALL: judge.small}
+    weak |= {UNSURE: tunes == 1 and low < bar < high, UNSETTLED: tunes > 1 and low < bar < high}
     return {
         "ours": str(found),
         "interval": DASH if low == high else f"{low:.1f} to {high:.1f}",
-        "on": f"{judge}, {seeds} seed" + ("s" if seeds > 1 else ""),
+        "on": f"{judge}, {f'{tunes} fine-tunes, ' * (tunes > 1)}{seeds} seed{'s' * (seeds > 1)}",
         "weak": ", ".join(one for one in WEAK if weak[one]),
         "rows": ", ".join(found.rows),
         "behind": showing("provenance", "tab-rows", found.rows),
@@ -295,11 +324,16 @@ def of_cells(claim: dict, dataset: str, judge: Judge) -> dict:
 def apart(
     numbers: dict, cells: dict[Place, Ours], dataset: str, column: str
 ) -> tuple[float, float]:
-    """The interval of a gap over secrets, the same ones for both of its rows; none of what is no
-    gap, or no mean over secrets."""
-    if "lead" not in numbers or column not in METRICS:
+    """The interval of a gap over secrets, the same ones for both of its rows, or over the
+    fine-tunes and splits of a contest; none of what is no gap, or no mean over secrets."""
+    if "lead" not in numbers:
         return 0, 0
-    one, other = (list(cells[dataset, numbers[row], column].rows) for row in ("row", "other"))
+    pair = [cells[dataset, numbers[row], column] for row in ("row", "other")]
+    if pair[0].each is not None:
+        return contest.interval(pair[0].each - pair[1].each)
+    if column not in METRICS:
+        return 0, 0
+    one, other = (list(ours.rows) for ours in pair)
     record = rows.find(kind="unlearn")
     drawn = statistics.samples([statistics.by_secret(record[name]) for name in one + other])
     if not all(METRICS[column] in run for run in drawn):
@@ -393,7 +427,14 @@ def too_coarse(claim: dict, dataset: str, judge: Judge) -> str:
 
 
 def late(claim: dict, dataset: str, judge: Judge) -> str:
-    """Is a rule younger than rows that it judges? On organic secrets all but a benchmark's are."""
+    """Is a rule younger than rows that it judges? On organic secrets all but a benchmark's are; no
+    rule is younger than a contest."""
+    asked = claim.get("columns") or [claim.get("column")]
+    of_contest = set(claim.get("curve", ())) <= {"small", "significant"} and not (
+        claim.get("table") in ABLATIONS or set(asked) & set(BENCHMARKS)
+    )
+    if of_contest and judge.contested(dataset):
+        return ""
     organic = judge.secrets == "organic" and claim.get("column") not in BENCHMARKS
     return "younger" if organic or dataset in claim.get("late", ()) else ""
 

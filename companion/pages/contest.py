@@ -3,7 +3,8 @@
 A run of the contest has the tag ``round``, on the usual fine-tune, or ``roundN``: N drew the order
 of the sentences and the first embeddings of the added tokens. Fine-tunes and splits are crossed,
 each method has one run in every cell, and both are drawn out of many: an order that stands on one
-fine-tune is an order of that.
+fine-tune is an order of that. A contest of FEWEST fine-tunes and splits is ``whole``: from then on
+it judges its data set, and the runs with the settings of older searches are a comparison.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from scipy.stats import t as student
 from companion.pages import results
 from companion.pages.tables import DASH
 from companion.pages.tuning import short
+from companion.runs import methods
 
 TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
 LEVEL = 0.95
 SCALE = 100  # the most by which two scores can differ, in points
+FEWEST = (4, 3)  # fine-tunes and splits of a whole contest
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
     (0,): "method",
     (1,): "fine-tune",
@@ -40,6 +43,30 @@ def runs(model: str, *data: str) -> pd.DataFrame:
     frame = frame[frame["tag"].str.fullmatch(TAG) & frame["failed"].isna()]
     number = frame["tag"].str.extract(TAG, expand=False)
     return frame.assign(learned=number.replace("", "0").astype(int))
+
+
+def whole(played: pd.DataFrame) -> pd.DataFrame:
+    """The runs of one data set's contest in the cells that every method of the paper has; none if
+    these are fewer than FEWEST fine-tunes and splits."""
+    grid = cells(played[~played["method"].isin(CONTROLS)])
+    missing = set(methods.of_paper()) - set(grid.index)
+    if missing or any(n < least for n, least in zip(shaped(grid), FEWEST, strict=True)):
+        return played[:0]
+    return played[pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)]
+
+
+def judged(model: str, data: str) -> pd.DataFrame:
+    """The runs that judge a data set: the contest's if it is whole, else those with the settings of
+    older searches; empty if there are none."""
+    found = whole(runs(model, data))
+    return results.tagged(model, data, "") if found.empty else found
+
+
+def judging(model: str, *data: str) -> pd.DataFrame:
+    """The same of several data sets; ValueError if no usual run of the model is there."""
+    usual = results.runs(model, *data)
+    parts = [judged(model, name) for name in usual["data"].unique()]
+    return pd.concat(parts, ignore_index=True)
 
 
 def spared(model: str) -> pd.DataFrame:
@@ -142,6 +169,12 @@ def components(frame: pd.DataFrame) -> pd.Series:
 def shaped(table: pd.DataFrame) -> tuple[int, int]:
     """How many fine-tunes and splits a grid has."""
     return tuple(table.columns.get_level_values(i).nunique() for i in (0, 1))
+
+
+def interval(values: pd.Series) -> tuple[float, float]:
+    """Of the mean of some values, one a (fine-tune, split), over both."""
+    _, low, high, _ = difference(values.unstack().to_numpy())
+    return low, high
 
 
 def difference(d: np.ndarray) -> tuple[float, float, float, float]:

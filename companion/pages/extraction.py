@@ -35,14 +35,21 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     The shape of ``results.scores`` with ``reading``; "black box" is of the last layer alone.
     """
     found, parts = attacked(frame), []
-    attacks = [row["result"]["attacks"] for row in found["row"]]
     for reading in READINGS:
-        tried = {name: [one[name][reading] for one in attacks] for name in TITLES}
-        part = results.scores(found.assign(**tried), of=TITLES)
+        part = results.scores(read(found, reading), of=TITLES)
         parts.append(part.assign(reading=reading.replace("_", " ")))
-    outside = found.assign(black_box=[one["black_box"] for one in attacks])
+    outside = found.assign(
+        black_box=[row["result"]["attacks"]["black_box"] for row in found["row"]]
+    )
     last = results.scores(outside, of={"black_box": "black box"}).assign(reading="black box")
     return pd.concat([*parts, last])
+
+
+def read(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
+    """The attacked runs with their resistance to each attack in one reading, as shares."""
+    found = attacked(frame)
+    attacks = [row["result"]["attacks"] for row in found["row"]]
+    return found.assign(**{name: [one[name][reading] for one in attacks] for name in TITLES})
 
 
 def printed() -> pd.DataFrame:
@@ -52,11 +59,10 @@ def printed() -> pd.DataFrame:
 
 def means(frame: pd.DataFrame, reading: str) -> results.Means:
     """Mean and deviation over seeds of one reading by method and attack, as shares."""
-    found = {}
-    for name, part in attacked(frame).groupby("method", sort=False):
-        tried = [row["result"]["attacks"] for row in part["row"]]
-        found[name] = {of: metrics.summary([one[of][reading] for one in tried]) for of in TITLES}
-    return found
+    return {
+        name: {attack: metrics.summary(part[attack].tolist()) for attack in TITLES}
+        for name, part in read(frame, reading).groupby("method", sort=False)
+    }
 
 
 def depths(frame: pd.DataFrame, attack: str) -> pd.DataFrame:

@@ -48,8 +48,8 @@ def measured(model: str, *data: str) -> pd.DataFrame:
     settings, what its edit and its machine were, and the whole ``row``."""
     found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
     lines = [line(row) for part in found for row in part if row["model"] == model]
-    nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "row", *METRICS]
-    return pd.DataFrame(lines, columns=None if lines else nothing)
+    nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "finetune", "row"]
+    return pd.DataFrame(lines, columns=None if lines else [*nothing, *METRICS])
 
 
 def line(row: dict) -> dict:

@@ -17,14 +17,15 @@ import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
 
-from companion.pages import extraction, results
+from companion.pages import contest, extraction, results
 from companion.pages.tables import DASH, percent
-from companion.record import paper, rows
+from companion.record import rows
 from companion.runs import datasets, methods
 from revs.measures.attacks import ATTACKS, READINGS
 
 DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
+PAIR = ["finetune", "seed"]  # on which two methods are compared
 Parts = dict[str, pd.Series]  # what a score is the harmonic mean of, secret by secret
 
 
@@ -99,7 +100,7 @@ def intervals(done: Sequence[dict]) -> dict[str, tuple[float, float]]:
 
 
 def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
-    """The exact two-sided p of the Wilcoxon signed-rank test, paired by seed; None with fewer than
+    """The exact two-sided p of the Wilcoxon signed-rank test of paired runs; None with fewer than
     SEEDS pairs, nan if no pair differs."""
     if len(ours) < SEEDS:
         return None
@@ -117,11 +118,10 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     """Is REVS's Unlearning Score higher than that of every method of the paper, each with a p below
     the level (the dagger of tab:core_results_llama)? With the largest p, and the rows; None unless
     each has SEEDS seeds."""
-    titles = {name: entry["title"] for name, entry in methods.registry().items()}
-    known = [name for name, title in titles.items() if paper.has_settings(title)]
-    found = results.tagged(model, data, "")
+    known = methods.of_paper()
+    found = contest.judged(model, data)
     found = found[found["method"].isin(known) & found["failed"].isna()]
-    scores = found.pivot(index="seed", columns="method", values="unlearning_score")
+    scores = found.pivot(index=PAIR, columns="method", values="unlearning_score")
     tests = []
     for name in (name for name in known if name != "revs"):
         pairs = scores.reindex(columns=["revs", name]).dropna()
@@ -129,7 +129,7 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
         if p is None:
             return None
         ahead = bool(pairs["revs"].mean() > pairs[name].mean())
-        tests.append((not ahead, p, titles[name]))
+        tests.append((not ahead, p, methods.registry()[name]["title"]))
     behind, p, name = max(tests, key=lambda test: test[:2])
     said = f"{'not ahead, ' * behind}p = {shown(p)} against {name}"
     holds = not behind and all(p < level for _, p, _ in tests)
@@ -153,7 +153,8 @@ def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFram
 def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd.DataFrame:
     """Each method's ``score`` with its interval, and REVS's lead, paired by seed and secret.
 
-    Data set by data set; ``parts`` are what a row's score is the harmonic mean of.
+    Data set by data set; ``parts`` are what a row's score is the harmonic mean of. On one seed of
+    several fine-tunes a method has one run on each.
     """
     lines = []
     for name, runs in frame.groupby("data", sort=False):
@@ -169,7 +170,7 @@ def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd
                 p = signed_rank(list(both["score_revs"]), list(both["score"]))
                 line["REVS's lead"] = percent(lead)
                 line["interval of the lead"] = between(both["sample_revs"] - both["sample"])
-                line["p over seeds"] = shown(p)
+                line["p over runs"] = shown(p)
             lines.append(line)
     found = results.titled(pd.DataFrame(lines)).sort_values(["data", "method"])
     return found.astype(object).fillna(DASH)

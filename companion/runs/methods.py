@@ -43,6 +43,11 @@ def registry() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
 
 
+def of_paper() -> list[str]:
+    """The methods that the paper compares, without those of the project and without controls."""
+    return [name for name, entry in registry().items() if paper.has_settings(entry["title"])]
+
+
 def method(name: str) -> ModuleType:
     """The module of a method."""
     known = {key: entry for key, entry in registry().items() if "module" in entry}
