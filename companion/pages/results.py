@@ -219,7 +219,6 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
     tuned, the weights."""
     done = frame[frame["failed"].isna()]
     tuned = any(row["provenance"]["settings"].get("finetune", True) for row in done["row"])
-    weights = (
-        f"{'fine-tune' if tuned else 'weights'} {' and '.join(dict.fromkeys(done['finetune']))}"
-    )
-    return f"{title(model)}, {listed(done['seed'])}, {weights}"
+    known = list(dict.fromkeys(done["finetune"]))
+    weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
+    return f"{title(model)}, {listed(done['seed'])}, {weights} {' and '.join(known)}"

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from companion.ledger import claims
-from companion.pages import ablations, results
+from companion.pages import ablations, contest, results
 from companion.pages.tables import percent
 from companion.record import paper, rows
 from companion.record.paths import BUILD, ROOT
@@ -97,7 +97,7 @@ def test_every_notebook_was_executed_to_its_end(name):
 
 
 def test_the_pages_show_what_the_rows_say():
-    means = results.means(results.runs("smollm2-135m", "ssn"))
+    means = results.means(contest.judging("smollm2-135m", "ssn"))
     for name, values in means.items():
         if name != "layer_major":
             assert methods.registry()[name]["title"] in plain(page("notebooks/core"))
