@@ -330,19 +330,17 @@ def test_a_whole_contest_judges_its_data_set(shelf):
     known = methods.of_paper()
     for name in known:
         shelf(method=name, seed=1, efficacy=0.9 if name == "revs" else 0.5)
-
-    def ask() -> pd.Series:
-        found = claims.ledger(MODEL)
-        return found[(found["id"] == "core-score-llama") & (found["data"] == "SSN")].iloc[0]
-
-    assert ask()[["verdict", "weak", "rule"]].tolist() == [HOLDS, ONE_SEED, "younger"]
+    claim = next(one for one in CLAIMS if one["id"] == "core-score-llama")
+    ask = lambda: claims.of_cells(claim, "SSN", claims.Judge(MODEL, {"SSN": "ssn"}))
+    said = lambda line: [line[key] for key in ("verdict", "weak", "rule")]
+    assert said(ask()) == [HOLDS, ONE_SEED, "younger"]
     for number in range(4):
         for seed in (1, 2, 3):
             for name in known:
                 share = {"revs": 0.5, "rmu": 0.6 + 0.05 * (-1) ** number}.get(name, 0.3)
                 shelf(tag=f"round{number or ''}", method=name, seed=seed, efficacy=share)
     line = ask()
-    assert line[["verdict", "weak", "rule"]].tolist() == [FAILS, "", ""]
+    assert said(line) == [FAILS, "", ""]
     assert line["on"].endswith("synthetic, 4 fine-tunes, 3 seeds") and "round3" in line["rows"]
     assert line["ours"] == "REVS over RMU -6.2"
     low, high = map(float, line["interval"].split(" to "))
