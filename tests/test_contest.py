@@ -160,6 +160,16 @@ def test_what_runs_edited_and_what_they_left_of_ordinary_text():
     assert contest.edited(pd.Series([row([], 1.0)])) == "–"
 
 
+def test_variants_are_runs_by_tag_and_method(shelf):
+    for tag, method in (("round", "revs"), ("why", "revs"), ("round", "memit"), ("", "revs")):
+        for seed in (2, 1):
+            shelf(tag=tag, method=method, seed=seed, failed="no" if method == "memit" else None)
+    named = {("why", "revs"): "with less", ("round", "revs"): "as it is", ("round", "memit"): "x"}
+    found = contest.variants(MODEL, "ssn", named)
+    assert list(found["edit"]) == ["with less"] * 2 + ["as it is"] * 2
+    assert list(found["seed"]) == [1, 2, 1, 2] and set(found["method"]) == {"revs"}
+
+
 def test_the_recorded_runs_of_the_contest_have_the_settings_of_its_searches():
     """A search that would choose otherwise now makes its runs count as missing."""
     frame = results.measured(MODEL, "ssn")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -94,6 +95,15 @@ def spared(model: str) -> pd.DataFrame:
             lines.append((*made_of, known, came, left, 100 * (left / came - 1)))
     names = ["data", "tokens for digits", "ordinary windows a step", "seed", "known"]
     return pd.DataFrame(lines, columns=[*names, "perplexity before", "after", "rise"])
+
+
+def variants(model: str, data: str, named: Mapping[tuple[str, str], str]) -> pd.DataFrame:
+    """The finished runs of some (tag, method), in this order, with its name as ``edit``."""
+    frame = results.measured(model, data)
+    frame = frame[frame["failed"].isna()]
+    names = [named.get(key) for key in zip(frame["tag"], frame["method"], strict=True)]
+    edit = pd.Categorical(names, list(named.values()), ordered=True)
+    return frame.assign(edit=edit).dropna(subset=["edit"]).sort_values(["edit", "seed"])
 
 
 def edited(rows: pd.Series) -> str:
