@@ -24,7 +24,7 @@ from companion.runs import methods
 
 TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
-LEVEL = 0.95
+LEVEL = 0.95  # of intervals; what is left of it is the level of a test
 SCALE = 100  # the most by which two scores can differ, in points
 FEWEST = (4, 3)  # fine-tunes and splits of a whole contest
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
@@ -220,7 +220,7 @@ def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
     ends of the interval, p and p after Holm. Empty with fewer than two fine-tunes or splits."""
     lines = []
     for name, part in frame.groupby("data", sort=False):
-        table, found = cells(part[part["method"] != "unedited"]), {}
+        table, found = cells(part[~part["method"].isin(CONTROLS)]), {}
         if method not in table.index or min(shaped(table)) < 2:
             continue
         table = table.sort_index(axis=1)
