@@ -112,6 +112,12 @@ def test_the_same_run_on_what_another_processor_learned(shelf):
     assert (line["finetune"], line["finetune_other"], line["processor_other"]) == ("x", "y", "Z80")
 
 
+def test_a_place_is_among_the_methods_of_its_group_and_ties_share_one():
+    lines = [("a", "REVS", 50.0), ("a", "RMU", 50.0), ("a", "FT-L", 9.0), ("b", "REVS", 1.0)]
+    frame = pd.DataFrame([*lines, ("b", "Random edit", 9.0)], columns=["data", "method", "mean"])
+    assert results.places(frame, "data")["place"].tolist() == [1, 1, 3, 1]
+
+
 def test_a_caption_names_seeds_and_fine_tunes(shelf):
     for seed in (1, 2, 3, 5):
         shelf(seed=seed, failed="diverged" if seed == 5 else None)

@@ -65,11 +65,11 @@ class Ours:
         """The number of some runs: ``summary`` has its mean and deviation; ``sure`` the intervals
         over secrets of runs that are no contest."""
         mean, std = (100 * value for value in summary)
-        found = tuple(done["name"]), std, sure.get(metric, (0, 0))
+        interval, each = sure.get(metric, (0, 0)), None
         if "learned" in done:
             each = done.set_index(["learned", "seed"])[metric]
-            found = *found[:2], contest.interval(each), each
-        return cls(mean, *found)
+            interval = contest.interval(each)
+        return cls(mean, tuple(done["name"]), std, interval, each)
 
     def __str__(self) -> str:
         if isinstance(self.value, str):

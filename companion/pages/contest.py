@@ -223,10 +223,9 @@ def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
         table, found = cells(part[~part["method"].isin(CONTROLS)]), {}
         if method not in table.index or min(shaped(table)) < 2:
             continue
-        table = table.sort_index(axis=1)
         for other in table.index.drop(method):
-            d = 100 * (table.loc[other] - table.loc[method]).to_numpy().reshape(shaped(table))
-            found[other] = difference(d)
+            d = 100 * (table.loc[other] - table.loc[method]).unstack()
+            found[other] = difference(d.to_numpy())
         each = pd.DataFrame(found, index=["mean", "low", "high", "p"]).T.rename_axis("method")
         lines.append(each.assign(data=name, holm=holm(each["p"])).reset_index())
     nothing = pd.DataFrame(columns=["data", "method", "mean", "low", "high", "p", "holm"])

@@ -196,6 +196,13 @@ def means(frame: pd.DataFrame) -> Means:
     }
 
 
+def places(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
+    """Scores without those of controls, with the ``place`` of a method's mean in its group."""
+    frame = frame[~frame["method"].isin(CONTROLS)]
+    means = frame.groupby(list(by), observed=True)["mean"]
+    return frame.assign(place=means.rank(ascending=False, method="min").astype(int))
+
+
 def in_order(frame: pd.DataFrame) -> str:
     """The methods of a frame of scores by their means, best first; equals stand as equals."""
     frame = frame[~frame["method"].isin(CONTROLS) & frame["mean"].notna()]
