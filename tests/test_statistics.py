@@ -90,3 +90,20 @@ def test_recorded_runs_are_read_secret_by_secret():
             assert table.loc[method, title] == f"{mean:.1f}" and low - 0.1 <= mean <= high + 0.1
         assert table.loc["REVS", "REVS's lead"] == DASH != table.loc["MEMIT", "REVS's lead"]
     assert statistics.intervals([]) == {}
+
+
+def test_a_lead_pairs_runs_of_one_fine_tune_and_one_seed():
+    """Two methods that differ by as much in every cell of two fine-tunes and three seeds have the p
+    of six pairs, and not of the twelve that seeds alone would make."""
+    cells = [(tune, seed) for tune in ("a", "b") for seed in (1, 2, 3)]
+    frame = pd.DataFrame(
+        [
+            {"data": "ssn", "method": method, "finetune": tune, "seed": seed, "score": score}
+            for place, (tune, seed) in enumerate(cells)
+            for method, score in (("revs", 0.5 + place / 100), ("memit", 0.4))
+        ]
+    ).assign(row=lambda runs: runs["score"])
+    table = statistics.leads(frame, "score", lambda score: {"score": series([score] * 3)})
+    line = table.set_index("method").loc["MEMIT"]
+    assert line["p over runs"] == statistics.shown(2 / 64) and line["REVS's lead"] == "12.5"
+    assert line["interval of the lead"] == "12.5 to 12.5"

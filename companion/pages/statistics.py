@@ -151,18 +151,15 @@ def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFram
 
 
 def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd.DataFrame:
-    """Each method's ``score`` with its interval, and REVS's lead, paired by seed and secret.
-
-    Data set by data set; ``parts`` are what a row's score is the harmonic mean of. On one seed of
-    several fine-tunes a method has one run on each.
-    """
+    """Each method's ``score`` with its interval, and REVS's lead, paired by fine-tune, seed and
+    secret, data set by data set; ``parts`` are what a row's score is the harmonic mean of."""
     lines = []
     for name, runs in frame.groupby("data", sort=False):
         drawn = samples([parts(row) for row in runs["row"]], title)
         runs = runs.assign(sample=[one[title] for one in drawn])
         revs = runs[runs["method"] == "revs"]
         for method, mine in runs.groupby("method"):
-            both = mine.merge(revs, on="seed", suffixes=("", "_revs"))
+            both = mine.merge(revs, on=PAIR, suffixes=("", "_revs"))
             line = {"data": name, "method": method, title: percent(float(np.mean(mine["score"])))}
             line["interval"] = between(mine["sample"])
             if method != "revs" and len(both):
