@@ -363,14 +363,14 @@ def of_rows(claim: dict, dataset: str, judge: Judge) -> dict:
 
 def classed(verdict: str, chance: float, there: bool | None, claim: dict) -> str:
     """A verdict, or why it says nothing of the paper: the claim is false in the paper's own table,
-    is nearly true by construction (whichever way it came out), or holds with any labels."""
+    or it holds and is nearly true by construction, or would hold with any labels."""
     if verdict == UNMEASURED:
         return verdict
     if there is False:
         return REFUTED
-    if "built_in" in claim:
-        return BUILT_IN
-    return ANY if verdict == HOLDS and chance == 1 else verdict
+    if verdict == FAILS:
+        return verdict
+    return BUILT_IN if "built_in" in claim else ANY if chance == 1 else verdict
 
 
 def beside(claim: dict) -> dict[Place, dict]:
