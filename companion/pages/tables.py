@@ -6,7 +6,7 @@ import base64
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -45,6 +45,11 @@ def ranked(values: pd.Series) -> str:
     """Values by title in words, highest first: "REVS 2.0, …"."""
     ordered = values.sort_values(ascending=False, kind="stable")
     return ", ".join(f"{title} {shown(value)}" for title, value in ordered.items())
+
+
+def named(titles: Iterable[str]) -> str:
+    """Some titles in words; "none" if there are none."""
+    return ", ".join(titles) or "none"
 
 
 def beside(now: pd.Series, before: pd.Series) -> str:
