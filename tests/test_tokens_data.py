@@ -4,12 +4,15 @@ Eligible tokens, their choice, the split by seed.
 """
 
 import json
+import re
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from companion.record.paths import ROOT
 from companion.runs import datasets
+from companion.runs import models as known_models
 from companion.runs.datasets import COLUMNS, read
 from revs.model.targets import Record, Target, eligible, encode, pairs, select, split
 
@@ -394,6 +397,15 @@ def test_only_line_feeds_end_a_line(separator, tmp_path):
     row = json.dumps(ROW | {"prompt": sentence}, ensure_ascii=False)
     path.write_text(row + "\n", encoding="utf-8")
     assert read(str(path))[0].prompt == sentence
+
+
+def test_the_record_that_the_book_shows_can_be_split(tmp_path):
+    """book/documents.md, by the embedded model's own tokenizer."""
+    page = (ROOT / "book" / "documents.md").read_text(encoding="utf-8")
+    path = tmp_path / "set.jsonl"
+    path.write_text(re.search(r'^{"id": .*}$', page, re.MULTILINE)[0], encoding="utf-8")
+    (record,) = read(str(path))
+    assert len(encode(record, known_models.tokenizer("smollm2-135m")).T) == 2
 
 
 def test_an_empty_file_and_a_missing_set_are_refused(tmp_path):
