@@ -10,6 +10,7 @@ Unlearns secrets that a transformers model has memorised:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +30,22 @@ def unlearn(
 ) -> Edit:
     """Unlearns secrets, each given with the text before it, in place; ``edit.undo()`` undoes it.
 
-    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
+    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3),
+    whatever they are: the paper's rules for addresses and numbers are those of a ``Record`` of
+    their kind. Undo the newest of several edits first.
     ``hyperparameters``, e.g. ``{"n_max": 20}``, are laid over the defaults of
     ``revs.method.algorithm.Hyperparameters``. Raises ValueError for what does not fit.
     """
     from revs.method import algorithm
     from revs.model.architecture import check_fit
 
+    names = [field.name for field in fields(algorithm.Hyperparameters)]
+    if unknown := [name for name in hyperparameters or {} if name not in names]:
+        raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
+    if T < 1:
+        raise ValueError(
+            f"T is {T}, but must be 1 or more: so many tokens of a secret are demoted."
+        )
     decoder, hp = _decoder(model, tokenizer), algorithm.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
     targets = _targets(secrets, tokenizer, T)
@@ -58,6 +68,9 @@ def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
 def _targets(secrets: Iterable[tuple[str, str]], tokenizer, T: int) -> list[Target]:
     from revs.model.targets import Record, encode
 
+    secrets = list(secrets)
+    if not secrets or not all(isinstance(s, tuple | list) and len(s) == 2 for s in secrets):
+        raise ValueError("Give secrets as a list of pairs (prompt, secret), one at least.")
     every = enumerate(secrets, 1)
     records = [Record(f"Secret {n}", "text", s, prompt, s, "") for n, (prompt, s) in every]
     return [encode(record, tokenizer, T) for record in records]

@@ -38,12 +38,16 @@ def test_a_rank_is_that_of_the_model_s_own_logits(decoder):
 
 def test_what_cannot_be_meant_is_refused_in_one_sentence(decoder, one_sentence):
     model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
-    for secrets, said in (
-        ([("A: ", "x")], "Secret 1 has 1 tokens that may be unlearned"),
-        ([SECRETS[0], ("", "941")], "Secret 2 has no token before its secret"),
+    for secrets, said, more in (
+        ([("A: ", "x")], "Secret 1 has 1 tokens that may be unlearned", {}),
+        ([SECRETS[0], ("", "941")], "Secret 2 has no token before its secret", {}),
+        (SECRETS[0], "a list of pairs", {}),
+        ([], "a list of pairs", {}),
+        (SECRETS, "There is no setting 'nmax'", {"hyperparameters": {"nmax": 3}}),
+        (SECRETS, "T is 0, but must be 1 or more", {"T": 0}),
     ):
         with pytest.raises(ValueError, match=said) as error:
-            revs.unlearn(model, tokenizer, secrets)
+            revs.unlearn(model, tokenizer, secrets, **more)
         assert one_sentence(error)
     model.train()
     with pytest.raises(ValueError, match="is being trained") as error:

@@ -117,7 +117,8 @@ class Edit:
 
     @torch.no_grad()
     def undo(self) -> None:
-        """Puts every original back."""
+        """Puts every original back: each column as it was before this edit. Of two edits the newer
+        one goes first; in the other order columns that both moved stay moved."""
         for layer, kept in self.originals.items():
             weight = self.decoder.neurons(layer)
             for n, column in kept.items():

@@ -64,7 +64,8 @@ def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "r
 
     ``method`` is a name, or a function of a token's id: the tokens of the least values are taken.
 
-    Raises ValueError where a token spans that, or too few tokens may be unlearned.
+    Raises ValueError where a token spans its beginning, or too few tokens may be unlearned; one
+    that runs on into the suffix counts with the secret, and may be chosen.
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")
