@@ -228,7 +228,10 @@ def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
         return {}
     record = rows.find(kind="unlearn")
     some = [record[name] for name in found.rows]
-    seeds = len({row["seed"] for row in some})
+    of_method: dict[tuple[str, str], set[int]] = {}
+    for row in some:
+        of_method.setdefault((row["data"], row["method"]), set()).add(row["seed"])
+    seeds = min(map(len, of_method.values()))
     tunes = len({row["provenance"]["model"]["revision"] for row in some})
     low, high = (100 * end for end in found.interval)
     weak = {ONE_SEED: seeds == 1, SMALL: judge.small}
@@ -248,7 +251,7 @@ def page_of(name: str, column: str, judge: Judge) -> str:
     if column in BENCHMARKS:
         return "integrity.html"
     name = "organic" if judge.secrets == "organic" else terms()["pages"].get(name, name)
-    return f"{name}.html"
+    return f"{'gptj' if judge.small and name in ('core', 'extraction') else name}.html"
 
 
 def unmeasured(label: str, place: Place, judge: Judge) -> str:

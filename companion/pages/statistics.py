@@ -26,6 +26,7 @@ from revs.measures.attacks import ATTACKS, READINGS
 DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 PAIR = ["finetune", "seed"]  # on which two methods are compared
+LEAST = 0.001  # p that is shown as a number
 Parts = dict[str, pd.Series]  # what a score is the harmonic mean of, secret by secret
 
 
@@ -111,7 +112,9 @@ def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
 
 def shown(p: float | None) -> str:
     """A p in three digits; a dash where there is none."""
-    return DASH if p is None or math.isnan(p) else f"{p:.3f}"
+    if p is None or math.isnan(p):
+        return DASH
+    return f"< {LEAST}" if p < LEAST else f"{p:.3f}"
 
 
 def significant(model: str, data: str, level: float) -> tuple[bool, str, list[str]] | None:
@@ -131,7 +134,7 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
         ahead = bool(pairs["revs"].mean() > pairs[name].mean())
         tests.append((not ahead, p, methods.registry()[name]["title"]))
     behind, p, name = max(tests, key=lambda test: test[:2])
-    said = f"{'not ahead, ' * behind}p = {shown(p)} against {name}"
+    said = f"{'not ahead, ' * behind}p {shown(p) if p < LEAST else f'= {shown(p)}'} against {name}"
     holds = not behind and all(p < level for _, p, _ in tests)
     return holds, f"{said}, of {len(tests)} methods, uncorrected", list(found["name"])
 
