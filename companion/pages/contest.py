@@ -70,6 +70,11 @@ def judging(model: str, *data: str) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+def contested(frame: pd.DataFrame) -> list[str]:
+    """The data sets of ``judging`` whose runs are a contest's."""
+    return list(frame.loc[frame["tag"] != "", "data"].unique())
+
+
 def spared(model: str) -> pd.DataFrame:
     """One line a fine-tune whose perplexity on ordinary text is known: what it was made of, the
     share of sentences ``known`` after it, and the ``rise`` of perplexity, both in per cent.
