@@ -63,8 +63,11 @@ def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
     assert set(found["seen"]) == set(found["losses"]) == set(vars(Limits()))
     assert found["cost"] == pytest.approx(sum(x**4 for x in found["losses"].values()) ** 0.25)
     assert found["seen"]["words"] < 1 and found["seen"]["forgotten"] > 0
-    early = calibrate.effect(decoder, judge, hp, best=1e-9)
+    early = calibrate.effect(decoder, judge, hp, best=(False, 1e-9))
     assert not early["whole"] and same_bits(decoder, before)
+    within = replace(judge, limits=Limits(0, 0, 0, 0, 1e9))
+    assert calibrate.effect(decoder, within, hp, best=(True, 1e-9))["whole"]  # the first of these
+    assert not calibrate.effect(decoder, within, hp, best=(False, 1e-9))["whole"]
     nothing = calibrate.effect(decoder, judge, replace(hp, r_h=0, eps_r_h=0, gate="mlp"))
     assert nothing["seen"]["words"] == 1 and nothing["losses"]["near"] == 0
     # what is not forgotten at all is not tried on all
@@ -91,7 +94,8 @@ def test_the_cheapest_whole_trial_is_taken_and_the_model_left(decoder):
     assert same_bits(decoder, before)
     (chosen,) = [one for one in found.tried if one.get("chosen")]
     whole = [one for one in found.tried if one["whole"]]
-    assert chosen["cost"] == min(one["cost"] for one in whole or found.tried)
+    rank = lambda one: (max(one["losses"].values()) > 1, one["cost"])
+    assert chosen == min(whole or found.tried, key=rank)
     assert found.hp == settings(64, chosen["setting"], {})
     assert found.reached == (chosen["whole"] and max(chosen["losses"].values()) <= 1)
     assert {name: found.tried[0]["setting"][name] for name in ("r_h", "ridge")} == {
@@ -112,6 +116,22 @@ def test_it_begins_soft_and_grows_harder_only_while_forgetting_is_wanting(decode
     monkeypatch.setattr(calibrate, "effect", effect)
     calibrate.calibrate(decoder, numbers(decoder, 4), minutes=0.02)
     assert asked[:2] == [0.02, 0.06] and 0.18 not in asked[:3] and len(asked) > 3
+
+
+def test_a_trial_within_the_limits_goes_before_a_cheaper_one_beyond_them(decoder, monkeypatch):
+    seen = []
+
+    def effect(decoder, judge, hp, best):
+        losses = [{"forgotten": 1.1, "words": 0.0}, {"forgotten": 0.95, "words": 0.95}][
+            len(seen) % 2
+        ]
+        seen.append(best)
+        return {"seen": {}, "losses": losses, "cost": calibrate.together(losses), "whole": True}
+
+    monkeypatch.setattr(calibrate, "effect", effect)
+    found = calibrate.calibrate(decoder, numbers(decoder, 4), most=4)
+    assert found.reached and found.tried[1]["chosen"] and found.tried[1]["cost"] > 1.1
+    assert [beyond for beyond, _ in seen] == [True, True, False, False]
 
 
 def test_what_is_held_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):

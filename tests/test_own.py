@@ -5,6 +5,7 @@ import base64
 import contextlib
 import gzip
 import html
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -16,7 +17,9 @@ from test_calibrate import numbers
 from test_method import same_bits, weights
 
 from companion.own import artefact, documents, find, near, report, steps
+from companion.own.calibrate import Calibration, Limits, together
 from companion.pages import own as pages
+from companion.pages.tables import DASH
 from companion.record import rows
 from companion.record.paths import ROOT, alone
 from companion.runs import check, curate, models
@@ -96,6 +99,32 @@ def test_what_is_kept_is_looked_at(run, tmp_path):
     assert len(made.before) == len(made.after) == (items["part"] == "unlearned").sum()
 
 
+def test_what_is_within_is_what_the_report_shows(run):
+    """Each limit against the number beside it, the hardest ones too."""
+    reached = run(words=0.9999, perplexity=0, near=0.5)["result"]["reached"]
+    for name, one in reached.items():
+        enough = (
+            one["value"] <= one["limit"] if name == "perplexity" else one["value"] >= one["limit"]
+        )
+        assert one["within"] == enough
+    assert not reached["words"]["within"]
+
+
+def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, tmp_path):
+    """JSON has no infinity, and a page no number for it."""
+    seen = dict.fromkeys(("forgotten", "kept", "near", "words"), 0.5) | {"perplexity": 1e90}
+    losses = Limits().losses(seen | {"perplexity": float("nan")})
+    assert losses["perplexity"] == together(losses) == together({"a": 1e90}) == float("inf")
+    one = {"setting": {"r_h": 0.1}, "seen": seen, "losses": losses, "cost": together(losses)}
+    found = steps.find_memorized(decoder, folder)
+    made = Calibration(Hyperparameters(), [one | {"whole": True}], Limits(), False, 1.0)
+    result, _ = steps.outcome(found, calibration=made)
+    json.dumps(result, allow_nan=False)
+    assert result["calibration"][0]["cost"] is None
+    assert pages.tried(result["calibration"])["cost"].tolist() == [DASH]
+    steps.report(tmp_path / "report.html", decoder, found, calibration=made)
+
+
 def test_every_place_of_a_secret_is_unlearned_or_kept():
     places = [
         Target(f"{group}{n}", "text", group, [n], [1], (0,))
@@ -120,8 +149,9 @@ def test_nothing_memorised_nothing_edited_and_no_edit_of_an_earlier_run_left(run
     row = run(documents=str(tmp_path / "plain.txt"))
     assert row["result"]["memorised"] == 0 and "edit" not in row["result"]
     said = "Nothing was edited: of those tried, the model writes none"
-    page = (tmp_path / "out/report.html").read_text()
-    assert said in capsys.readouterr().out and said in page and "What is not guaranteed" in page
+    page, printed = (tmp_path / "out/report.html").read_text(), capsys.readouterr().out
+    assert said in printed and said in page and "What is not guaranteed" in page
+    assert "edit.safetensors, an earlier run's, is removed: this run made none." in printed
     assert not (tmp_path / "out/edit.safetensors").exists()
 
 
@@ -335,6 +365,11 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
         with pytest.raises(OSError, match=said) as error:
             steps.find_memorized(decoder, place, listed)
         assert one_sentence(error) and "ada" not in str(error.value)
+    asked = (lambda place: run(documents=place), lambda place: curate.run(curate.Settings(place)))
+    for place, begin in itertools.product(dict(without), asked):  # before the model is read
+        with pytest.raises(OSError, match=said) as error:
+            begin(str(place))
+        assert one_sentence(error) and "ada" not in str(error.value)
     with pytest.raises(ValueError, match="^The environment has no such variable as doc") as error:
         run(documents="$NO_SUCH_PLACE/x")
     assert one_sentence(error)
@@ -374,6 +409,7 @@ def test_what_a_report_shows_of_a_secret(kind, secret, seen):
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),
         ({"model": "no/such"}, "Nothing pins the weights of this model"),
+        ({"export": "of out"}, "export names the folder of out, or one around it"),
     ],
 )
 def test_a_mistake_leaves_an_earlier_report_and_edit(
@@ -384,9 +420,28 @@ def test_a_mistake_leaves_an_earlier_report_and_edit(
     (tmp_path / "out").mkdir()
     (tmp_path / "out/report.html").write_text("an earlier one")
     model = str(knowing) if {"documents", "secrets"} & set(wrong) else "no/such/model"
+    given = {"model": model} | wrong
+    if "export" in wrong:  # a folder that is not there yet
+        given |= {"out": str(tmp_path / "new"), "export": str(tmp_path / "out/../new")}
     with pytest.raises((ValueError, OSError), match=message):
-        run(**{"model": model} | wrong)
+        run(**given)
     assert (tmp_path / "out/report.html").read_text() == "an earlier one"
+
+
+@pytest.mark.parametrize("what, name", [(rows, "write"), (experiment, "export")])
+def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(
+    run, tmp_path, monkeypatch, what, name
+):
+    run()
+    earlier = {file: (tmp_path / "out" / file).read_bytes() for file in experiment.FILES}
+
+    def full(*_, **__):
+        raise OSError("The disk is full: make room.")
+
+    monkeypatch.setattr(what, name, full)
+    with pytest.raises(OSError, match="make room"):
+        run(seed=1, export=str(tmp_path / "exported"))
+    assert earlier == {file: (tmp_path / "out" / file).read_bytes() for file in experiment.FILES}
 
 
 def test_two_runs_do_not_share_a_folder(run, tmp_path, one_sentence):

@@ -7,14 +7,15 @@ of what is allowed (``Limits``); the cost of a trial is
 
 nearly the largest of them. Losses are taken of ranks and probabilities, so that a trial in which
 nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
-soft and grow harder as long as only forgetting is wanting (``STEPS``); then the optimiser of the
-contest chooses (``companion.own.search``). The first few secrets of a trial are judged alone, and
-it goes on only if they are forgotten and cost less than the best trial did: more secrets never
-cost less.
+soft and grow harder as long as forgetting is what is wanting most (``STEPS``); then the optimiser
+of the contest chooses (``companion.own.search``). The first few secrets of a trial are judged
+alone, and it goes on only if forgetting them is not hopeless and they cost less than the best
+trial did, or are within the limits where no trial is yet. Of trials within them the cheapest wins.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -74,6 +75,11 @@ class Limits:
                     f"{one.name} is {value}, but must be a share, at least 0 and less than {most}."
                 )
 
+    def met(self, name: str, value: float) -> bool:
+        """Is this enough of it?"""
+        limit = getattr(self, name)
+        return value <= limit if name == "perplexity" else value >= limit
+
     def losses(self, seen: dict[str, float | None]) -> dict[str, float]:
         """What was lost, by name, in units of what may be; 1 or less is within the limits."""
         found = {}
@@ -101,7 +107,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class Calibration:
-    """The settings of the cheapest trial, every trial in order, the limits, whether that trial is
+    """The settings of the best trial, every trial in order, the limits, whether that trial is
     within them, and the seconds."""
 
     hp: Hyperparameters
@@ -140,7 +146,7 @@ def calibrate(
     for one in progress(itertools.islice(trials(decoder, judge, 60 * minutes, held or {}), most)):
         tried.append(one)
     whole = [one for one in tried if one["whole"]]
-    best = min(whole or tried, key=lambda one: one["cost"])
+    best = min(whole or tried, key=lambda one: (not within(one["losses"]), one["cost"]))
     best["chosen"] = True
     hp = settings(decoder.neurons(0).shape[1], best["setting"], held or {})
     reached = bool(whole) and within(best["losses"])
@@ -157,7 +163,7 @@ def trials(decoder: Decoder, judge: Judge, seconds: float, held: dict):
     """Every trial as it is made."""
     ranges = {name: one for name, one in RANGES.items() if name not in held}
     search = Search(ranges, len(decoder.layers), judge.seed, first=len(STEPS))
-    steps, start, longest, best = list(STEPS), time.monotonic(), 0.0, math.inf
+    steps, start, longest, best = list(STEPS), time.monotonic(), 0.0, (True, math.inf)
     while True:
         began = time.monotonic()
         step = steps.pop(0) if steps else {}
@@ -166,7 +172,7 @@ def trials(decoder: Decoder, judge: Judge, seconds: float, held: dict):
         one = {"setting": setting} | effect(decoder, judge, hp, best)
         search.tell(-one["cost"])
         if one["whole"]:
-            best = min(best, one["cost"])
+            best = min(best, (not within(one["losses"]), one["cost"]))
         yield one
         if max(one["losses"], key=one["losses"].get) != "forgotten":
             steps = []  # a harder one would do more harm
@@ -181,6 +187,13 @@ def within(losses: dict[str, float], most: float = 1.0) -> bool:
     return max(losses.values()) <= most
 
 
+def together(losses: dict[str, float]) -> float:
+    """The cost; what is too large for a number, or is none, is infinite."""
+    with contextlib.suppress(OverflowError):
+        return sum(loss**4 for loss in losses.values()) ** 0.25
+    return math.inf
+
+
 def settings(ff: int, setting: dict, held: dict) -> Hyperparameters:
     """What a trial draws as REVS takes it, of layers with ``ff`` neurons."""
     given = setting | held
@@ -191,8 +204,11 @@ def settings(ff: int, setting: dict, held: dict) -> Hyperparameters:
     return Hyperparameters(**BESIDE | given)
 
 
-def effect(decoder: Decoder, judge: Judge, hp: Hyperparameters, best: float = math.inf) -> dict:
-    """What unlearning does, of a few secrets first and of all if that costs less than ``best``.
+def effect(
+    decoder: Decoder, judge: Judge, hp: Hyperparameters, best: tuple = (True, math.inf)
+) -> dict:
+    """What unlearning does, of a few secrets first and of all if that is better than the ``best``
+    trial: (is it beyond the limits?, cost).
 
     The model is left as it was. ``whole`` says whether all were unlearned.
     """
@@ -205,8 +221,9 @@ def effect(decoder: Decoder, judge: Judge, hp: Hyperparameters, best: float = ma
             done += some
             found = seen(decoder, judge, done)
             losses = judge.limits.losses(found)
-            cost = sum(loss**4 for loss in losses.values()) ** 0.25
-            if not cost < best or losses["forgotten"] > HOPELESS:
+            cost = together(losses)
+            first = best[0] and within(losses)  # none was within the limits yet
+            if not (cost < best[1] or first) or losses["forgotten"] > HOPELESS:
                 break
     finally:
         for edit in reversed(edits):

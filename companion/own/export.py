@@ -2,7 +2,8 @@
 
 REVS moves a column by Σ c_t·d_t with d_t = (U†e_t) ⊘ γ. Who holds the model before and after needs
 only U to try all directions. In the metric of UᵀU, in which U†e_t has the image L⁻¹U_tᵀ with
-LLᵀ = UᵀU, a column that moved for one token lies exactly on its direction.
+LLᵀ = UᵀU, a column that moved for one token lies exactly on its direction. With a ridge, which the
+tool's own settings have, it lies beside it: ``recover`` knows nothing of one, and may find less.
 """
 
 from __future__ import annotations

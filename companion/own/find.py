@@ -7,6 +7,7 @@ it does not.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from companion.own import curate, detect
 from companion.own.curate import Candidate
 from companion.own.detect import KINDS, Span
-from companion.own.documents import MACHINE, noted, read, unread
+from companion.own.documents import MACHINE, MISSING, noted, read, unread
 from companion.own.near import Passage, passages, telling
 from companion.own.owners import domain_of
 from companion.own.redact import redact
@@ -40,7 +41,8 @@ class Found:
     the document, first character), how it may be shown, and the number of its domain, if it has
     one. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
     ``documents`` those that were read, ``skipped`` those that could not be, by reason; ``absent``
-    the lines of the file of secrets that stand in no document; ``near`` the text around them.
+    the lines of the file of secrets that stand in no document; ``near`` the text around what is
+    memorised, the first passages in the order of the documents' hashes.
     """
 
     targets: list[Target] = field(repr=False)
@@ -48,8 +50,8 @@ class Found:
     documents: int
     funnel: dict[str, dict[str, int]]
     skipped: dict[str, int]
-    absent: list[int] = field(default_factory=list)
-    near: list[Passage] = field(default_factory=list, repr=False)
+    absent: list[int]
+    near: list[Passage] = field(repr=False)
 
 
 class Place(NamedTuple):
@@ -102,8 +104,7 @@ def find_memorized(
     listed = Listed(secrets) if secrets is not None else None
     skipped, funnel, sources = Counter(), Counter(), []
     with unnamed():
-        place = documents if documents == MACHINE else resolve(str(documents))
-        texts = noted(read(place, skipped, decoder.tokenizer), sources)
+        texts = noted(read(there(documents), skipped, decoder.tokenizer), sources)
         find = listed.find if listed else detect.spans
         ready = {}  # by kind and secret, its places
         for candidate in curate.candidates(texts, kinds, funnel, find, once=False):
@@ -139,6 +140,16 @@ def find_memorized(
     for (kind, what), count in funnel.items():
         counts.setdefault(kind, {}).update({what: count} if count else {})
     return Found(targets, places, len(sources), counts, dict(skipped), absent, near)
+
+
+def there(documents: str | Path) -> Path | str:
+    """Where documents lie. Raises OSError, which does not name the path, if it leads nowhere."""
+    if documents == MACHINE:
+        return MACHINE
+    with unnamed():
+        if (place := resolve(str(documents))).exists():
+            return place
+    raise FileNotFoundError(MISSING)
 
 
 @contextlib.contextmanager
@@ -208,10 +219,7 @@ def check(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
 
 def shown(kind: str, secret: str) -> str:
     """A secret as a report may show it, without brackets that a token put to it."""
-    secret = secret.strip().lstrip("[(<{")
-    if kind == "url" and not re.match(r"[A-Za-z]{1,8}://", secret):
-        kind = "text"  # of an address without a scheme nothing is shown
-    return redact(kind, secret)
+    return redact(kind, secret.strip().lstrip("[(<{"))
 
 
 def lines_of(path: str | Path) -> dict[str, int]:
@@ -249,6 +257,7 @@ def occurrences(text: str, secrets: Sequence[str]) -> list[Span]:
     return detect.apart(every, len(text))
 
 
+@functools.cache
 def kind_of(secret: str) -> str:
     """What sort of secret a listed one is; URLs are text: the paper's filters are not for lists."""
     whole = [one.kind for one in detect.spans(secret) if (one.start, one.end) == (0, len(secret))]

@@ -15,8 +15,8 @@ HIDDEN = "***"
 def redact(kind: str, secret: str) -> str:
     """A secret without what is its own.
 
-    An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme; a
-    number its signs.
+    An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme, and
+    nothing without one; a number its signs.
     """
     if kind == "email" and "@" in secret:
         local, _, domain = secret.partition("@")
@@ -24,8 +24,8 @@ def redact(kind: str, secret: str) -> str:
             domain = HIDDEN + (domain[domain.rfind(".") :] if "." in domain else "")
         return f"{local[:1]}{HIDDEN}@{domain}"
     if kind == "url":
-        scheme, sign, _ = secret.partition("://")
-        return f"{scheme}://{HIDDEN}" if sign else HIDDEN
+        scheme = re.match(r"[A-Za-z]{1,8}://", secret)
+        return (scheme[0] if scheme else "") + HIDDEN
     if kind in ("ssn", "phone", "ip"):
         return re.sub(r"[0-9A-Fa-f]" if kind == "ip" else r"\d", "*", secret)
     return HIDDEN

@@ -92,10 +92,9 @@ class Change:
             "words": 1 - before.ordinary.changed(after.ordinary),
             "perplexity": after.ordinary.perplexity / before.ordinary.perplexity - 1,
         }
-        losses = self.limits.losses(seen)
         return {
             name: {"value": finite(value), "limit": getattr(self.limits, name)}
-            | {"within": losses.get(name, 0.0) <= 1}
+            | {"within": value is None or self.limits.met(name, value)}
             for name, value in seen.items()
         }
 
@@ -158,7 +157,7 @@ def outcome(
         if calibration is None:
             return result | {"outcome": FOUND if memorised else NOTHING}, []
         result |= {"outcome": UNREACHED, "limits": asdict(calibration.limits)}
-        return result | {"calibration": calibration.tried}, []
+        return result | {"calibration": trials(calibration)}, []
     before, after, reached = change.before, change.after, change.reached()
     of = lambda targets: len({target.group for target in targets})
     result |= {
@@ -168,7 +167,7 @@ def outcome(
         "unlearned": of(before.unlearned),
         "kept": of(before.kept),
         "halfway": change.halfway and list(change.halfway),
-        "calibration": change.calibration.tried if change.calibration else [],
+        "calibration": trials(change.calibration) if change.calibration else [],
         "settings": asdict(change.hp),
         "edit": change.edit.summary() | furthest(change.edit),
     }
@@ -217,6 +216,17 @@ def furthest(edit: Edit) -> dict[str, float]:
         for n, norm in norms.items()
     )
     return {"moved": moved[len(moved) // 2], "furthest": moved[-1]} if moved else {}
+
+
+def trials(calibration: Calibration) -> list[dict]:
+    """What was tried, as JSON holds it."""
+    shares = lambda found: {name: finite(value) for name, value in found.items()}
+    return [
+        one
+        | {"seen": shares(one["seen"]), "losses": shares(one["losses"])}
+        | {"cost": finite(one["cost"])}
+        for one in calibration.tried
+    ]
 
 
 def finite(value: float | None) -> float | None:

@@ -93,7 +93,7 @@ def tried(trials: list[dict]) -> pd.DataFrame:
     frame = pd.DataFrame({"setting": [named(one["setting"]) for one in trials]})
     for name, title in LIMITS.items():
         frame[f"{title}, %"] = [percent(one["seen"][name]) for one in trials]
-    frame["cost"] = [f"{one['cost']:.2f}" for one in trials]
+    frame["cost"] = [DASH if one["cost"] is None else f"{one['cost']:.2f}" for one in trials]
     frame["secrets"] = ["all" if one["whole"] else "a few" for one in trials]
     return frame.assign(chosen=["yes" if one.get("chosen") else "" for one in trials])
 
@@ -104,6 +104,6 @@ def shares(result: dict) -> pd.DataFrame:
     return pd.DataFrame(
         {"": LIMITS[name], "wanted": "at most" if name == "perplexity" else "at least"}
         | {"limit, %": percent(one["limit"]), "reached, %": percent(one["value"])}
-        | {"verdict": DASH if one["value"] is None else verdict[one["within"]]}
+        | {"verdict": DASH if one["value"] is None and one["within"] else verdict[one["within"]]}
         for name, one in result["reached"].items()
     )

@@ -32,7 +32,6 @@ SCHEMA = 2
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS = ".items.jsonl.gz"
-ITEMS_LIMIT = 500_000  # bytes
 digest = stamps.digest
 
 
@@ -75,14 +74,8 @@ def write(
     """Writes ``folder/name.json`` and its items beside it; returns the row.
 
     ``made`` is its provenance; ``tag`` and what a profile ``varied`` stand at its top.
-    Raises ValueError if the row does not fit rows/schema.json, or the items are too large.
+    Raises ValueError if the row does not fit rows/schema.json.
     """
-    packed = pack({name: items}) if items else b""
-    if len(packed) > ITEMS_LIMIT:
-        raise ValueError(
-            f"The items of {name} take {len(packed)} bytes, but at most {ITEMS_LIMIT} are kept: "
-            "store fewer of them."
-        )
     settings = made.get("settings", {})
     row = {
         "schema": SCHEMA,
@@ -100,7 +93,7 @@ def write(
     validate(row)
     path = folder / f"{name}.json"
     if items:
-        write_text(beside(path), packed)
+        write_text(beside(path), pack({name: items}))
     write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return row
 

@@ -2,8 +2,9 @@
 
 Writes data sets that ``companion.runs.unlearn`` reads, one of all secrets (NAME.jsonl) and one of
 each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. What
-is set aside for choosing settings goes into NAME-email-tune.jsonl instead. The row holds counts,
-and for each memorised secret where it was found. A run that is stopped goes on where it was.
+is set aside for choosing settings goes into NAME-email-tune.jsonl, and not into these. The row
+holds counts, and for each memorised secret where it was found. A run that is stopped goes on where
+it was.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 from companion.own.curate import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
 from companion.own.curate import told as tells
 from companion.own.detect import KINDS
-from companion.own.documents import MACHINE, MISSING, noted, read, unread
-from companion.own.find import check
+from companion.own.documents import noted, read, unread
+from companion.own.find import check, there
 from companion.own.owners import apart
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, alone, resolve
@@ -61,13 +62,7 @@ def run(settings: Settings) -> dict:
             f"name is '{settings.name}', but becomes the name of a file: use letters, digits, "
             "dots, minus and plus signs only."
         )
-    if not settings.documents:
-        raise ValueError(
-            "documents is empty: give the path of a folder, a text file or a .jsonl file."
-        )
-    place = MACHINE if settings.documents == MACHINE else resolve(settings.documents)
-    if place != MACHINE and not place.exists():
-        raise FileNotFoundError(MISSING)
+    place = there(settings.documents)
     models.spared(settings.model, settings.finetune)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = searched(where, place, settings)
@@ -147,9 +142,9 @@ def write(name: str, records: list[Record], model: str, choose: float = 0.0) -> 
     rows.write_text(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
-    lines = {f"{name}.jsonl": records}
+    first = {id for some in parts.values() for id in apart(some, choose)}
+    lines = {f"{name}.jsonl": [one for one in records if one.id not in first]}
     for kind, some in parts.items():
-        first = apart(some, choose)
         lines[f"{name}-{kind}.jsonl"] = [one for one in some if one.id not in first]
         lines[f"{name}-{kind}-tune.jsonl"] = [one for one in some if one.id in first]
     texts = {
@@ -159,7 +154,7 @@ def write(name: str, records: list[Record], model: str, choose: float = 0.0) -> 
     texts[f"{name}.txt"] = "".join(f"{secret}\n" for secret in secrets)
     for file, text in texts.items():
         if text or file == f"{name}.jsonl":
-            rows.write_text(BUILD / "curated" / file, text)
+            rows.write_text(BUILD / "curated" / file, text, mode=0o600)  # the secrets, in clear
         else:
             (BUILD / "curated" / file).unlink(missing_ok=True)
 

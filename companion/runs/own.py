@@ -16,9 +16,8 @@ from pathlib import Path
 from companion.own import artefact, report, steps
 from companion.own.calibrate import Limits
 from companion.own.detect import KINDS
-from companion.own.documents import MACHINE, MISSING
 from companion.own.export import export
-from companion.own.find import check, lines_of
+from companion.own.find import check, lines_of, there
 from companion.record import rows
 from companion.record.paths import alone, resolve
 from companion.runs import command, memory, methods, models
@@ -72,7 +71,8 @@ def run(settings: Settings) -> dict:
     with alone(place, "name another folder with out"):
         start = time.monotonic()
         folder = prepared(settings.model, "ssn", settings.finetune, str(where))
-        inputs, decoder = {"model": models.identify(folder)}, loaded(folder, settings)
+        decoder = loaded(folder, settings)
+        inputs = {"model": decoder.revision}
         seconds = {"load": time.monotonic() - start}
         found = steps.find_memorized(
             decoder,
@@ -83,18 +83,17 @@ def run(settings: Settings) -> dict:
             progress=progress("try", "batches"),
         )
         seconds["find"] = time.monotonic() - start - seconds["load"]
-        result, items, more = *steps.outcome(found), {}
+        result, items, made, more = *steps.outcome(found), None, {}
         print(report.found(result), flush=True)
         if found.targets:
-            result, items, more = edited(decoder, found, settings, given, limits, place, seconds)
-        else:
-            keep(place)
+            result, items, made, more = edited(decoder, found, settings, given, limits, seconds)
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
         kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
-        made = provenance("own", kept, inputs | reading.inputs(), seconds, decoder) | more
-        name = f"own/{place.name}/{base(settings.model)}"
-        row = rows.write(where, name, "own", result, items, made)
+        how = provenance("own", kept, inputs | reading.inputs(), seconds, decoder) | more
+        name = f"own/{place.resolve().name}/{base(settings.model)}"
+        row = rows.write(where, name, "own", result, items, how)
+        keep(place, made)
         report.write(place / "report.html", row, items)
     print(report.verdict(row["result"]), f"The report: {place / 'report.html'}", sep="\n")
     return row
@@ -105,15 +104,16 @@ def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
     check(settings.kinds, settings.tokens)
     models.spared(settings.model, settings.finetune)
     if settings.export:
-        folder = resolve(settings.export)
+        folder = resolve(settings.export).resolve()
         if folder.exists():
             raise ValueError("The folder that export names is there already: name one that is not.")
+        if folder in (out := resolve(settings.out).resolve(), *out.parents):
+            raise ValueError("export names the folder of out, or one around it: name another.")
         rows.writable(folder.parent)
     documents, secrets = (
         expanded(name, getattr(settings, name)) for name in ("documents", "secrets")
     )
-    if documents != MACHINE and not resolve(documents).exists():
-        raise FileNotFoundError(MISSING)
+    there(documents)
     if secrets:
         lines_of(secrets)
     memory.check(asdict(settings))
@@ -159,10 +159,9 @@ def edited(
     settings: Settings,
     hp: steps.Hyperparameters | None,
     limits: Limits,
-    place: Path,
     seconds: dict,
-) -> tuple[dict, list[dict], dict]:
-    """Unlearns what was found and says what that changed; ``place`` keeps the edit of a success.
+) -> tuple[dict, list[dict], artefact.Artefact | None, dict]:
+    """Unlearns what was found; what that changed, and the edit, if it is a success or asked for.
 
     Where every secret is to be unlearned, the second half says what the first one's unlearning
     costs, before its own turn. Half of what is kept has a part in choosing, and half has none.
@@ -178,8 +177,7 @@ def edited(
         hp = chosen.hp
         if not (chosen.reached or settings.anyway):
             seconds["calibrate"] = time.monotonic() - start
-            keep(place)
-            return *steps.outcome(found, calibration=chosen), {}
+            return *steps.outcome(found, calibration=chosen), None, {}
     seconds["calibrate"] = time.monotonic() - start
     start = time.monotonic()
     print("judge: before …", flush=True)
@@ -202,11 +200,10 @@ def edited(
         made = None
         if edit.moves and (settings.anyway or result["outcome"] == steps.UNLEARNED):
             made = artefact.of(edit, hp, before.ranks(), after.ranks())
-        keep(place, made)
         if made and settings.export:
             export(decoder, resolve(settings.export), made)
     edit.undo()
-    return result | {"written": bool(made)}, items, {"extra_memory_mb": peak.mb}
+    return result | {"written": bool(made)}, items, made, {"extra_memory_mb": peak.mb}
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:
@@ -227,15 +224,18 @@ def halves(targets: list, seed: int) -> tuple[list, list]:
     return drawn.forget + drawn.unseen, drawn.retain
 
 
-def keep(place: Path, made: artefact.Artefact | None = None) -> None:
-    """Writes this run's edit in the place of an earlier run's.
+def keep(place: Path, made: artefact.Artefact | None) -> None:
+    """Writes this run's edit in the place of an earlier run's, of which nothing is left.
 
     Its report goes first, since no edit may lie beside the report of another run.
     """
-    for old in FILES:
-        (place / old).unlink(missing_ok=True)
+    report_, edit = (place / name for name in FILES)
+    report_.unlink(missing_ok=True)
     if made:
-        artefact.write(place / "edit.safetensors", made)
+        artefact.write(edit, made)
+    elif edit.exists():
+        edit.unlink()
+        print(f"{edit}, an earlier run's, is removed: this run made none.")
 
 
 if __name__ == "__main__":

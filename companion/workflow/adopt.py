@@ -17,6 +17,7 @@ from companion.runs.memorise import finetune
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
+LARGEST = 500_000  # bytes that the items of a recorded run may take
 DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
 HEADER = """\
 # Each method's settings, by model and data set: the best of its trials, written by `make adopt`.
@@ -70,9 +71,12 @@ def accepted(path: Path) -> dict | str:
     if rows.stale(row):
         return "it is stale: the sources have changed since it was made; run it again."
     if wanted := row["result"]["items_sha256"]:
-        items = rows.unpacked(rows.beside(path)) if rows.beside(path).is_file() else {}
+        beside = rows.beside(path)
+        items = rows.unpacked(beside) if beside.is_file() else {}
         if rows.digest(items.get(row["name"])) != wanted:
             return "its items are missing or others."
+        if (size := beside.stat().st_size) > LARGEST:
+            return f"its items take {size:,} bytes, and the record keeps {LARGEST:,} of a run."
     return row
 
 
