@@ -14,6 +14,7 @@ from companion.ledger.claims import (
     HOLDS,
     MEASURED,
     ONE_SEED,
+    ONE_TUNE,
     REFUTED,
     SMALL,
     UNMEASURED,
@@ -231,6 +232,9 @@ def test_a_verdict_is_never_without_a_row_or_a_reason(ledger):
     assert (few == judged["on"].str.endswith(", 1 seed")).all() and few.any()
     small = judged["weak"].str.contains(SMALL)
     assert (small == judged["on"].str.startswith(results.title("gptj-small"))).all()
+    one = judged["weak"].str.contains(ONE_TUNE)
+    several = judged["on"].str.contains("fine-tunes") | judged["on"].str.contains("organic")
+    assert (one == ~several).all() and not one.all()
 
 
 def test_a_number_stands_beside_the_papers_and_what_cannot_be_right_is_marked(ledger):
@@ -336,7 +340,7 @@ def test_a_whole_contest_judges_its_data_set(shelf):
     claim = next(one for one in CLAIMS if one["id"] == "core-score-llama")
     ask = lambda: claims.of_cells(claim, "SSN", claims.Judge(MODEL, {"SSN": "ssn"}))
     said = lambda line: [line[key] for key in ("verdict", "weak", "rule")]
-    assert said(ask()) == [HOLDS, ONE_SEED, "younger"]
+    assert said(ask()) == [HOLDS, f"{ONE_SEED}, {ONE_TUNE}", "younger"]
     for number in range(4):
         for seed in (1, 2, 3):
             for name in known:

@@ -3,8 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import ttest_1samp
 
-from companion.pages import contest, results
+from companion.pages import contest, figures, results
+from companion.pages.tables import DASH
 from companion.record import rows
 from companion.runs import methods
 from companion.workflow import profile, record
@@ -107,17 +109,23 @@ def test_controls_that_cannot_vary_are_no_source_of_variance():
     assert set(contest.against(frame)["method"]) == {"memit"}
 
 
-def test_an_interval_of_a_difference_covers_the_truth_as_often_as_it_says():
-    """Where fine-tunes and splits matter; one that counts every run as independent does not."""
-    draw, held, naive = np.random.default_rng(1), 0, 0
-    for _ in range(400):
+@pytest.mark.parametrize("of_tune, of_split", [(0, 0), (4, 0), (1, 0.5), (4, 1), (1, 2)])
+def test_an_interval_of_a_difference_covers_the_truth_as_often_as_it_says(of_tune, of_split):
+    """Whatever fine-tunes and splits do; one that counts every run as independent does not."""
+    draw, held, naive, N = np.random.default_rng(1), 0, 0, 1500
+    for _ in range(N):
         noise = draw.normal(0, 1, (4, 3))
-        d = 5 + draw.normal(0, 4, (4, 1)) + draw.normal(0, 1, (1, 3)) + noise
+        d = 5 + draw.normal(0, of_tune, (4, 1)) + draw.normal(0, of_split, (1, 3)) + noise
         mean, low, high, p = contest.difference(d)
         held += low <= 5 <= high
         naive += abs(mean - 5) <= 1.96 * d.std(ddof=1) / d.size**0.5
         assert (p < 0.05) == (not low <= 0 <= high)
-    assert 0.92 <= held / 400 <= 1.0 and naive / 400 < 0.8
+    assert 0.935 <= held / N <= 0.985 and (naive / N < 0.8 or not of_tune + of_split > 2)
+
+
+def test_without_variance_of_splits_it_is_a_t_test_of_fine_tunes():
+    d = np.random.default_rng(0).normal(3, 1, (4, 1)) + np.array([[0.5, -0.5], [-0.5, 0.5]] * 2)
+    assert contest.difference(d)[3] == pytest.approx(ttest_1samp(d.mean(1), 0).pvalue)
 
 
 def test_the_same_everywhere_has_no_p():
@@ -139,15 +147,24 @@ def test_methods_stand_beside_revs_on_the_same_fine_tunes_and_splits():
     assert contest.against(frame[frame["method"] != "revs"]).empty
     draw = np.random.default_rng(0)
     frame["unlearning_score"] += draw.normal(0, 0.01, len(frame))
-    text = contest.shown(contest.against(frame))
-    assert text["above REVS"].str.startswith("-").all() and list(text["data"]) == ["SSN", "SSN"]
+    text = contest.table(frame).set_index("method")
+    assert text.loc["REVS", "above REVS"] == DASH and set(text["data"]) == {"SSN"}
+    assert text["above REVS"].drop("REVS").str.startswith("-").all()
+    means = 100 * frame.groupby("method")["unlearning_score"].mean().rename(figures.title)
+    assert text["score"].astype(float).to_dict() == pytest.approx(means.to_dict(), abs=0.1)
+    low, high = map(float, text.loc["REVS", "its interval"].split(" to "))
+    assert low < float(text.loc["REVS", "score"]) < high
+    other = frame.rename(columns={"unlearning_score": "resistance_score"})
+    assert contest.table(other, "resistance_score").equals(contest.table(frame))
+    assert contest.table(frame[:0]).empty and contest.table(frame[frame["seed"] == 0]).empty
 
 
 def test_an_interval_that_says_nothing_is_not_printed_as_numbers():
-    found = contest.against(made(lambda m, f, s: 0.5 + 0.2 * m * (-1) ** (f + s), F=2, S=2))
-    wide = (found["high"] - found["low"] > 2 * contest.SCALE).to_numpy()
-    text = contest.shown(found)["interval"]
-    assert wide.any() and (text[wide] == "wider than the scale").all()
+    frame = made(lambda m, f, s: 0.5 + 0.2 * m * (-1) ** f + 0.01 * s, F=2, S=2)
+    found = contest.against(frame).set_index("method")
+    wide = found.index[found["high"] - found["low"] > 2 * contest.SCALE].map(figures.title)
+    text = contest.table(frame).set_index("method")["interval"]
+    assert len(wide) and (text[wide] == "wider than the scale").all()
 
 
 def test_what_runs_edited_and_what_they_left_of_ordinary_text():

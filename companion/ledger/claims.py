@@ -33,8 +33,9 @@ HOLDS, FAILS, ANY, BUILT_IN, REFUTED, UNMEASURED = VERDICTS = (
     "not measured here",
 )
 MEASURED = "measured here"  # of a number, on which there is no verdict
-WEAK = ONE_SEED, SMALL, UNSURE, UNSETTLED = (
+WEAK = ONE_SEED, ONE_TUNE, SMALL, UNSURE, UNSETTLED = (
     "one seed",
+    "one fine-tune",
     "small GPT-J",
     "unsure over secrets",
     "unsure over fine-tunes",
@@ -233,8 +234,9 @@ def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
         of_method.setdefault((row["data"], row["method"]), set()).add(row["seed"])
     seeds = min(map(len, of_method.values()))
     tunes = len({row["provenance"]["model"]["revision"] for row in some})
+    tuned = any(row["provenance"]["settings"].get("finetune") is not False for row in some)
     low, high = (100 * end for end in found.interval)
-    weak = {ONE_SEED: seeds == 1, SMALL: judge.small}
+    weak = {ONE_SEED: seeds == 1, ONE_TUNE: tuned and tunes == 1, SMALL: judge.small}
     weak |= {UNSURE: tunes == 1 and low < bar < high, UNSETTLED: tunes > 1 and low < bar < high}
     return {
         "ours": str(found),

@@ -196,7 +196,8 @@ def difference(d: np.ndarray) -> tuple[float, float, float, float]:
     """The mean of differences d (fine-tunes × splits), its interval, and p that it is 0.
 
     Both fine-tunes and splits are drawn: Var = (MS_fine-tune + MS_split − MS_rest) / n, with
-    Satterthwaite's degrees of freedom; not less than what the rest alone would give.
+    Satterthwaite's degrees of freedom. Where splits show no variance of their own (MS_split ≤
+    MS_rest) it is MS_fine-tune / n: the t test of the fine-tunes' means.
     """
     F, S = d.shape
     mean = d.mean()
@@ -204,10 +205,12 @@ def difference(d: np.ndarray) -> tuple[float, float, float, float]:
     ms = [S * ((rows - mean) ** 2).sum() / (F - 1), F * ((columns - mean) ** 2).sum() / (S - 1)]
     free = [F - 1, S - 1, (F - 1) * (S - 1)]
     ms.append(((d - rows - columns + mean) ** 2).sum() / free[2])
-    whole = max(ms[0] + ms[1] - ms[2], ms[2])
+    whole, of = ms[0], free[0]
+    if ms[1] > ms[2]:
+        whole = ms[0] + ms[1] - ms[2]
+        of = whole**2 / sum(m**2 / k for m, k in zip(ms, free, strict=True))
     if whole <= 0:
         return mean, mean, mean, math.nan
-    of = whole**2 / sum(m**2 / k for m, k in zip(ms, free, strict=True) if m > 0)
     error = math.sqrt(whole / d.size)
     wide = student.ppf((1 + LEVEL) / 2, of) * error
     return mean, mean - wide, mean + wide, float(2 * student.sf(abs(mean) / error, of))
@@ -220,12 +223,14 @@ def holm(p: pd.Series) -> pd.Series:
     return stepped.reindex(p.index)
 
 
-def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
+def against(
+    frame: pd.DataFrame, method: str = "revs", column: str = "unlearning_score"
+) -> pd.DataFrame:
     """What each other method's score is above this one's, data set by data set, in points: mean,
     ends of the interval, p and p after Holm. Empty with fewer than two fine-tunes or splits."""
     lines = []
     for name, part in frame.groupby("data", sort=False):
-        table, found = cells(part[~part["method"].isin(CONTROLS)]), {}
+        table, found = cells(part[~part["method"].isin(CONTROLS)], column), {}
         if method not in table.index or min(shaped(table)) < 2:
             continue
         for other in table.index.drop(method):
@@ -237,17 +242,26 @@ def against(frame: pd.DataFrame, method: str = "revs") -> pd.DataFrame:
     return pd.concat(lines, ignore_index=True) if lines else nothing
 
 
-def shown(frame: pd.DataFrame) -> pd.DataFrame:
-    """``against`` as a table: each cell a string."""
-    points = frame[["mean", "low", "high"]].map("{:+.1f}".format)
-    wide = frame["high"] - frame["low"] > 2 * SCALE
-    return results.titled(frame)[["data", "method"]].assign(
-        **{
-            "above REVS": points["mean"],
-            "interval": (points["low"] + " to " + points["high"]).mask(
-                wide, "wider than the scale"
-            ),
-            "p": frame["p"].map("{:.3f}".format).replace("nan", DASH),
-            "p, corrected": frame["holm"].map("{:.3f}".format).replace("nan", DASH),
-        }
+def table(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
+    """Every method's score, and how far it is above REVS's (``against``), each with its interval
+    over fine-tunes and splits, data set by data set: each cell a string."""
+    lines = []
+    for name, part in frame.groupby("data", sort=False):
+        grid = SCALE * cells(part[~part["method"].isin(CONTROLS)], column)
+        for method, values in grid.iterrows() if min(shaped(grid), default=0) > 1 else ():
+            low, high = np.clip(interval(values), 0, SCALE)
+            told = {"score": f"{values.mean():.1f}", "its interval": f"{low:.1f} to {high:.1f}"}
+            lines.append({"data": name, "method": method} | told)
+    if not lines:
+        return pd.DataFrame(columns=["data", "method", "score"])
+    gaps = against(frame, column=column)
+    points = gaps[["mean", "low", "high"]].astype(float).map("{:+.1f}".format)
+    wide = gaps["high"] - gaps["low"] > 2 * SCALE
+    ends = (points["low"] + " to " + points["high"]).mask(wide, "wider than the scale")
+    p = gaps[["p", "holm"]].astype(float).map("{:.3f}".format)
+    p = p.replace({"nan": DASH, "0.000": "< 0.001"})
+    gaps = gaps[["data", "method"]].assign(
+        **{"above REVS": points["mean"], "interval": ends, "p": p["p"], "p, corrected": p["holm"]}
     )
+    found = pd.DataFrame(lines).merge(gaps, on=["data", "method"], how="left").fillna(DASH)
+    return results.titled(found)

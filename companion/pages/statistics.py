@@ -172,6 +172,8 @@ def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd
                 line["interval of the lead"] = between(both["sample_revs"] - both["sample"])
                 line["p over runs"] = shown(p)
             lines.append(line)
+    if not lines:
+        return pd.DataFrame(columns=["data", "method", title])
     found = results.titled(pd.DataFrame(lines)).sort_values(["data", "method"])
     return found.astype(object).fillna(DASH)
 
