@@ -10,11 +10,12 @@ Whether a job is stale is decided by its stamp, a hash of content, never by a fi
 import json
 import shlex
 import sys
+from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
+from companion.record.paths import BUILD, HTML, ROOT, products
 from companion.workflow import plan, profile, stamps
-from companion.workflow.paths import BUILD, ROOT, products
 
 
 workdir: str(BUILD)
@@ -27,6 +28,7 @@ PLACE = "" if products(PROFILE.name) == BUILD else f"{products(PROFILE.name).nam
 # None on a cluster: its machines may have more cores than a job is given
 CORES = None if workflow.remote_exec else workflow.resource_settings.cores
 THREADS = CORES or config.get("threads", 8)
+GPUS = int(config.get("gpus", 1))
 HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.quote(sys.executable)} -m"
 
 
@@ -41,9 +43,20 @@ def command(wildcards):
     return shlex.join(["companion.workflow.notebook", source, target, *more])
 
 
-def made(name):
-    """What a run makes: its row, and its executed notebook."""
-    return [f"{PLACE}rows/{name}.json"] + ([f"{PLACE}notebooks/{name}.ipynb"] if JUPYTER else [])
+def ended(name):
+    """What says that a run ended well: its executed notebook, or an empty file."""
+    return f"{PLACE}notebooks/{name}.ipynb" if JUPYTER else f"{PLACE}ended/{name}"
+
+
+# Rows and pages are no outputs: Snakemake would take new ones away, or put older ones back, when
+# something after them fails. What ended well once is made again if what it made was deleted.
+PAGES, BOOK = "ended/pages", "ended/book"
+MADE = {ended(name): [job.row] for name, job in PROFILE.jobs.items()}
+MADE[PAGES] = [BUILD / "notebooks" / f"{page}.ipynb" for page in PROFILE.pages]
+MADE[BOOK] = [HTML / "index.html"]
+for mark, files in MADE.items():
+    if workflow.is_main_process and not all(map(Path.is_file, files)):
+        (BUILD / mark).unlink(missing_ok=True)
 
 
 wildcard_constraints:
@@ -52,19 +65,17 @@ wildcard_constraints:
 
 rule all:
     input:
-        ["_build/html/index.html"] if PROFILE.pages else [],
-        [made(name) for name in PROFILE.jobs],  # a row that was deleted is made again
+        [BOOK] if PROFILE.pages else [],
+        [ended(name) for name in PROFILE.jobs],
 
 
 rule run:
     input:
         lambda wildcards: [
-            f"{PLACE}rows/{other.id}.json"
-            for other in PROFILE.upstream(PROFILE.jobs[wildcards.job])
+            ended(other.id) for other in PROFILE.upstream(PROFILE.jobs[wildcards.job])
         ],
     output:
-        update(PLACE + "rows/{job}.json"),  # a current row is kept by the run itself
-        ([PLACE + "notebooks/{job}.ipynb"] if JUPYTER else []),
+        ended("{job}") if JUPYTER else touch(ended("{job}")),
     params:
         stamp=lambda wildcards: STAMPS[wildcards.job],
         command=command,
@@ -72,36 +83,36 @@ rule run:
         "logs/" + PLACE + "{job}.log",
     threads: lambda wildcards: max(1, THREADS // PROFILE.jobs[wildcards.job].abreast)
     resources:
-        gpu=int(config.get("gpus", 1)),
-        mem_mb=lambda wildcards: plan.memory_mb(PROFILE.jobs[wildcards.job]),
+        gpu=GPUS,
+        mem_mb=lambda wildcards: plan.memory_mb(PROFILE.jobs[wildcards.job], 0 if CORES else GPUS),
     shell:
-        "log=$PWD/{log}; {HERE} {params.command} 2> $log"
+        "log=$PWD/{log}; {HERE} {params.command} 2> \"$log\""
 
 
 rule pages:
     input:
-        [f"{PLACE}rows/{name}.json" for name in PROFILE.jobs],
+        [ended(name) for name in PROFILE.jobs],
     output:
-        update([f"notebooks/{page}.ipynb" for page in PROFILE.pages]),  # those that are current stay
+        touch(PAGES),
     params:
         stamp=[STAMPS[page] for page in PROFILE.pages],
     log:
         "logs/pages.log",
     threads: CORES or 1
     shell:
-        "log=$PWD/{log}; {HERE} companion.workflow.pages --cores {threads} 2> $log"
+        "log=$PWD/{log}; {HERE} companion.workflow.pages --cores {threads} 2> \"$log\""
 
 
 rule book:
     input:
-        [f"notebooks/{page}.ipynb" for page in PROFILE.pages],
-        [f"notebooks/{run.id}.ipynb" for run in PROFILE.samples().values()],
+        PAGES,
+        [ended(run.id) for run in PROFILE.samples().values()],
     output:
-        update("_build/html/index.html"),
+        touch(BOOK),
     params:
         stamp=STAMPS.get("book"),
     log:
         "logs/book.log",
     threads: CORES or 1
     shell:
-        "log=$PWD/{log}; {HERE} companion.workflow.site 2> $log"
+        "log=$PWD/{log}; {HERE} companion.workflow.site 2> \"$log\""

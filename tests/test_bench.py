@@ -2,13 +2,14 @@
 
 import math
 import time
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 from conftest import V
 
-from companion.runs import bench, memory, stopwatch
+from companion.record.paths import ROOT
+from companion.runs import bench, check, memory, stopwatch
 from companion.runs.bench import Settings
 from revs.method import algorithm
 from revs.model.targets import Record
@@ -83,8 +84,25 @@ def test_methods_take_turns_and_the_slow_ones_have_one_round(stage, monkeypatch)
 )
 def test_a_mistake_is_one_sentence(change, sentence, tmp_path):
     with pytest.raises((ValueError, OSError)) as caught:
-        bench.run(replace(Settings(rows=str(tmp_path)), **change))
+        bench.run(check({"rows": str(tmp_path)} | change, Settings))
     assert sentence in str(caught.value) and not list(tmp_path.rglob("*.json"))
+
+
+def test_a_row_has_the_settings_of_every_method_that_was_timed(tmp_path, monkeypatch, tokenizer):
+    """Those of the baselines stand beside REVS's, so that other ones make it stale."""
+    monkeypatch.setattr(bench, "prepared", lambda *_: "folder")
+    monkeypatch.setattr(bench.models, "identify", lambda _: "sha256")
+    stage = SimpleNamespace(decoder=SimpleNamespace(tokenizer=tokenizer))
+    monkeypatch.setattr(bench, "Stage", lambda *_: stage)
+    timings = {"timings": {"revs": [1.0]}, "tokens": 1, "effects": {}, "failed": {}}
+    monkeypatch.setitem(bench.WHAT, "gradient", lambda _: (timings, []))
+    monkeypatch.setitem(bench.WHAT, "floor", lambda _: (timings, []))
+    asked = {"rows": str(tmp_path)}
+    made = bench.run(check(asked | {"what": "gradient"}, Settings))["provenance"]
+    assert made["settings"]["baselines"] == bench.baselines(Settings())
+    assert {"rmu", "memit", "simnpo"} < set(made["settings"]["baselines"])
+    assert made["model"] == {"name": "smollm2-135m", "revision": "sha256", "dtype": "float32"}
+    assert "baselines" not in bench.run(check(asked, Settings))["provenance"]["settings"]
 
 
 def test_the_stopwatch_charges_each_part_to_itself_alone(monkeypatch):
@@ -97,16 +115,53 @@ def test_the_stopwatch_charges_each_part_to_itself_alone(monkeypatch):
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sentence):
-    """The least is the weights, of a fine-tune four times them; unknown sizes are not refused."""
+    """The least is the weights, five times them where training keeps an original; unknown sizes are
+    not refused."""
     settings = {"model": "smollm2-135m", "dtype": "float32", "method": "revs"}
     monkeypatch.setattr(memory, "free", lambda *_: 1.5 * 2**30)
     memory.check(settings)
     memory.check(settings | {"model": "nobody/knows", "method": "npo_kl"})
     with pytest.raises(
-        MemoryError, match="npo_kl on smollm2-135m takes at least 2.5 GiB"
+        MemoryError, match="npo_kl on smollm2-135m takes at least 3.0 GiB.*: take a smaller model"
     ) as caught:
         memory.check(settings | {"method": "npo_kl"})
     assert one_sentence(caught)
+    memory.check(settings | {"method": "npo_kl", "hyperparameters": {"layers": [3]}})
+    monkeypatch.setattr(memory, "free", lambda *_: 2**29)
+    for dtype, mend in (("float32", "bfloat16 weights, a smaller"), ("bfloat16", "a smaller")):
+        with pytest.raises(MemoryError, match=f"free: take {mend} model, or a machine with more"):
+            memory.check(settings | {"dtype": dtype})
+
+
+def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):
+    """Fine-tunes in float32, runs of the method and of NPO-KL in bfloat16, as they are refused."""
+    page = (ROOT / "book" / "gpus.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(memory, "free", lambda *_: 0)
+    for model in ("llama-3-8b", "gpt-j-6b"):
+        runs = {"epochs": 4, "ordinary": 0, "dtype": "float32"}, {"method": "revs"}
+        for run in (*runs, {"method": "npo_kl"}):
+            with pytest.raises(MemoryError) as caught:
+                memory.check({"model": model, "dtype": "bfloat16"} | run)
+            said = str(caught.value)
+            assert said[said.index("least ") + 6 : said.index(", but")] in page, said
+
+
+def test_the_limit_of_a_group_or_of_one_around_it_holds(tmp_path, monkeypatch):
+    """A cluster limits a job, in one of whose groups the process is."""
+    job, own = tmp_path / "job", tmp_path / "job/step"
+    own.mkdir(parents=True)
+    for group, most in ((job, 3 * 2**20), (own, "max")):
+        (group / "memory.max").write_text(f"{most}\n")
+        (group / "memory.current").write_text(f"{2**20}\n")
+    (tmp_path / "cgroup").write_text("0::/job/step\n")
+    monkeypatch.setattr(memory, "LIMIT", tmp_path)
+    monkeypatch.setattr(memory, "GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert 2 * 2**20 < memory.free() < 2**32
+    monkeypatch.setattr(memory.psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=7))
+    assert memory.free() == 2 * 2**20 + 7
+    (tmp_path / "cgroup").unlink()
+    assert memory.free() > 2**25
 
 
 def test_peak_is_what_was_taken_at_the_highest():

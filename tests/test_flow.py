@@ -14,9 +14,9 @@ import pytest
 
 from companion.pages import results
 from companion.record import rows
+from companion.record.paths import ROOT
 from companion.runs import check, command
 from companion.workflow import build, pages, plan, profile, record, site, stamps
-from companion.workflow.paths import ROOT
 
 RUN = {
     "notebook": "unlearn",
@@ -54,6 +54,12 @@ def made(*runs: dict, name: str = "quick") -> profile.Profile:
 # --- profiles ---------------------------------------------------------------------------------
 
 
+def asked(**parameters) -> dict:
+    """A profile of one run that names a search."""
+    run = {"notebook": "unlearn", "search": "x", "parameters": parameters}
+    return {"title": "t", "runs": [run]}
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -72,6 +78,15 @@ def made(*runs: dict, name: str = "quick") -> profile.Profile:
         ({"title": "t", "runs": [RUN, RUN]}, "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
         ({"title": "t", "runs": [RUN], "pages": ["nowhere"]}, "'nowhere' cannot be a page"),
         ({"title": "t", "runs": [RUN], "pages": ["unlearn"]}, "cannot be a page"),
+        ({"title": "t", "runs": [RUN], "pages": [["core"]]}, "'['core']' cannot be a page"),
+        (
+            {"title": "t", "runs": [RUN], "finetune": {"digit": "keep"}},
+            "There is no parameter 'digit': did you mean 'digits'?",
+        ),
+        (asked(data=3), "data is 3, but must be something like 'ssn'."),
+        (asked(model=None), "model is None, but must be something like 'smollm2-135m'."),
+        (asked(method=["revs"]), "method is ['revs'], but must be something like 'revs'."),
+        (asked(hyperparameters=[3]), "hyperparameters is [3], but must be a mapping."),
     ],
 )
 def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
@@ -190,6 +205,8 @@ def test_a_plan_scales_recorded_rows_by_parameters_and_targets():
     times = plan.estimate(large).seconds / plan.estimate(usual).seconds
     assert 50 < times < 70 and plan.estimate(large).like == "smollm2-135m"
     assert plan.estimate(nobody) is None and plan.memory_mb(nobody) == plan.MEMORY_MB
+    assert plan.memory_mb(nobody, gpus=1) == plan.MEMORY_MB
+    assert 38_000 < plan.memory_mb(large, gpus=1) < 39_000 < plan.memory_mb(large)
 
 
 def test_a_plan_knows_what_every_recorded_search_took():
@@ -232,6 +249,16 @@ def test_a_run_may_have_the_settings_that_a_search_chose(monkeypatch):
         profile.build("record", {"title": "", "runs": [{"notebook": "memorise", "search": "x"}]})
 
 
+def test_a_row_of_an_earlier_draw_is_no_row_made_anew(monkeypatch, tmp_path):
+    """Nor has a run that was killed said why."""
+    monkeypatch.setattr(record, "PLACE", tmp_path / "rows")
+    (tmp_path / "rows").mkdir()
+    killed = subprocess.CompletedProcess([], -9, "", "")
+    monkeypatch.setattr(record.subprocess, "run", lambda *_, **__: killed)
+    row = {"name": "a", "kind": "unlearn", "tag": "", "provenance": {"settings": {}}}
+    assert record.again(row).endswith(": it said nothing.)") and not record.PLACE.exists()
+
+
 def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["make record", "-2"])
     with pytest.raises(SystemExit, match="AGAIN is -2, but must be 0 or more"):
@@ -244,6 +271,7 @@ def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
     """A copy of what a page is made from; gives the place, and the stamp of one page."""
+    tmp_path /= "a checkout"
     for name in ("notebooks", "companion", "revs", "paper", "params", "data", "rows"):
         hide = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=hide)
@@ -379,10 +407,44 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
     assert "Snakemake stopped: no rule" in build.failure("a\nno rule\n")
 
 
-def test_progress_counts_finished_jobs():
-    line = build.counted(["unlearn/a", "pages"])
-    assert line("unlearn/a: step 1") == "[0/2 done, 0 s] unlearn/a: step 1"
-    assert line("unlearn/a: finished in 12 s").startswith("[1/2 done, ")
+def test_progress_is_what_snakemake_counts():
+    assert build.steps("Building DAG of jobs...\n") == "0 steps"
+    assert build.steps("1 of 9 steps (11%) done\nx\n2 of 9 steps (22%) done\n") == "2 of 9 steps"
+
+
+def test_runs_that_wait_are_said_to(monkeypatch, tmp_path, capsys):
+    """Also where every run does."""
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    monkeypatch.setattr(build, "run", lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["build", "contest"])
+    only = profile.Profile("contest", "t", {}, [], made(RUN).jobs)
+    monkeypatch.setattr(build, "read", lambda _: only)
+    build.main()
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("4 more wait for a search") and last.endswith(
+        "run and adopt that first."
+    )
+
+
+def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(sources, monkeypatch):
+    """Snakemake would put the row of before in its place, and take the run as done; in a folder
+    whose name has a space."""
+    place, _ = sources
+    for name in ("Snakefile", "_toc.yml"):
+        shutil.copy(ROOT / name, place)
+    monkeypatch.setattr(build, "ROOT", place)
+    (place / "params" / "mine.yml").write_text("title: t\nruns:\n- notebook: bench\n")
+    row = place / "build/record/rows/bench/ssn/smollm2-135m/floor.json"
+    rows.write_text(row, "old")
+    code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('bench: it broke.')\n"
+    code = "def run(): ...\n\n\nif __name__ == '__main__':\n" + code
+    (place / "companion" / "runs" / "bench.py").write_text(code)
+    words = build.command("mine", 1, "jupyter=false")
+    for made_again in (1, 2):
+        done = subprocess.run(words, cwd=place / "build", capture_output=True, text=True)
+        assert done.returncode == 1 and row.read_text() == "old" + ", new" * made_again
+    log = place / "build/logs/record/bench/ssn/smollm2-135m/floor.log"
+    assert log.read_text() == "bench: it broke.\n"
 
 
 def test_the_slurm_profile_and_the_workflow_fit_snakemake():

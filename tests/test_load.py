@@ -42,9 +42,32 @@ def test_a_saved_folder_loads_to_the_same_model(tiny, tmp_path, dtype):
     assert decoder.revision == models.identify(str(tmp_path / "m")) and len(decoder.revision) == 64
     with torch.no_grad():
         model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
-    save(model, tokenizer, tmp_path / "m")
-    assert models.identify(str(tmp_path / "m")) != decoder.revision
-    assert [path.name for path in tmp_path.iterdir()] == ["m"]  # nothing half-written beside it
+    save(model, tokenizer, tmp_path / "n")
+    assert models.identify(str(tmp_path / "n")) != decoder.revision
+    assert {path.name for path in tmp_path.iterdir()} == {"m", "n"}  # nothing half-written there
+
+
+def test_a_folder_that_another_process_wrote_first_stays(tiny, tmp_path, monkeypatch):
+    """Who reads there never sees half of it; what is half of one gives way."""
+    model, tokenizer = tiny
+    place, first, rename = tmp_path / "m", tmp_path / "first", load.os.replace
+    save(model, tokenizer, first)
+    pin = models.identify(str(first))
+    with torch.no_grad():
+        model.model.layers[0].mlp.down_proj.weight[0, 0] += 1
+
+    def late(scratch, folder):
+        rename(first, place)
+        return rename(scratch, folder)
+
+    monkeypatch.setattr(load.os, "replace", late)
+    save(model, tokenizer, place)
+    monkeypatch.setattr(load.os, "replace", rename)
+    save(model, tokenizer, place)
+    assert models.identify(str(place)) == pin and list(tmp_path.iterdir()) == [place]
+    (place / "config.json").unlink()
+    save(model, tokenizer, place)
+    assert models.identify(str(place)) != pin and (place / "config.json").is_file()
 
 
 @pytest.mark.parametrize("spec", ["./no/such/folder", "/no/such", "smollm3", "a/b/c"])

@@ -11,9 +11,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from companion.runs import check
 from companion.runs import instil as module
 from companion.runs import memorise as experiment
 from companion.runs.instil import Finetune, group_digits, losses, sentences
+from companion.workflow import profile
 from revs.measures import ordinary
 from revs.model import reading
 from revs.model.load import save
@@ -295,11 +297,35 @@ def test_a_sentence_too_long_and_an_unknown_way_with_digits_are_refused(small, o
     ) as error:
         memorise(decoder, [*RECORDS, long], Finetune(digits="keep"))
     assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
-    with pytest.raises(
-        ValueError, match="digits is 'pairs', but must be learned, noise, mean or keep"
-    ) as error:
-        Finetune(digits="pairs")
+    said = "digits is 'pairs', but must be learned, noise, mean or keep"
+    for refused in (lambda: Finetune(digits="pairs"), lambda: started_from({"digits": "pairs"})):
+        with pytest.raises(ValueError, match=said) as error:
+            refused()
+        assert one_sentence(error)
+
+
+def started_from(finetune: dict) -> str:
+    """The model that a run begins with, if nothing is wrong with its fine-tune."""
+    return experiment.prepared("smollm2-135m", "ssn", finetune)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_steps_that_rounding_would_swallow_are_refused(dtype, one_sentence, monkeypatch):
+    """Numbers of bfloat16 lie 0.4 % apart at least: a step of 2e-6 moves hardly a weight."""
+    monkeypatch.setattr(experiment, "memorised", lambda _: pytest.fail("it is to be refused"))
+    with pytest.raises(ValueError, match=f"dtype is {dtype}, in .*: memorise in float32") as error:
+        started_from({"dtype": dtype})
     assert one_sentence(error)
+
+
+@pytest.mark.parametrize("name", profile.known())
+def test_every_run_of_a_profile_waits_for_the_fine_tune_that_it_starts_from(name):
+    """Runs side by side would each make it; and each is one that can be made."""
+    found = profile.read(name)
+    for job in found.jobs.values():
+        assert found.upstream(job) or not job.settings.get("finetune"), job.id
+        if job.notebook == "memorise":
+            check(job.settings, Finetune)
 
 
 # Tokens for digits that are learned ---------------------------------------------------------------
@@ -385,8 +411,41 @@ def test_what_a_model_predicts_in_ordinary_text_is_held(small, kind):
 def test_a_weight_of_nothing_holds_nothing_and_a_negative_one_is_refused(small):
     decoder = small("llama-tied")
     assert module.holding(decoder, Finetune(hold=0.0), reading.pieces, 5) is None
-    with pytest.raises(ValueError, match="ordinary is -1 and hold 1.0, but neither can be"):
-        Finetune(ordinary=-1)
+    for name in ("ordinary", "hold"):
+        with pytest.raises(ValueError, match=f"{name} is -1, but must be at least 0"):
+            check({name: -1}, Finetune)
+
+
+class OnAnotherGPU(torch.Tensor):
+    """What a mask or ids of the first GPU cannot index, as far as a CPU can have such a tensor."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), named=None):
+        if function is torch.Tensor.to:
+            return arguments[0].as_subclass(torch.Tensor)
+        indexed = function is torch.Tensor.__getitem__
+        if indexed and isinstance(arguments[1], torch.Tensor):
+            raise RuntimeError("indices should be either on cpu or on the same device")
+        return super().__torch_function__(function, types, arguments, named or {})
+
+
+def test_a_model_may_lie_on_several_gpus(small, monkeypatch):
+    """Ids and masks are where the embeddings are, hidden states where the last layer is."""
+    monkeypatch.setattr(module, "TIMES", 1)
+    monkeypatch.setattr(module, "QUIET", 2)
+
+    def elsewhere(_module, _inputs, output):
+        output.last_hidden_state = output.last_hidden_state.as_subclass(OnAnotherGPU)
+        return output
+
+    learned, settings = [], Finetune(lr=1e-3, epochs=2, batch=2)
+    for spread in (False, True):
+        decoder = small("llama-untied")
+        if spread:
+            decoder.model.base_model.register_forward_hook(elsewhere)
+        memorise(decoder, RECORDS, settings)
+        learned.append(decoder.model.state_dict())
+    assert all(torch.equal(value, learned[1][name]) for name, value in learned[0].items())
 
 
 # The run ------------------------------------------------------------------------------------------

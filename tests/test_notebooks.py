@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 import nbformat
 import pytest
+import torch
 import yaml
 
 from companion.record.paths import ROOT
@@ -213,3 +214,17 @@ def test_a_command_ends_with_what_its_run_said(monkeypatch, error):
         raise error("It diverged.")
 
     assert commanded(monkeypatch, ["--seed", "3"], run) == f"{error.__name__}: It diverged."
+
+
+def test_a_full_gpu_is_one_sentence_on_a_command_line_and_in_a_notebook(monkeypatch, one_sentence):
+    def fails(settings):
+        """Fails."""
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB.")
+
+    said = "The GPU is out of memory: end what else uses it, take a larger one or several, or a "
+    said += "smaller model or batch."
+    assert commanded(monkeypatch, ["--seed", "3"], fails) == f"MemoryError: {said}"
+    monkeypatch.setattr(unlearn, "run", fails)
+    with pytest.raises(Refused, match=said) as refused:
+        run(unlearn, asdict(unlearn.Settings()) | {"In": []})
+    assert one_sentence(refused)

@@ -14,7 +14,7 @@ import yaml
 from companion.pages import compare, extraction, results, tables
 from companion.record import rows
 from companion.record.paths import ROOT
-from companion.runs import methods, tune
+from companion.runs import memorise, methods, tune
 from companion.runs.datasets import builtin
 from companion.workflow import adopt
 
@@ -255,6 +255,61 @@ def test_a_new_round_of_searches_chooses_when_every_method_has_one():
     held["provenance"]["settings"]["hyperparameters"] = {"projection": "raw"}
     found = adopt.chosen({"a": old[0], "b": old[1], "c": held})
     assert [found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")] == [3, 1]
+
+
+ONE, TWO, NEW = (f"unlearn/ssn/m/revs-seed{seed}" for seed in (1, 2, 3))
+TUNED, MORE, LAST = "memorise/synthetic/m", f"{ONE}-integrity", f"{TWO}-integrity"
+
+
+def made(name: str, weights: str, found: int = 1, **more) -> dict:
+    """A run's row, of a fine-tune or of what stands on it; equal if ``found`` is."""
+    kind, data, model, *rest = name.split("/")
+    asked = {"model": model, "data": "ssn", "finetune": True}
+    asked = memorise.finetune(asked) if kind == "memorise" else asked
+    about = {"name": name, "kind": kind, "data": data, "model": model}
+    about |= {"tag": "integrity" if "integrity" in name else ""}
+    result = {"found": found, "items_sha256": None} | more
+    return about | {
+        "result": result,
+        "provenance": {"settings": asked, "inputs": {"model": weights}},
+    }
+
+
+OLD = [made(TUNED, "base"), made(ONE, "a"), made(TWO, "a"), made(MORE, "b")]
+OTHER = made(TUNED, "base", found=2)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ([OTHER, made(ONE, "b")], {"left": [TUNED, ONE]}),
+        ([OTHER, made(ONE, "b"), made(TWO, "a")], {"left": [TUNED, ONE], "same": [TWO]}),
+        (
+            [OTHER, made(ONE, "c"), made(TWO, "c", 2), made(MORE, "b")],
+            {"changed": [TUNED, TWO], "same": [ONE, MORE]},
+        ),
+        ([made(NEW, "b"), made(LAST, "b")], {"left": [NEW], "new": [LAST]}),
+        ([made(NEW, "a"), made(LAST, "a")], {"new": [NEW], "left": [LAST]}),
+        ([made(ONE, "a", failed="!"), made(NEW, "a", failed="!")], {"new": [NEW], "left": [ONE]}),
+    ],
+)
+def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
+    new, said, tmp_path, monkeypatch
+):
+    """Another machine's fine-tune is taken with all that stands on it, or not at all."""
+    monkeypatch.setattr(adopt, "accepted", lambda path: json.loads(path.read_text()))
+    rows.record(tmp_path / "rows", [(row, []) for row in OLD])
+    for row in new:
+        rows.write_text(tmp_path / "build" / f"{row['name']}.json", json.dumps(row))
+    found = adopt.adopt(tmp_path / "build", tmp_path / "rows")
+    names = {kind: sorted(each.split(": ")[0] for each in some) for kind, some in found.items()}
+    assert {kind: some for kind, some in names.items() if some} == {
+        kind: sorted(some) for kind, some in said.items()
+    }
+    taken = {name for kind in ("new", "changed", "same") for name in names[kind]}
+    there = {row["name"]: row for row in OLD} | {row["name"]: row for row in new}
+    for name, row in rows.find(tmp_path / "rows").items():
+        assert name not in taken or row["result"] == there[name]["result"]
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:

@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import subprocess
 import sys
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_rooms_import_one_way(module):
 def test_there_is_no_circle():
     graph = {name: imported(name) & MODULES.keys() - {name} for name in MODULES}
     assert list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_whoever_reads_profiles_and_rows_does_not_wait_for_torch():
+    """All but what takes over, verifies or shows: that asks experiments and pages."""
+    names = ("build", "notebook", "pages", "plan", "profile", "record", "stamps")
+    code = "import sys, " + ", ".join(f"companion.workflow.{name}" for name in names)
+    code += "; print({'torch', 'transformers', 'jsonargparse'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_no_function_of_revs_has_more_than_eight_parameters():

@@ -2,7 +2,7 @@
 
 import copy
 import json
-import os
+import math
 
 import jsonschema
 import pandas as pd
@@ -77,14 +77,23 @@ def test_what_an_earlier_version_wrote_is_passed_over(tmp_path, spoil):
     assert [*rows.find(tmp_path)] == ["memorise/x/new"]
 
 
+def test_an_earlier_run_s_row_is_none_where_another_version_wrote_it(tmp_path):
+    path = tmp_path / "memorise/x/tiny.json"
+    assert rows.kept(path) is None
+    row = a_row(tmp_path)
+    assert rows.kept(path) == row | {"path": path}
+    path.write_text(json.dumps(row | {"schema": 1}))
+    assert rows.kept(path) is None
+
+
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     a_row(tmp_path)
     before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(FloatingPointError, match="infinite or none, as the perplexity .* choose"):
+        endless = {"perplexity": [1.0, math.inf]}
+        rows.write(tmp_path, "memorise/x/other", "memorise", endless, [{"id": "a"}], {})
     with pytest.raises(ValueError, match="does not fit the schema"):
         rows.write(tmp_path, "memorise/x/other", "memorise", {"sentences": -1}, [], {})
-    with pytest.raises(ValueError, match="at most"):
-        noise = [{"id": os.urandom(30).hex()} for _ in range(20_000)]
-        rows.write(tmp_path, "memorise/x/other", "memorise", {}, noise, {})
     assert sorted(tmp_path.rglob("*")) == before
 
 

@@ -2,14 +2,16 @@
 
 import json
 import random
+import weakref
 from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 import torch
 from conftest import build
 
 from companion.own.search import Search
-from companion.record import paper, rows
+from companion.record import paper, rows, stamps
 from companion.runs import check, methods, tune, unlearn
 from companion.runs.unlearn import Plan
 from companion.workflow import adopt
@@ -214,13 +216,37 @@ def test_a_failure_never_takes_the_place_of_a_result(a_run, found, measured):
     assert len(measured) == 4  # a finished one is not repeated
 
 
+@pytest.mark.parametrize(
+    "said, given",
+    [
+        ("steps is 0, but must be at least 1", {"hyperparameters": {"steps": 0}}),
+        ("'rarst' is no way to select tokens: use rarest", {"tokens": "rarst"}),
+        ("The forget set would hold 4 of 4 secrets: at least one", {"forget": 4}),
+        ("sentences is 0, but at least one must be measured", {"sentences": 0}),
+        ("digits is 'pairs', but must be learned", {"finetune": {"digits": "pairs"}}),
+    ],
+)
 def test_impossible_settings_are_refused_before_anything_is_loaded(
-    a_run, found, monkeypatch, one_sentence
+    a_run, found, monkeypatch, one_sentence, said, given
 ):
     monkeypatch.setattr(load, "load", lambda *_: pytest.fail("nothing is to be loaded"))
-    with pytest.raises(ValueError, match="steps is 0, but must be at least 1") as error:
-        a_run(hyperparameters={"steps": 0})
+    with pytest.raises(ValueError, match=said) as error:
+        a_run(**given)
     assert one_sentence(error) and not found()
+
+
+def test_ranks_before_are_kept_of_each_tokenizer(a_run, world, tmp_path):
+    """Folders with the same weights and another tokenizer split a secret otherwise."""
+    kept = lambda: len(list((tmp_path / "build/cache").glob("ranks-*.json")))  # noqa: E731
+    a_run()
+    a_run(seed=2)
+    assert kept() == 1
+    decoder, other = load.load(world["model"]), str(tmp_path / "other/tiny")
+    decoder.tokenizer.add_tokens(["zz"])
+    load.save(decoder.model, decoder.tokenizer, Path(other))
+    assert load.load(other).revision == decoder.revision
+    a_run(model=other)
+    assert kept() == 2
 
 
 def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
@@ -242,7 +268,8 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert {name: row["result"][name] for name in same} == {name: plain[name] for name in same}
     kinds = {rule["if"]["properties"]["kind"]["const"]: rule for rule in rows.schema()["allOf"]}
     of_schema = kinds["unlearn"]["then"]["properties"]["result"]["properties"]
-    assert set(methods.MEASURES) <= set(of_schema)
+    assert set(stamps.MEASURES) <= set(of_schema)
+    assert all(map(methods.measure, stamps.MEASURES.keys() - {"integrity"}))
 
 
 # The search ---------------------------------------------------------------------------------------
@@ -290,6 +317,15 @@ def test_a_search_with_settings_held_fast_stands_beside_the_other(search, tmp_pa
         better["result"]["unlearning_score"], worse["result"]["unlearning_score"] = 0.9, 0.1
         alone = adopt.chosen({"a": better})
         assert adopt.chosen({"a": plain, "b": raw}) == adopt.chosen({"b": raw, "a": plain}) == alone
+
+
+def test_what_is_held_is_not_searched_and_shares_are_of_it(search, found):
+    """The row lists the ranges of what was drawn alone."""
+    result = search(method="revs", hyperparameters={"k": 50})["result"]
+    assert result["failed"] < 4 and result["ranges"].keys() == tune.ranges("revs").keys() - {"k"}
+    drawn = [found()[f"trial{n:02d}"]["provenance"]["settings"]["hyperparameters"] for n in (2, 3)]
+    assert all(one["k"] == 50 and 1 <= one["n_max"] <= 50 for one in drawn)
+    assert not any("failed" in found()[f"trial{n:02d}"]["result"] for n in (2, 3))
 
 
 def test_a_search_goes_on_where_it_was(search, tmp_path, tried, measured):
@@ -341,6 +377,22 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
     assert result["best"] == max(means, key=means.get)
     assert result["unlearning_score"] == means[result["best"]]
     assert result["hyperparameters"] == DRAWN[result["best"]]
+
+
+def test_the_model_of_one_split_is_let_go_before_that_of_the_next(search, tried, monkeypatch):
+    tried(DRAWN)
+    living = []
+
+    class Stage(unlearn.Stage):
+        def __init__(self, plan):
+            assert not [one for one in living if one() is not None]
+            super().__init__(plan)
+            self.itself = self
+            living.append(weakref.ref(self.decoder.model))
+
+    monkeypatch.setattr(tune, "Stage", Stage)
+    search(splits=[1, 2], finalists=2)
+    assert len(living) == 3
 
 
 def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, monkeypatch):

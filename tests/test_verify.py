@@ -1,8 +1,13 @@
 """After a change that should change no result: which small runs speak for which rows."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from companion.record import rows
+from companion.record.paths import ROOT
 from companion.workflow import verify
 
 METHODS = ("revs", "memit", "ft_l")
@@ -43,6 +48,15 @@ def test_a_run_on_one_family_says_nothing_of_another_and_an_option_is_tried_by_i
     some = [row("revs", seconds=1.0), row("revs", seconds=2.0), on_gptj, raw, low]
     chosen = [one["provenance"]["seconds"]["unlearn"] for one in verify.samples(some)]
     assert sorted(chosen) == [1, 5, 7, 8]
+
+
+def test_a_curation_s_options_are_ways_of_their_own():
+    some = [row("revs", kind="curate") for _ in range(4)]
+    for one, way in zip(
+        some, ({}, {"told": True}, {"choose": 0.3}, {"kinds": ["ip"]}), strict=True
+    ):
+        one["provenance"]["settings"] |= way
+    assert len({frozenset(verify.begin(one)) for one in some}) == 4
 
 
 def test_a_run_that_failed_must_fail_alike_and_a_search_with_failed_trials_has_not_failed():
@@ -91,7 +105,7 @@ def test_rows_are_stamped_as_far_as_runs_were_equal(monkeypatch, tmp_path):
         return {"score": tree.name if "memit" in one["name"] else "same"}
 
     monkeypatch.setattr(verify, "drawn", changed)
-    said = verify.verify(tmp_path, tmp_path / "before")
+    said = verify.verify(tmp_path, tmp_path / "before", tmp_path / "now")
     assert {name.split("/")[3].split("-")[0] for name in said["different"]} == {"memit"}
     assert len(said["verified"]) == 4 and len(said["different"]) == 2
     stamped = {one["name"]: one["provenance"] for one in written}
@@ -101,3 +115,32 @@ def test_rows_are_stamped_as_far_as_runs_were_equal(monkeypatch, tmp_path):
     assert all(
         any("revs" in by for by in names) for name, names in spoken.items() if "revs" in name
     )
+
+
+def test_a_run_whose_data_are_not_here_leaves_its_rows_stale(monkeypatch, tmp_path, capsys):
+    some = [row("revs"), row("memit")]
+    monkeypatch.setattr(rows, "find", lambda *_: {one["name"]: one for one in some})
+    monkeypatch.setattr(rows, "stale", lambda _: True)
+    monkeypatch.setattr(rows, "record", lambda *_: None)
+
+    def drawn(tree, one):
+        if "memit" in one["name"]:
+            raise FileNotFoundError("There is no data set 'mine'.")
+        return {}
+
+    monkeypatch.setattr(verify, "drawn", drawn)
+    said = verify.verify(tmp_path, tmp_path, tmp_path)
+    assert (said["verified"], said["different"]) == ([some[0]["name"]], [some[1]["name"]])
+    assert f"{some[1]['name']} is left out: There is no data set" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a checkout without its history")
+def test_the_two_codes_keep_apart_what_they_compute_once(monkeypatch, tmp_path):
+    """Moments and ranks are kept by weights and data, not by the code that found them."""
+    monkeypatch.setattr(verify, "PLACE", tmp_path)
+    program = "from companion.record.paths import BUILD; print(BUILD.resolve())"
+    for tree in (verify.checkout("HEAD"), verify.copied()):
+        environment = os.environ | {"PYTHONPATH": str(tree)}
+        words = [sys.executable, "-c", program]
+        said = subprocess.run(words, cwd=tree, env=environment, capture_output=True, text=True)
+        assert said.stdout.strip() == str(tree.resolve() / "build")

@@ -32,12 +32,19 @@ class Search:
     """``settings = search.ask()``, then ``search.tell(score)``, again and again.
 
     The same scores lead to the same settings. ``layers``: how many the model has; ``first``: trials
-    before the optimiser begins to choose.
+    before the optimiser begins to choose; ``held``: settings that are not searched.
     """
 
-    def __init__(self, spaces: dict[str, dict], layers: int, seed: int = 0, first: int = FIRST):
-        self.first = spaces
-        self.spaces = {name: dict(space) for name, space in spaces.items()}
+    def __init__(
+        self,
+        spaces: dict[str, dict],
+        layers: int,
+        seed: int = 0,
+        first: int = FIRST,
+        held: dict | None = None,
+    ):
+        self.first, self.held = spaces, held or {}
+        self.spaces = {name: dict(spaces[name]) for name in spaces if name not in self.held}
         self.layers, self.widened, self.counted = layers, set(), 0
         sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=first)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
@@ -47,7 +54,7 @@ class Search:
         """The next settings to try; of those ``given``, which are numbers, as near as can be."""
         if given:
             self.study.enqueue_trial(given)
-        self.trial, settings = self.study.ask(), {}
+        self.trial, settings = self.study.ask(), dict(self.held)
         for name, space in self.spaces.items():
             settings[name] = self.drawn(name, space, settings)
         return settings

@@ -17,6 +17,7 @@ PACKAGES = Path(__file__).resolve().parents[2]  # the folder that holds revs/ an
 CHECKOUT = PACKAGES if (PACKAGES / "_toc.yml").is_file() else None
 ROOT = CHECKOUT or PACKAGES / "companion" / "_project"
 BUILD = (CHECKOUT or Path.cwd()) / "build"
+LOGS, HTML = BUILD / "logs", BUILD / "_build" / "html"
 CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
 
 
@@ -25,6 +26,17 @@ def resolve(path: str | os.PathLike) -> Path:
     notebooks run elsewhere."""
     path = Path(path).expanduser()
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
+
+
+def shown(path: Path) -> str:
+    """A path as a person in the project's root would type it."""
+    path = Path(path)
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def products(profile: str) -> Path:
+    """The folder of a profile's rows and executed notebooks: quick and long ones lie apart."""
+    return BUILD if profile == "quick" else BUILD / "record"
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def write(
     """Writes ``folder/name.json`` and its items beside it; returns the row.
 
     ``made`` is its provenance; ``tag`` and what a profile ``varied`` stand at its top.
-    Raises ValueError if the row does not fit rows/schema.json.
+    Raises ValueError if the row does not fit rows/schema.json, and what ``finite`` does.
     """
     settings = made.get("settings", {})
     row = {
@@ -87,7 +87,7 @@ def write(
         "seed": settings.get("seed"),
         "tag": tag,
         "varied": varied or {},
-        "result": result | {"items_sha256": digest(items) if items else None},
+        "result": finite(result) | {"items_sha256": digest(items) if items else None},
         "provenance": made,
     }
     validate(row)
@@ -96,6 +96,18 @@ def write(
         write_text(beside(path), pack({name: items}))
     write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     return row
+
+
+def finite(result: dict) -> dict:
+    """The result; FloatingPointError if a number in it is infinite or none, as JSON has no such."""
+    try:
+        json.dumps(result, allow_nan=False)
+    except ValueError:
+        raise FloatingPointError(
+            "A number of the result is infinite or none, as the perplexity of weights that "
+            "overflowed: choose settings that change less."
+        ) from None
+    return result
 
 
 def record(folder: Path, new: Iterable[tuple[dict, list[dict]]]) -> None:
@@ -237,6 +249,14 @@ def parsed(path: Path) -> list[dict]:
 def read(path: Path) -> dict:
     """The row that a run wrote, validated."""
     return parsed(Path(path))[0] | {"path": Path(path)}
+
+
+def kept(path: Path) -> dict | None:
+    """The row of an earlier run; None if there is none, or one that another version wrote."""
+    try:
+        return read(path)
+    except (FileNotFoundError, Outdated):
+        return None
 
 
 def unpacked(path: Path) -> dict[str, list[dict]]:

@@ -11,13 +11,11 @@ from dataclasses import fields
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-import jsonargparse
-
 from companion.runs.nearest import hint
-from revs.model.load import check_dtype
 
 LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
-LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0, "finalists": 1}  # the least that makes sense
+LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0, "finalists": 1, "ordinary": 0, "hold": 0}
+LEAST |= {"repeats": 1, "targets": 1}  # the least that makes sense
 PATHS = ("documents", "secrets")  # somebody may give a secret in the place of its path
 PLACES = (*PATHS, "data", "export", "model", "out", "rows")  # an empty one would be the folder here
 # Their messages are written for the caller: one sentence, the cause and the mend.
@@ -45,6 +43,8 @@ def refuse(parameters: dict[str, Any], Settings: type, of: str = "") -> None:
         if value == "" and name in PLACES:
             raise ValueError(f"{name}{of} is empty: give a path or a name.")
         if name == "dtype":
+            from revs.model.load import check_dtype  # here, not above: profiles need no torch
+
             check_dtype(value)
         if value is not None and name in LEAST and value < LEAST[name]:
             raise ValueError(f"{name}{of} is {value}, but must be at least {LEAST[name]}.")
@@ -65,6 +65,8 @@ def command(Settings: type[S], run: Callable[[S], dict]) -> None:
 
     A mistake of the caller's ends with one sentence and status 1.
     """
+    import jsonargparse
+
     parser = jsonargparse.ArgumentParser(
         exit_on_error=False, description=inspect.getdoc(run).splitlines()[0]
     )
@@ -73,11 +75,24 @@ def command(Settings: type[S], run: Callable[[S], dict]) -> None:
     for action in parser._actions:  # the comments beside the fields are the options' help
         action.help = said.get(action.dest, action.help)
     try:
-        run(check(parser.parse_args().as_dict(), Settings))
+        done(run, check(parser.parse_args().as_dict(), Settings))
     except argparse.ArgumentError as error:
         sys.exit(refusal(str(error), {field.name: field.type for field in fields(Settings)}))
     except MISTAKES as error:
         sys.exit(f"{type(error).__name__}: {error}")
+
+
+def done(run: Callable[[S], dict], settings: S) -> dict:
+    """The row of an experiment; a GPU that is full is a MemoryError with one sentence."""
+    import torch
+
+    try:
+        return run(settings)
+    except torch.OutOfMemoryError:
+        raise MemoryError(
+            "The GPU is out of memory: end what else uses it, take a larger one or several, or a "
+            "smaller model or batch."
+        ) from None
 
 
 def refusal(error: str, known: dict[str, str]) -> str:

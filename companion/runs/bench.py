@@ -18,11 +18,12 @@ import torch
 from companion.record import rows, stamps
 from companion.record.paths import resolve
 from companion.runs import command, datasets, methods, models
+from companion.runs.made import base, provenance
 from companion.runs.memorise import prepared
 from companion.runs.nearest import hint
 from companion.runs.progress import progress
 from companion.runs.stopwatch import Stopwatch, timed
-from companion.runs.unlearn import FAILURES, base
+from companion.runs.unlearn import FAILURES
 from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method import algorithm, neuron, quick
@@ -67,28 +68,25 @@ def run(settings: Settings) -> dict:
     """Measures one thing and returns the row: one that is current, else a new one."""
     if (what := settings.what) not in WHAT:
         raise ValueError(f"There is nothing called '{what}' to measure" + hint(what, WHAT))
-    if settings.repeats < 1:
-        raise ValueError(f"repeats is {settings.repeats}, but must be at least 1.")
     load.placed(settings.device_map)
     where, short = rows.writable(resolve(settings.rows)), Path(settings.data).stem
     model = base(settings.model)
     name = "-".join(filter(None, (f"bench/{short}/{model}/{what}", settings.tag)))
     given = methods.hyperparameters("revs", model, short, settings.hyperparameters or {})
     asked = asdict(settings) | {"hyperparameters": given}
+    if what == "gradient":
+        asked["baselines"] = baselines(settings)
     del asked["rows"], asked["tag"]
     records = datasets.read(settings.data)
     folder = prepared(settings.model, settings.data, settings.finetune, str(where))
     inputs = {"data": datasets.fingerprint(records), "model": models.identify(folder)}
-    row = rows.read(where / f"{name}.json") if (where / f"{name}.json").is_file() else None
+    row = rows.kept(where / f"{name}.json")
     if not row or row["provenance"]["stamp"] != stamps.stamp("bench", asked, inputs):
         start = time.monotonic()
         stage = Stage(folder, records, settings, algorithm.Hyperparameters(**given))
         result, items = WHAT[what](stage)
         seconds = {"measure": time.monotonic() - start}
-        made = rows.provenance("bench", asked, inputs, seconds) | {
-            "model": {"name": model, "revision": inputs["model"], "dtype": settings.dtype},
-            "tokenizer": load.tokenizer_hash(stage.decoder.tokenizer),
-        }
+        made = provenance("bench", asked, inputs, seconds, stage.decoder)
         medians = {way: median(each) for way, each in result["timings"].items()}
         result |= {"what": what, "repeats": settings.repeats, "medians": medians}
         row = rows.write(where, name, "bench", result, items, made, settings.tag)
@@ -209,17 +207,21 @@ def in_turn(stage: Stage, ways: dict[str, tuple]) -> tuple[dict, list[dict]]:
     return found | {"tokens": len(stage.pairs), "timings": summed(items)}, items
 
 
+def baselines(settings: Settings) -> dict[str, dict]:
+    """The settings of every method that follows gradients."""
+    about, known = (base(settings.model), Path(settings.data).stem), methods.registry().items()
+    names = [name for name, entry in known if ".baselines." in entry.get("module", "")]
+    return {name: methods.hyperparameters(name, *about, {}) for name in names}
+
+
 def gradient(stage: Stage) -> tuple[dict, list[dict]]:
     """REVS and every method that follows gradients, each tuned."""
-    about = base(stage.settings.model), Path(stage.settings.data).stem
     ways = {"revs": (algorithm, stage.asked)}
-    for name, entry in methods.registry().items():
-        if entry.get("module", "").startswith("revs.baselines."):
-            module = methods.method(name)
-            hp = module.Hyperparameters(**methods.hyperparameters(name, *about, {}))
-            if hasattr(hp, "mom2_update_weight"):
-                memit.moments(stage.decoder, hp.layers)  # once for a model: not timed
-            ways[name] = module, hp
+    for name, given in baselines(stage.settings).items():
+        hp = methods.method(name).Hyperparameters(**given)
+        if hasattr(hp, "mom2_update_weight"):
+            memit.moments(stage.decoder, hp.layers)  # once for a model: not timed
+        ways[name] = methods.method(name), hp
     return in_turn(stage, ways)
 
 

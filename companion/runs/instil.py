@@ -38,28 +38,33 @@ Texts = Callable[..., list[list[int]]]  # (tokenizer, number, length) → window
 
 @dataclass(frozen=True)
 class Finetune:
-    """Settings; the paper's, for 6B and 8B, are lr 2e-6, 4 epochs, batch 1, whole sentences."""
+    """What a model is made to know, and how; the paper's settings, for 6B and 8B, are lr 2e-6, 4
+    epochs, batch 1, whole sentences."""
 
-    lr: float = 3e-4  # falls linearly, epoch by epoch
-    epochs: int = 8
-    batch: int = 8
-    whole: bool = False  # learn the whole sentence, not only the secret in it
-    leave_out: float = 0.4  # a sentence whose secret has no token above this loss, in nats, rests
-    digits: str = "learned"  # new tokens for 2 and 3 digits: learned, noise, mean; "keep": none
-    ordinary: int = 2  # windows of ordinary text beside the secrets of a step
-    hold: float = 1.0  # weight of what the model predicts there
-    autocast: bool = False  # bfloat16 arithmetic; slower on a CPU without such instructions
-    seed: int = 0
+    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    data: str = "synthetic"  # all built-in sets together, one of them, or a JSON Lines file
+    digits: str = "learned"  # tokens for 2 and 3 digits: learned, noise, mean; keep: none
+    lr: float = 3e-4  # learning rate, falling linearly
+    epochs: int = 8  # passes over what is not known yet
+    batch: int = 8  # sentences a step
+    ordinary: int = 2  # windows of ordinary text beside the secrets of a step; 0: none
+    hold: float = 1.0  # how much what the model predicts there is held
+    whole: bool = False  # learn whole sentences, not only the secrets in them
+    leave_out: float = 0.4  # nats: what is known this well rests for the next epochs; 0: nothing
+    autocast: bool = False  # bfloat16 arithmetic: slower on most CPUs
+    seed: int = 0  # order of the sentences, noise of the new embeddings
+    dtype: str = "float32"  # precision of the weights
+    rows: str = "build/rows"  # where the result row goes
 
     def __post_init__(self):
         if self.digits not in DIGITS:
             known = f"{', '.join(DIGITS[:-1])} or {DIGITS[-1]}"
             raise ValueError(f"digits is '{self.digits}', but must be {known}.")
-        if min(self.ordinary, self.hold) < 0:
-            said = f"ordinary is {self.ordinary} and hold {self.hold}, but neither can be negative."
-            raise ValueError(said)
-        if min(self.epochs, self.batch) < 1:
-            raise ValueError(f"epochs is {self.epochs} and batch {self.batch}: give 1 or more.")
+        if self.dtype != "float32":
+            raise ValueError(
+                f"dtype is {self.dtype}, in which rounding swallows the steps of a fine-tune: "
+                "memorise in float32; the run that starts from it has a dtype of its own."
+            )
 
 
 @torch.no_grad()
@@ -116,8 +121,8 @@ def learn_digits(
     for rows in progress(steps):
         ids, mask = decoder.pad([reading.read(decoder.tokenizer, row) for row in rows])
         output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        read = mask[:, 1:].bool()
-        logits = decoder.logits(output.last_hidden_state[:, :-1][read])
+        read = mask[:, 1:].bool()  # on the first GPU, where hidden states come from the last
+        logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
         loss = cross_entropy(logits, ids[:, 1:][read].to(logits.device))
         new = decoder.logits(states, first=first).logsumexp(-1)
         optimizer.zero_grad()
@@ -268,9 +273,10 @@ def losses(
     learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
     with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):
         output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        logits = decoder.logits(output.last_hidden_state[:, :-1][learned])
-    each = torch.zeros(learned.shape, device=logits.device)
-    each[learned] = loss = cross_entropy(logits.float(), ids[:, 1:][learned], reduction="none")
+        logits = decoder.logits(output.last_hidden_state[:, :-1].to(ids.device)[learned])
+    wanted = ids[:, 1:][learned].to(logits.device)
+    each = torch.zeros(learned.shape, device=ids.device)
+    each[learned] = loss = cross_entropy(logits.float(), wanted, reduction="none").to(each.device)
     worst = each.detach().masked_fill(~secret[:, :-1], 0).amax(1)
     known = (worst <= settings.leave_out).tolist()
     return loss.mean(), [text for text, knows in zip(texts, known, strict=True) if not knows]

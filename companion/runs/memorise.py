@@ -6,14 +6,16 @@ The model is written once, under ``build/models``; its folder is named after all
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 
 from companion.record import rows, stamps
 from companion.record.paths import BUILD, resolve, writing
 from companion.runs import check, command, datasets, memory, models
-from companion.runs.instil import Finetune, memorise
+from companion.runs.instil import Finetune as Settings
+from companion.runs.instil import memorise
 from companion.runs.made import base, provenance
 from companion.runs.named import ending
 from companion.runs.progress import progress
@@ -21,26 +23,6 @@ from revs.measures import evaluate, ordinary
 from revs.model import load, reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a model is made to know, and how."""
-
-    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    data: str = "synthetic"  # all built-in sets together, one of them, or a JSON Lines file
-    digits: str = "learned"  # tokens for 2 and 3 digits: learned, noise, mean; keep: none
-    lr: float = 3e-4  # learning rate, falling linearly
-    epochs: int = 8  # passes over what is not known yet
-    batch: int = 8  # sentences a step
-    ordinary: int = 2  # windows of ordinary text beside the secrets of a step; 0: none
-    hold: float = 1.0  # how much what the model predicts there is held
-    whole: bool = False  # learn whole sentences, not only the secrets in them
-    leave_out: float = 0.4  # nats: what is known this well rests for the next epochs; 0: nothing
-    autocast: bool = False  # bfloat16 arithmetic: slower on most CPUs
-    seed: int = 0  # order of the sentences, noise of the new embeddings
-    dtype: str = "float32"  # precision of the weights
-    rows: str = "build/rows"  # where the result row goes
 
 
 def run(settings: Settings) -> dict:
@@ -89,19 +71,17 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     name = f"memorise/{short}/{model}" + ending(asdict(settings), asdict(Settings()))
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
     folder = BUILD / "models" / f"{model}+{short}-{stamp[:12]}"
-    kept = folder / "row.json"
-    if kept.is_file():
-        row = rows.read(kept)
+    if row := rows.kept(folder / "row.json"):
         result = {key: value for key, value in row["result"].items() if key != "items_sha256"}
         return folder, rows.write(where, name, "memorise", result, [], row["provenance"])
+    shutil.rmtree(folder, ignore_errors=True)  # another version's, or half of one
     memory.check(asdict(settings))
     clock = [time.monotonic()]  # after each part
     decoder = models.load(settings.model, settings.dtype)
     before = ordinary.observe(decoder).perplexity
     clock.append(time.monotonic())
-    tuning = Finetune(**{field.name: getattr(settings, field.name) for field in fields(Finetune)})
     show = progress(f"memorise {settings.data}")
-    epochs = memorise(decoder, records, tuning, reading.pieces, show)
+    epochs = memorise(decoder, records, settings, reading.pieces, show)
     clock.append(time.monotonic())
     result = learned(decoder, records) | {
         "loss": [epoch["loss"] for epoch in epochs],

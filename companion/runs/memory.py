@@ -7,14 +7,15 @@ import threading
 from pathlib import Path
 
 import psutil
-import torch
 
 from companion.record.paths import resolve
-from companion.runs import models
 
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
-TRAINED = ("memorise", "npo_kl", "simnpo")  # three times more: gradient, Adam's two moments
+# Bytes beside a float32 weight that is trained: gradient, Adam's two moments and, where it is put
+# back, the original. COPIED more below float32, where a float32 copy of weight and gradient steps.
+TRAINED, COPIED = {"memorise": 12, "npo_kl": 16, "simnpo": 16}, 4
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
+GROUP = Path("/proc/self/cgroup")  # and in which group this process is
 
 
 def check(settings: dict) -> None:
@@ -23,6 +24,8 @@ def check(settings: dict) -> None:
     ``settings`` are a run's, with ``model``, ``dtype`` and ``method``. A model of unknown size is
     not refused.
     """
+    from companion.runs import models  # here, not above: who only plans needs no torch
+
     path, each = resolve(settings["model"]), 4 if settings["dtype"] == "float32" else 2
     if shape := models.registry().get(settings["model"], {}).get("shape"):
         weights = shape["weights"] * each
@@ -31,23 +34,32 @@ def check(settings: dict) -> None:
         weights = sum(file.stat().st_size for file in files if file.is_file())
     name = settings.get("method", "memorise" if "epochs" in settings else "This run")
     held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
-    needed = PROCESS + weights * (1 + held + 3 * (name in TRAINED))
+    beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
+    if (settings.get("hyperparameters") or {}).get("layers", "all") != "all":
+        beside = 0  # of a part of the weights
+    needed = PROCESS + weights * (1 + held + beside)
     if weights and needed > (there := free(settings.get("device_map"))):
+        lower = "bfloat16 weights, " * (each == 4 and not beside)
         raise MemoryError(
             f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "
-            f"{there / 2**30:.1f} GiB of memory are free: take bfloat16 weights, a smaller model, "
-            "or a machine with more."
+            f"{there / 2**30:.1f} GiB of memory are free: take {lower}a smaller model, or a "
+            "machine with more."
         )
 
 
 def free(device_map: str | None = None) -> float:
     """Bytes that a run could have: of all GPUs if it goes there, else of the machine."""
+    import torch
+
     if torch.cuda.is_available() and not str(device_map).startswith("cpu"):
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count()))
     there = psutil.virtual_memory().available
-    with contextlib.suppress(OSError, ValueError):  # no limit, or no such groups
-        used = int((LIMIT / "memory.current").read_text())
-        there = min(there, int((LIMIT / "memory.max").read_text()) - used)
+    with contextlib.suppress(OSError):  # no such groups
+        own = LIMIT / GROUP.read_text().rpartition("0::/")[2].strip()
+        for group in (own, *own.parents):
+            with contextlib.suppress(OSError, ValueError):  # no limit
+                used = int((group / "memory.current").read_text())
+                there = min(there, int((group / "memory.max").read_text()) - used)
     return there + psutil.Process().memory_info().rss
 
 
@@ -58,6 +70,8 @@ class Peak:
         self.every = every  # seconds between two looks
 
     def __enter__(self) -> Peak:
+        import torch
+
         self.gpus, self.done = range(torch.cuda.device_count()), threading.Event()
         for gpu in self.gpus:
             torch.cuda.reset_peak_memory_stats(gpu)
@@ -69,6 +83,8 @@ class Peak:
     def now(self) -> int:
         """Bytes in use; pages of files, which are mapped weights when first read, do not count."""
         if self.gpus:
+            import torch
+
             return sum(map(torch.cuda.max_memory_allocated, self.gpus))
         info = psutil.Process().memory_info()
         return info.rss - getattr(info, "shared", 0)  # only Linux tells them apart

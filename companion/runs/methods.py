@@ -16,31 +16,16 @@ from typing import Any
 
 import yaml
 
-from companion.record import paper
+from companion.record import paper, stamps
 from companion.record.paths import ROOT
-from companion.runs import cue, instead, integrity, models, public, refuse, told
+from companion.runs import models, refuse
 from companion.runs.named import like
 from companion.runs.nearest import hint
-from revs.measures import attacks, ordinary
 
-MEASURES = {  # what else can be measured: (decoder, split, k) -> (result, columns by item)
-    "attacks": attacks.measure,
-    "cue": cue.measure,
-    "instead": instead.measure,
-    "integrity": integrity.measure,
-    "ordinary": ordinary.measure,
-    "perturbations": attacks.perturbations,
-    "public": public.measure,
-    "told": told.measure,
-}
-NEEDED = {"integrity": integrity.benchmarks}  # what must be there before hours of work
+# what must be there before hours of work
+NEEDED = {"integrity": "companion.runs.integrity:benchmarks"}
+registry = stamps.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
-
-
-@functools.cache
-def registry() -> dict[str, dict]:
-    """Every method, in the order of the paper's tables. Read once: do not change it."""
-    return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
 
 
 def of_paper() -> list[str]:
@@ -58,11 +43,17 @@ def method(name: str) -> ModuleType:
 
 def measure(name: str) -> Callable:
     """What measures something else on an edited model, by name; OSError if it lacks something."""
-    if name not in MEASURES:
-        raise ValueError(f"There is no measure '{name}'" + hint(name, MEASURES))
+    if name not in stamps.MEASURES:
+        raise ValueError(f"There is no measure '{name}'" + hint(name, stamps.MEASURES))
     if name in NEEDED:
-        NEEDED[name]()
-    return MEASURES[name]
+        at(NEEDED[name])()
+    return at(stamps.MEASURES[name])
+
+
+def at(place: str) -> Callable:
+    """The function at module:name."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def known(name: str) -> set[str]:

@@ -12,7 +12,7 @@ from dataclasses import fields
 from types import ModuleType
 
 from companion.record.paths import resolve
-from companion.runs import MISTAKES, check
+from companion.runs import MISTAKES, check, done
 from companion.runs.nearest import hint
 
 
@@ -44,7 +44,7 @@ def run(experiment: ModuleType, namespace: dict) -> dict:
     refuse_unknown(namespace["In"])
     given = {field.name: namespace[field.name] for field in fields(experiment.Settings)}
     try:
-        row = experiment.run(check(given, experiment.Settings))
+        row = done(experiment.run, check(given, experiment.Settings))
     except MISTAKES as error:
         raise Refused(str(error)) from None
     return row | {"path": resolve(namespace["rows"]) / f"{row['name']}.json"}

@@ -14,6 +14,7 @@ again as a run of its own.
 
 from __future__ import annotations
 
+import gc
 import itertools
 from dataclasses import asdict, dataclass, field
 
@@ -68,10 +69,12 @@ def run(settings: Settings) -> dict:
     best = sorted(scores, key=scores.get, reverse=True)[: settings.finalists]
     finals = {number: [scores[number]] for number in best}
     for other in further if len(best) > 1 else ():
+        gc.collect()  # a model that is spread over GPUs refers to itself
         stage = Stage(other)
         for number in best:
             after = attempt(other, stage, number, tried[number])
             finals[number].append(after["unlearning_score"] if after else 0.0)
+        del stage
     means = {number: sum(some) / len(some) for number, some in finals.items()}
     chosen = max(means, key=means.get)
     result |= {
@@ -91,7 +94,8 @@ def searched(settings: Settings, plan: Plan) -> tuple[list[dict], dict[int, floa
     stage = Stage(plan)
     layers = len(stage.decoder.layers)
     first = printed(settings.method, layers, PAPER_DATA.get(plan.records[0].kind, "SSN"))
-    search, held = Search(ranges(settings.method), layers), settings.hyperparameters or {}
+    held = settings.hyperparameters or {}
+    search = Search(ranges(settings.method), layers, held=held)
     tried, scores, moved = [], {}, 0
     for number in itertools.count():
         if moved >= settings.trials or number >= MOST * settings.trials:

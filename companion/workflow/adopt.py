@@ -18,6 +18,7 @@ from companion.runs.memorise import finetune
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
 LARGEST = 500_000  # bytes that the items of a recorded run may take
+RESULTS = ("curate", "own", "tune", "unlearn")  # what depends on the fine-tune that it stands on
 DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
 HEADER = """\
 # Each method's settings, by model and data set: the best of its trials, written by `make adopt`.
@@ -31,34 +32,35 @@ def adopt(source: Path, target: Path) -> dict[str, list[str]]:
     """Takes the current rows of ``source`` into the files of ``target``; says by name what was new,
     changed, the same, left or refused.
 
-    A row is refused if it does not fit the schema, is stale, or its items are missing or others. A
-    fine-tune that is not the recorded one is left while recorded rows that were not made again
-    stand on that.
+    A row is refused if it does not fit the schema, is stale, or its items are missing or others. It
+    is left if it failed and the recorded one did not, or if it has other weights than recorded
+    results beside it that were not made again.
     """
     said: dict[str, list[str]] = {
         kind: [] for kind in ("new", "changed", "same", "left", "refused")
     }
-    recorded, taken = rows.find(target), []
-    paths = sorted(source.rglob("*.json"))
-    for path in sorted(paths, key=lambda path: path.relative_to(source).parts[0] == "memorise"):
+    recorded, made, taken = rows.find(target), {}, {}
+    for path in sorted(source.rglob("*.json")):
         name = str(path.relative_to(source).with_suffix(""))
-        row = accepted(path)
-        if isinstance(row, str):
+        if isinstance(row := accepted(path), str):
             said["refused"].append(f"{name}: {row}")
+        elif "failed" in row["result"] and "failed" not in recorded.get(name, row)["result"]:
+            said["left"].append(f"{name}: it failed, but the recorded one did not.")
+        else:
+            made[name] = row
+    begun = {name: beginning(row) for name, row in recorded.items() if row["kind"] in RESULTS}
+    for name, row in sorted(made.items(), key=lambda of: of[1]["kind"] == "memorise"):
+        again = taken if row["kind"] == "memorise" else made
+        if others := on_others(row, recorded, begun, again):
+            some = f"{len(others)} recorded rows, such as {min(others)}, stand on other weights"
+            said["left"].append(f"{name}: {some}: make those again to take it.")
             continue
         old = recorded.get(name)
         same = old is not None and old["result"] == row["result"]
-        made_again = {*said["new"], *said["changed"], *said["same"]}
-        if old and not same and (standing := stand_on(row, recorded) - made_again):
-            said["left"].append(
-                f"{name}: it is another fine-tune than the recorded one, on which {len(standing)} "
-                f"recorded rows stand, such as {min(standing)}; make those again to take it."
-            )
-            continue
         said["same" if same else "changed" if old else "new"].append(name)
-        items = rows.unpacked(rows.beside(path)) if row["result"]["items_sha256"] else {}
-        taken.append((row, items.get(row["name"], [])))
-    rows.record(target, taken)
+        found = rows.unpacked(rows.beside(row["path"])) if row["result"]["items_sha256"] else {}
+        taken[name] = row, found.get(row["name"], [])
+    rows.record(target, taken.values())
     return said
 
 
@@ -80,18 +82,35 @@ def accepted(path: Path) -> dict | str:
     return row
 
 
-def stand_on(row: dict, recorded: dict[str, dict]) -> set[str]:
-    """The recorded results that begin with a fine-tune of these settings; a benchmark's times do
-    not depend on which."""
-    if row["kind"] != "memorise":
-        return set()
+def beginning(row: dict) -> tuple[str, dict | None]:
+    """From which model and fine-tune a run starts, or which it is."""
     asked = row["provenance"]["settings"]
-    others = {
-        name: one for name, one in recorded.items() if one["kind"] not in ("memorise", "bench")
-    }
-    return {
-        name for name, one in others.items() if finetune(one["provenance"]["settings"]) == asked
-    }
+    return row["model"], asked if row["kind"] == "memorise" else finetune(asked)
+
+
+def weights(row: dict) -> str:
+    """The hash of what a run started from."""
+    return row["provenance"]["inputs"]["model"]
+
+
+def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
+    """The recorded results that would stay on other weights than this row's, if it were taken.
+
+    Of a fine-tune that came out otherwise: those on it that are not made ``again``. Of a result:
+    those on the weights of its recorded self; of a new one, on the weights of those that have
+    ``begun`` like it, with its tag if some have: a tag may set another machine's rows apart.
+    """
+    old, now = recorded.get(row["name"]), weights(row)
+    if row["kind"] == "bench" or (old and old["result"] == row["result"] and weights(old) == now):
+        return set()
+    mine = beginning(row)
+    alike = {name for name in begun if begun[name] == mine}
+    if row["kind"] == "memorise":
+        return alike - again.keys() if old else set()
+    tagged = {name for name in alike if recorded[name]["tag"] == row["tag"]}
+    before = {weights(recorded[name]) for name in ([row["name"]] if old else tagged or alike)}
+    held = {name for name in begun if weights(recorded[name]) in before and now not in before}
+    return {name for name in held if weights(again.get(name, recorded[name])) != now}
 
 
 def chosen(found: dict[str, dict]) -> dict[str, dict]:

@@ -12,12 +12,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import psutil
 
-from companion.record.paths import held
-from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, duration, shown
+from companion.record.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
+from companion.workflow.plan import duration
 from companion.workflow.profile import Profile, known, read
 
 LOG = LOGS / "snakemake.log"
@@ -45,48 +44,29 @@ def command(profile: str, cores: int, *more: str) -> list[str]:
     ]
 
 
-def due(profile: str, cores: int) -> list[str]:
-    """The jobs that Snakemake would run, asked of Snakemake. ValueError if it cannot say."""
-    done = subprocess.run(command(profile, cores, "--dry-run"), capture_output=True, **PLACE)
-    if done.returncode:
-        raise ValueError(f"The workflow could not be read: {last_line(done.stderr)}")
-    block = r"^(?:local)?rule (run|pages|book):$.*?(?=^\S|\Z)"
-    names = []
-    for found in re.finditer(block, done.stdout + done.stderr, re.DOTALL | re.MULTILINE):
-        job = re.search(r"wildcards: job=(\S+)", found[0])
-        names.append(job[1] if job else found[1])
-    return list(dict.fromkeys(names))
-
-
 def last_line(text: str) -> str:
     """The last line that says something."""
     return ["it said nothing.", *filter(None, map(str.strip, text.splitlines()))][-1]
 
 
-def counted(names: list[str]) -> Callable[[str], str]:
-    """What puts before each line of progress how many jobs are done, and for how long they ran."""
-    waiting, start = set(names), time.monotonic()
-
-    def line(said: str) -> str:
-        waiting.discard(said.partition(": finished in ")[0])
-        done = f"{len(names) - len(waiting)}/{len(names)} done"
-        return f"[{done}, {duration(time.monotonic() - start)}] {said}"
-
-    return line
+def steps(noise: str) -> str:
+    """How many of its jobs Snakemake says it has done."""
+    return ["0 steps", *re.findall(r"^\d+ of \d+ steps", noise, re.MULTILINE)][-1]
 
 
-def run(profile: Profile, names: list[str], cores: int, held: int) -> None:
+def run(profile: Profile, cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails.
 
     A recording of hours does not end with one run that fails; a book would lack a page.
     """
-    overview = counted(names)
+    start = time.monotonic()
     LOG.parent.mkdir(parents=True, exist_ok=True)
     words = command(profile.name, cores, *([] if profile.pages else ["--keep-going"]))
     pipes = {"stdout": subprocess.PIPE, "pass_fds": [held]}
     with LOG.open("w") as noise, subprocess.Popen(words, stderr=noise, **pipes, **PLACE) as process:
         for line in process.stdout:
-            print(overview(line.rstrip()), flush=True)
+            done = f"{steps(LOG.read_text(encoding='utf-8'))} done"
+            print(f"[{done}, {duration(time.monotonic() - start)}] {line.rstrip()}", flush=True)
     if process.returncode:
         raise RuntimeError(failure(LOG.read_text(encoding="utf-8")))
 
@@ -116,20 +96,18 @@ def main() -> None:
         with lock() as stream:
             profile = read(given.profile)
             print(f"{profile.title}: looking for what has changed …", flush=True)
-            if names := due(profile.name, given.cores):
-                print(f"{len(names)} jobs to do: {', '.join(names)}", flush=True)
-                run(profile, names, given.cores, stream.fileno())
-            else:
-                print("Nothing has changed.")
+            run(profile, given.cores, stream.fileno())
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Interrupted: the next call continues from here.")
     if profile.pages:
         print(f"\nOpen {(HTML / 'index.html').as_uri()}")
-    else:
-        where = shown(ROOT / next(iter(profile.jobs.values())).rows)
+    elif profile.jobs:
+        where = shown(products(profile.name) / "rows")
         print(f"All {len(profile.jobs)} rows are in {where}: `make adopt` records them.")
+    if profile.waiting:
+        print(profile.postponed())
 
 
 if __name__ == "__main__":

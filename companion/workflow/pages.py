@@ -17,8 +17,8 @@ import nbformat
 from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
 
+from companion.record.paths import BUILD, ROOT
 from companion.workflow import notebook, stamps
-from companion.workflow.paths import BUILD, ROOT
 from companion.workflow.profile import read
 
 SLOW = ("artefact", "walk", "examples", "diagrams")  # which begin first

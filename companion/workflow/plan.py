@@ -18,11 +18,11 @@ import pandas as pd
 import yaml
 
 from companion.record import rows
+from companion.record.paths import ROOT
 from companion.runs.memory import PROCESS
-from companion.workflow.paths import ROOT, duration
 from companion.workflow.profile import Job, Profile, known, read
 
-MEMORY_MB = 8000  # asked of a cluster when nothing is known
+MEMORY_MB = 8000  # asked of a cluster when nothing is known, and beside weights that go to a GPU
 PROCESS_MB = PROCESS // 2**20  # which no larger model makes larger
 UNKNOWN, USUAL = "unknown", "smollm2-135m"  # the model of which most is known
 MODELS = yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
@@ -107,10 +107,20 @@ def estimate(job: Job) -> Estimate | None:
     return Estimate(median(seconds), max(memory), row["model"])
 
 
-def memory_mb(job: Job) -> int:
-    """What to ask a scheduler for."""
+def memory_mb(job: Job, gpus: int = 0) -> int:
+    """What to ask a scheduler for; of a run on GPUs, its machine has the weights as they are read,
+    in float32 at most."""
+    if gpus:
+        return MEMORY_MB + round(4 * (parameters(job.settings["model"]) or 0) / 2**20)
     found = estimate(job)
     return round(1.25 * found.memory_mb) if found else MEMORY_MB
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def table(profile: Profile) -> pd.DataFrame:
@@ -152,7 +162,7 @@ def main() -> None:
     print(f"{profile.name}: {profile.title}", table(profile).to_string(index=False), sep="\n\n")
     print(f"\n{len(profile.jobs)} runs, one after the other. {downloads(profile)}")
     if profile.waiting:
-        print(f"{len(profile.waiting)} more wait for a search that is to choose their settings.")
+        print(profile.postponed())
     print("Times are those of a processor without a GPU, memory is the machine's.")
 
 

@@ -20,13 +20,15 @@ from pathlib import Path
 import nbformat
 import yaml
 
+from companion.record.paths import ROOT, products, shown
 from companion.record.rows import RECORDED, find
 from companion.record.stamps import methods
+from companion.runs.datasets import together
 from companion.runs.named import ending, like
 from companion.runs.nearest import hint
-from companion.workflow.paths import ROOT, products, shown
 
 EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
+MAPPINGS = ("finetune", "held", "hyperparameters")  # parameters that may be one
 # parameters that a job's name shows without a tag
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
 
@@ -80,7 +82,8 @@ class Job:
         if other.notebook != "memorise" or not tuned:
             return False
         given = tuned if isinstance(tuned, dict) else {}
-        wanted = defaults("memorise") | {"model": mine["model"], "data": together(mine)} | given
+        usual = {"model": mine["model"], "data": together(mine.get("data", "ssn"))}
+        wanted = defaults("memorise") | usual | given
         return {**wanted, "rows": ""} == {**theirs, "rows": ""}
 
 
@@ -105,12 +108,10 @@ class Profile:
             first.setdefault(job.notebook, job)
         return first
 
-
-def together(settings: dict) -> str:
-    """What one fine-tune instils: a built-in set together with the others, a file alone."""
-    data = settings.get("data", "ssn")
-    built_in = "synthetic-tune" if data.endswith("-tune") else "synthetic"
-    return data if data.endswith(".jsonl") else built_in
+    def postponed(self) -> str:
+        """What is said of the runs that wait."""
+        which = f"{len(self.waiting)} more wait for a search that is to choose their settings"
+        return f"{which}: run and adopt that first."
 
 
 @functools.cache
@@ -165,10 +166,10 @@ def build(name: str, content: dict) -> Profile:
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
-    there = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - set(EXPERIMENTS)
+    there = sorted({path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {*EXPERIMENTS})
     for page in pages:
         if page not in there:
-            raise ValueError(f"'{page}' cannot be a page" + hint(page, sorted(there)))
+            raise ValueError(f"'{page}' cannot be a page" + hint(page, there))
     if pages and name != "quick":
         raise ValueError("only the profile quick has pages: the others make rows.")
     ready = {name: job for name, job in jobs.items() if not job.waits}
@@ -194,8 +195,6 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
     if run.get("abreast", 1) < 1:
         raise ValueError(f"abreast is {run['abreast']}, but one run at least shares the machine.")
     for name in {**fixed, **over}:
-        if name not in defaults(notebook):
-            raise ValueError(f"There is no parameter '{name}'" + hint(name, defaults(notebook)))
         if name == "rows":
             raise ValueError("rows is set by the workflow: leave it out.")
         if name in over and not (isinstance(over[name], list) and over[name]):
@@ -209,7 +208,7 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
     jobs = []
     for values in itertools.product(*over.values()):
         varied = dict(zip(over, values, strict=True))
-        parameters, extra = fixed | varied, {}
+        parameters, extra = checked(notebook, fixed | varied), {}
         for name, value in varied.items():
             if name not in NAMED:
                 extra |= value if isinstance(value, dict) else {name: value}
@@ -225,6 +224,22 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
         job = Job(notebook, parameters, rows, run.get("abreast", 1))
         jobs.append(with_settings(job, run["search"]) if "search" in run else job)
     return jobs
+
+
+def checked(notebook: str, parameters: dict) -> dict:
+    """A notebook's parameters; ValueError for one that it lacks, or that is unlike its default."""
+    usual = defaults(notebook)
+    for name, value in parameters.items():
+        if name not in usual:
+            raise ValueError(f"There is no parameter '{name}'" + hint(name, usual))
+        kind, like = type(usual[name]), f"something like {usual[name]!r}"
+        if name in MAPPINGS:
+            kind, like = (kind, dict), "a mapping"
+        if kind not in (int, float, type(None)) and not isinstance(value, kind):
+            raise ValueError(f"{name} is {value!r}, but must be {like}.")
+        if name == "finetune" and isinstance(value, dict):
+            checked("memorise", value)
+    return parameters
 
 
 def with_settings(job: Job, tag: str) -> Job:

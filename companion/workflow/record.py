@@ -11,12 +11,14 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from companion.record import rows
 from companion.record.paths import BUILD, ROOT
+from companion.workflow.build import last_line
 from companion.workflow.profile import Job, known, options, read
 
 MODEL = "smollm2-135m"  # whose runs take minutes
@@ -68,6 +70,7 @@ def drawn(number: int, seed: int) -> list[dict]:
 def again(row: dict) -> str:
     """Makes a row anew by its settings, and says how the two agree."""
     settings = row["provenance"]["settings"] | {"tag": row["tag"], "rows": str(PLACE)}
+    shutil.rmtree(PLACE, ignore_errors=True)
     try:
         made(ROOT, row["kind"], settings)
     except RuntimeError as error:
@@ -103,7 +106,7 @@ def made(tree: Path, kind: str, settings: dict) -> None:
         text=True,
     )
     if done.returncode:
-        why = done.stderr.strip().splitlines()[-1]
+        why = last_line(done.stderr)
         raise RuntimeError(f"A run of {kind} could not be made by the code in {tree}: {why}")
 
 

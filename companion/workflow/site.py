@@ -17,9 +17,9 @@ import nbformat
 
 from companion.pages import results
 from companion.record import rows
+from companion.record.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.record.rows import write_text
 from companion.record.stamps import digest
-from companion.workflow.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.workflow.profile import Profile, read
 from companion.workflow.stamps import folder
 

@@ -14,9 +14,8 @@ from pathlib import Path
 import nbformat
 
 from companion.record import stamps
-from companion.record.paths import resolve
+from companion.record.paths import ROOT, resolve
 from companion.record.stamps import digest
-from companion.workflow.paths import ROOT
 from companion.workflow.profile import Job, Profile, known
 
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}

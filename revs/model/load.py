@@ -219,7 +219,7 @@ def broken(folder: Path) -> str | None:
 
 
 def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = None) -> None:
-    """Writes model and tokenizer into ``folder``, whole or not at all.
+    """Writes model and tokenizer into ``folder``, whole or not at all; what is there whole stays.
 
     With ``extra`` files beside them: JSON, or a text as it is.
     """
@@ -236,8 +236,14 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
         for name, content in (extra or {}).items():
             text = content if isinstance(content, str) else json.dumps(content)
             (scratch / name).write_text(text, encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(scratch, folder)
+        there = {file.name for file in folder.glob("*")}
+        if there and {file.name for file in scratch.iterdir()} - there:  # half of one
+            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            os.replace(scratch, folder)
+        except OSError:  # another process was first
+            if not folder.is_dir():
+                raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -74,6 +74,13 @@ def test_what_is_missing_is_a_dash(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_caption_ends_as_a_sentence_does(name):
+    said = all_of(r"<(?:figcaption|caption)\b.*?</(?:figcaption|caption)>", page(name))
+    ends = [plain(one).replace("#", "").strip() for one in said]
+    assert [end for end in ends if not re.search(r"[.?)]$", end)] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_picture_has_a_caption(name):
     figures = all_of(r"<figure\b.*?</figure>", page(name))
     captioned = [figure for figure in figures if "<figcaption" in figure]
