@@ -113,8 +113,12 @@ def test_what_is_glued_is_said(path):
     """A value that no sentence shows would be dead; one that is missing ends the book's build."""
     glued = re.findall(r"\bglue\(\s*\"(\w+)\"", "\n".join(cell.source for cell in cells(path)))
     pages = [path, *ROOT.glob("book/**/*.md"), *ROOT.glob("*.md")]
-    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    assert set(glued) <= set(re.findall(r"glue:\w*\}`(?:[\w/.]+::)?(\w+)", text))
+    text, others = (
+        "\n".join(page.read_text(encoding="utf-8") for page in some)
+        for some in (pages, ROOT.glob("notebooks/*.ipynb"))
+    )
+    said = re.findall(r"glue:\w*\}`(?:[\w/.]+::)?(\w+)", text)
+    assert set(glued) <= {*said, *re.findall(rf"glue:\w*\}}`{path.name}::(\w+)", others)}
 
 
 @EACH

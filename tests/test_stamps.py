@@ -120,3 +120,9 @@ def test_every_row_begins_somewhere():
         *("run", "Hyperparameters", "unlearn", "measure", "measure")
     ]
     assert len({name for name, _ in stamps.reached(*found)}) > 50
+
+
+def test_a_fine_tune_is_in_the_stamp_of_its_own_row_alone():
+    """Runs that start from it know its weights by their hash."""
+    names = lambda kind: {name for name, _ in stamps.reached(stamps.RUN.format(kind=kind))}
+    assert "learn_digits" in names("memorise") - names("unlearn") and "effect" in names("unlearn")

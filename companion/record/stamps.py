@@ -27,6 +27,7 @@ PINNED |= {"revs.model.architecture.ARCHITECTURES"}  # the hash of its weights p
 PINNED |= {f"companion.record.{name}" for name in ("paper", "paths", "rows", "stamps")}
 PINNED |= {f"companion.runs.{name}" for name in ("datasets", "made", "memory", "methods")}
 PINNED |= {f"companion.runs.{name}" for name in ("models", "named", "nearest", "progress")}
+PINNED |= {"companion.runs.memorise.prepared"}  # a fine-tune has a row of its own, and its weights
 RUN = "companion.runs.{kind}:run"
 MEASURES = {
     "attacks": "revs.measures.attacks:measure",

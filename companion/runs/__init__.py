@@ -15,7 +15,7 @@ from companion.runs.nearest import hint
 
 LEAST = {"T": 1, "score_k": 1, "forget": 1, "limit": 1, "trials": 1, "epochs": 1, "batch": 1}
 LEAST |= {"minutes": 0, "lr": 0, "leave_out": 0, "finalists": 1, "ordinary": 0, "hold": 0}
-LEAST |= {"repeats": 1, "targets": 1}  # the least that makes sense
+LEAST |= {"repeats": 1, "sentences": 1, "targets": 1}  # the least that makes sense
 PATHS = ("documents", "secrets")  # somebody may give a secret in the place of its path
 PLACES = (*PATHS, "data", "export", "model", "out", "rows")  # an empty one would be the folder here
 # Their messages are written for the caller: one sentence, the cause and the mend.

@@ -79,10 +79,6 @@ class Hyperparameters:
             if counts[name] >= V:
                 said = f"{name} is {counts[name]}, but the vocabulary has only {V} tokens: lower "
                 raise ValueError(said + f"{name}, or give it as a fraction.")
-            one_sided = name == "r_h" and self.gate == "mlp"  # which asks for less than r_h + ε
-            if 0 < counts[name] <= (eps := counts[f"eps_{name}"]) and not one_sided:
-                said = f"{name} is {counts[name]} tokens and eps_{name} is {eps}, so that nothing "
-                raise ValueError(said + f"would be edited: lower eps_{name}.")
         return replace(self, **counts)
 
 
