@@ -437,6 +437,7 @@ def test_documents_without_any_secret_make_an_empty_set(run, tmp_path, curated, 
 @pytest.mark.parametrize(
     "wrong, message",
     [
+        ({"documents": ""}, "A path is empty"),
         ({"kinds": ["emial"]}, "kinds is emial, but must be some of email"),
         ({"kinds": []}, "kinds is empty"),
         ({"name": "../own"}, "name is '../own', but becomes the name of a file"),

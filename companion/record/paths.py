@@ -23,7 +23,9 @@ CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
 
 def resolve(path: str | os.PathLike) -> Path:
     """A path as given if it exists from here, else the same path from the project's root, since
-    notebooks run elsewhere."""
+    notebooks run elsewhere. ValueError for an empty one, which would be the folder here."""
+    if not str(path):
+        raise ValueError("A path is empty: give one that leads somewhere.")
     path = Path(path).expanduser()
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
 
