@@ -307,6 +307,11 @@ def test_a_rank_beyond_the_vocabulary_is_refused_before_anything_is_changed(deco
             unlearn(decoder, secrets(decoder), replace(HP, **wrong))
         assert one_sentence(error) and same_bits(decoder, before)
     assert replace(HP, r_n=299, eps_r_n=0).in_tokens(300).r_n == 299
+    for wrong in ({"r_h": 20, "eps_r_h": 20}, {"r_n": 12, "eps_r_n": 15}):
+        with pytest.raises(ValueError, match="so that nothing would be edited: lower") as error:
+            unlearn(decoder, secrets(decoder), replace(HP, **wrong))
+        assert one_sentence(error) and same_bits(decoder, before)
+    assert replace(HP, r_h=20, eps_r_h=20, gate="mlp").in_tokens(300).r_h == 20  # asks for no rank
     whole = Hyperparameters(r_h=0.02, eps_r_h=0.01, r_n=0.8, eps_r_n=7).in_tokens(300)
     assert (whole.r_h, whole.eps_r_h, whole.r_n, whole.eps_r_n) == (6, 3, 240, 7)
 

@@ -398,6 +398,7 @@ DATA = {
 SETTINGS = {
     "There is no data set 'ssm': did you mean 'ssn'": {"data": "ssm"},
     "The forget set would hold 2 of 2 secrets": {"forget": 2},
+    "'rarst' is no way to select tokens: use rarest": {"tokens": "rarst"},
     r"tokens that may be unlearned, but \|T\| = 12 were asked for": {"T": 12},
     r"There is no parameter 'epoch': did you mean 'epochs'\?": {"finetune": {"epoch": 5}},
     "epochs is 'five', a str, but must be int": {"finetune": {"epochs": "five"}},

@@ -24,7 +24,8 @@ from companion.runs.progress import progress
 from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method.edit import Edit
-from revs.model.targets import Record, Target, encode, split
+from revs.model import load
+from revs.model.targets import Record, Target, encode, select, split
 
 memit.CACHE = BUILD / "cache"  # moments are computed once for a model
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
@@ -100,8 +101,7 @@ class Plan:
 
     def existing(self) -> dict | None:
         """The row of this name that has a result."""
-        path = self.where / f"{self.name}.json"
-        row = rows.read(path) if path.is_file() else None
+        row = rows.kept(self.where / f"{self.name}.json")
         return row if row and "failed" not in row["result"] else None
 
     def current(self) -> dict | None:
@@ -156,6 +156,8 @@ def planned(settings: Settings) -> Plan:
     measures = {name: methods.measure(name) for name in settings.measures}
     name = f"unlearn/{short}/{base(model)}/{settings.method}-seed{settings.seed}-{tag}".rstrip("-")
     records = datasets.read(settings.data)
+    split(records, settings.seed, settings.forget, settings.sentences)
+    select([], [], 0, settings.tokens, seed="")
     inputs = {"data": datasets.fingerprint(records)}
     for part in (method, *measures.values()):
         inputs |= getattr(part, "inputs", dict)()
@@ -182,8 +184,9 @@ class Stage:
 
     def unedited(self, plan: Plan, targets: list[Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and so kept."""
+        code = stamps.reached(stamps.RANKS, "revs.model.targets:encode")
         about = plan.settings["dtype"], plan.inputs["data"], plan.inputs["model"]
-        key = rows.digest([stamps.reached(stamps.RANKS), *about])
+        key = rows.digest([code, *about, load.tokenizer_hash(self.decoder.tokenizer)])
         kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
             rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
@@ -209,7 +212,7 @@ def effect(plan: Plan, stage: Stage, edit: Edit, seconds: dict) -> tuple[dict, l
         items = [item | columns.get(item["id"], nothing) for item in items]
     if plan.measures:
         seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
-    return result, items
+    return rows.finite(result), items
 
 
 def failure(error: Exception, method: str) -> Exception:
