@@ -65,14 +65,20 @@ def test_an_unfinished_contest_is_looked_at_as_far_as_it_is_complete():
     assert contest.cells(frame[:0]).empty and contest.components(frame[:0]).empty
 
 
-def test_a_contest_judges_once_every_method_is_on_enough_fine_tunes_and_splits():
+def test_a_contest_judges_once_enough_methods_are_on_enough_fine_tunes_and_splits():
+    """REVS among them; a method that lacks a cell has no part."""
     frame = made(lambda m, f, s: 0.1 * m, [*PAPERS, "random", "simnpo"])
     of = lambda frame: contest.whole(frame)
     few = frame["method"].isin(["random", "simnpo"]) & (frame["learned"] > 0)
     assert len(of(frame)) == len(frame) and len(of(frame[~few])) == len(frame) - few.sum()
-    for gone in ({"learned": 3}, {"seed": 0}, {"method": "rmu"}, {"method": "rmu", "learned": 1}):
+    for gone in ({"learned": 3}, {"seed": 0}, {"method": "revs"}, {"method": "revs", "learned": 1}):
         mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
         assert of(frame[~mask]).empty, gone
+    rmu = frame["method"] == "rmu"
+    for gone in (rmu, rmu & (frame["learned"] == 1)):
+        assert set(of(frame[~gone])["method"]) == {*frame["method"]} - {"rmu"}
+        assert contest.shaped(contest.cells(of(frame[~gone]))) == (4, 3)
+    assert of(frame[~frame["method"].isin(["rmu", "npo_kl", "ft_l"])]).empty
     more = frame[(frame["seed"] == 0) & (frame["method"] == "revs")].assign(seed=9)
     begun = pd.concat([frame, more])
     assert len(of(begun)) == len(frame) and of(frame[:0]).empty
@@ -189,13 +195,14 @@ def test_variants_are_runs_by_tag_and_method(shelf):
 
 def test_the_recorded_runs_of_the_contest_have_the_settings_of_its_searches():
     """A search that would choose otherwise now makes its runs count as missing."""
-    frame = results.measured(MODEL, "ssn")
+    frame = results.measured(MODEL, "ssn", "emails")
     names = set(frame.loc[frame["tag"].str.startswith("round"), "name"])
     (there, missing), read = record.sorted_out("contest"), profile.read("contest")
     assert names and names <= {row["name"] for row in there} and not names & set(missing)
     for name in names:
         job = read.jobs[name]
         owner = {"random": "revs"}.get(job.settings["method"], job.settings["method"])
-        search = f"tune/ssn-tune/{MODEL}/{owner}-seed0-tpe"
-        chose = rows.find(kind="tune", data="ssn-tune").get(search, {"result": {}})["result"]
+        data = f"{job.settings['data']}-tune"
+        search = f"tune/{data}/{MODEL}/{owner}-seed0-tpe"
+        chose = rows.find(kind="tune", data=data).get(search, {"result": {}})["result"]
         assert job.settings["hyperparameters"] == chose.get("hyperparameters")

@@ -3,8 +3,10 @@
 A run of the contest has the tag ``round``, on the usual fine-tune, or ``roundN``: N drew the order
 of the sentences and the first embeddings of the added tokens. Fine-tunes and splits are crossed,
 each method has one run in every cell, and both are drawn out of many: an order that stands on one
-fine-tune is an order of that. A contest of FEWEST fine-tunes and splits is ``whole``: from then on
-it judges its data set, and the runs with the settings of older searches are a comparison.
+fine-tune is an order of that. A contest of FEWEST fine-tunes and splits and ENOUGH methods is
+``whole``: from then on it judges its data set, and the runs with the settings of older searches are
+a comparison. A method that it lacks cannot undo what the others refute, and no claim that needs it
+is confirmed (``companion.ledger.checks.judged``).
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from companion.pages import results
-from companion.pages.tables import DASH
+from companion.pages import figures, results
+from companion.pages.tables import DASH, named, ranked
 from companion.pages.tuning import short
 from companion.runs import methods
 
@@ -27,6 +29,7 @@ CONTROLS = ("unedited", "random")  # whose scores cannot vary
 LEVEL = 0.95  # of intervals; what is left of it is the level of a test
 SCALE = 100  # the most by which two scores can differ, in points
 FEWEST = (4, 3)  # fine-tunes and splits of a whole contest
+ENOUGH = 5  # of the paper's methods, REVS among them
 WHERE = {  # what a component of variance is called, by the axes of (method, fine-tune, split)
     (0,): "method",
     (1,): "fine-tune",
@@ -47,13 +50,16 @@ def runs(model: str, *data: str) -> pd.DataFrame:
 
 
 def whole(played: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one data set's contest in the cells that every method of the paper has; none if
-    these are fewer than FEWEST fine-tunes and splits."""
+    """The runs of one data set's contest in the cells that all of its methods have; none if these
+    are fewer than FEWEST fine-tunes and splits, or of fewer than ENOUGH of the paper's methods."""
     grid = cells(played[~played["method"].isin(CONTROLS)])
-    missing = set(methods.of_paper()) - set(grid.index)
-    if missing or any(n < least for n, least in zip(shaped(grid), FEWEST, strict=True)):
+    paper = set(methods.of_paper())
+    there = paper & set(grid.index)
+    few = any(n < least for n, least in zip(shaped(grid), FEWEST, strict=True))
+    if few or len(there) < ENOUGH or "revs" not in there:
         return played[:0]
-    return played[pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)]
+    inside = pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)
+    return played[inside & ~played["method"].isin(paper - there)]
 
 
 def judged(model: str, data: str) -> pd.DataFrame:
@@ -196,8 +202,9 @@ def difference(d: np.ndarray) -> tuple[float, float, float, float]:
     """The mean of differences d (fine-tunes × splits), its interval, and p that it is 0.
 
     Both fine-tunes and splits are drawn: Var = (MS_fine-tune + MS_split − MS_rest) / n, with
-    Satterthwaite's degrees of freedom. Where splits show no variance of their own (MS_split ≤
-    MS_rest) it is MS_fine-tune / n: the t test of the fine-tunes' means.
+    Satterthwaite's degrees of freedom, which a sum would keep from falling below those of its parts
+    and a difference does not: no fewer are taken. Where splits show no variance of their own
+    (MS_split ≤ MS_rest) it is MS_fine-tune / n: the t test of the fine-tunes' means.
     """
     F, S = d.shape
     mean = d.mean()
@@ -209,6 +216,7 @@ def difference(d: np.ndarray) -> tuple[float, float, float, float]:
     if ms[1] > ms[2]:
         whole = ms[0] + ms[1] - ms[2]
         of = whole**2 / sum(m**2 / k for m, k in zip(ms, free, strict=True))
+        of = max(of, min(free))
     if whole <= 0:
         return mean, mean, mean, math.nan
     error = math.sqrt(whole / d.size)
@@ -240,6 +248,19 @@ def against(
         lines.append(each.assign(data=name, holm=holm(each["p"])).reset_index())
     nothing = pd.DataFrame(columns=["data", "method", "mean", "low", "high", "p", "holm"])
     return pd.concat(lines, ignore_index=True) if lines else nothing
+
+
+def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str]:
+    """One data set's contest in words: the ``order`` of the methods with their means, best first,
+    and which of them are ``above`` REVS by their interval, ``below`` it, ``undecided``, and
+    different from it after correction (``corrected``)."""
+    means = cells(frame[~frame["method"].isin(CONTROLS)], column).mean(axis=1)
+    gaps = against(frame, column=column).sort_values("mean", ascending=False)
+    sides = {"above": gaps["low"] > 0, "below": gaps["high"] < 0}
+    sides["undecided"] = ~(sides["above"] | sides["below"])
+    sides["corrected"] = gaps["holm"] < 1 - LEVEL
+    said = {name: named(gaps.loc[side, "method"].map(figures.title)) for name, side in sides.items()}
+    return {"order": ranked(SCALE * means.rename(figures.title))} | said
 
 
 def table(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
