@@ -362,6 +362,7 @@ def test_a_whole_contest_judges_its_data_set(shelf):
 def test_a_claim_about_two_columns_is_checked_on_the_papers_own_too(shelf):
     for name, efficacy, rank in (("revs", 0.9, 100), ("memit", 0.5, 50), ("ft_l", 0.1, 10)):
         shelf(method=name, seed=1, efficacy=efficacy, depths=[[rank, rank]])
+    others = [name for name in methods.of_paper() if name not in ("revs", "memit", "ft_l")]
     shelf(method="random", seed=1, efficacy=0.0, depths=[[100, 100]])  # a control: not counted
 
     def line():
@@ -369,11 +370,14 @@ def test_a_claim_about_two_columns_is_checked_on_the_papers_own_too(shelf):
         found = found[found["what"].str.startswith("SSN: methods that are more effective resist")]
         return found.iloc[0]
 
-    assert line()["ours"] == "ρ = 1.00 over 3 methods" and line()["verdict"] == BUILT_IN
+    assert line()["verdict"] == UNMEASURED  # whom it lacks may turn it either way
+    for number, name in enumerate(others, 6):
+        shelf(method=name, seed=1, efficacy=0.08 * number, depths=[[8 * number] * 2])
+    assert line()["ours"] == "ρ = 1.00 over 7 methods" and line()["verdict"] == BUILT_IN
     assert line()["paper"] == "holds in its table: ρ = 1.00 over 7 methods"
     shelf(method="revs", seed=1, efficacy=0.0, depths=[[100, 100]])
-    assert line()["ours"].startswith("ρ = -") and line()["verdict"] == FAILS
-    assert len(line()["rows"].split(", ")) == 3
+    assert line()["ours"].startswith("ρ = 0.25") and line()["verdict"] == FAILS
+    assert len(line()["rows"].split(", ")) == 7
 
 
 def asked(row: dict, share: float, items: int) -> None:
@@ -424,6 +428,18 @@ def test_significance_needs_six_seeds_and_every_method(shelf):
     assert len(judged()[2]) == 42
     shelf(method="memit", seed=6, efficacy=0.99, specificity=0.99)
     assert judged()[:2] == (False, "p = 0.062 against MEMIT, of 6 methods, uncorrected")
+
+
+def test_a_method_without_runs_cannot_make_a_lead_significant_nor_undo_that_there_is_none(shelf):
+    some = [name for name in methods.of_paper() if name not in ("rmu", "npo_kl")]
+    for seed in range(1, 7):
+        for name in some:
+            shelf(method=name, seed=seed, efficacy=0.9 if name == "revs" else 0.1 * seed)
+    assert statistics.significant(MODEL, "ssn", 0.05) is None
+    for seed in range(1, 7):
+        shelf(method="memit", seed=seed, efficacy=0.95)
+    holds, said, _ = statistics.significant(MODEL, "ssn", 0.05)
+    assert not holds and "not ahead" in said and said.endswith("of 4 methods, uncorrected")
 
 
 def test_our_numbers_are_printed_with_their_spread():

@@ -75,6 +75,9 @@ def test_a_contest_judges_once_enough_methods_are_on_enough_fine_tunes_and_split
         mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
         assert of(frame[~mask]).empty, gone
     rmu = frame["method"] == "rmu"
+    large = made(lambda m, f, s: 0.1 * m, PAPERS, F=6)
+    fewer = of(large[~(large["method"].eq("rmu") & (large["learned"] > 3))])
+    assert set(fewer["method"]) == set(PAPERS) and fewer["learned"].max() == 3  # none is dropped
     for gone in (rmu, rmu & (frame["learned"] == 1)):
         assert set(of(frame[~gone])["method"]) == {*frame["method"]} - {"rmu"}
         assert contest.shaped(contest.cells(of(frame[~gone]))) == (4, 3)
@@ -163,6 +166,20 @@ def test_methods_stand_beside_revs_on_the_same_fine_tunes_and_splits():
     other = frame.rename(columns={"unlearning_score": "resistance_score"})
     assert contest.table(other, "resistance_score").equals(contest.table(frame))
     assert contest.table(frame[:0]).empty and contest.table(frame[frame["seed"] == 0]).empty
+
+
+def test_a_contest_in_words():
+    """Best first; every other method is on one side of REVS, or undecided."""
+    draw = np.random.default_rng(0)
+    shift = {"revs": 0.0, "memit": 0.2, "ft_l": -0.2, "rmu": 0.01, "random": -0.4}
+    score = lambda m, f, s: 0.5 + [*shift.values()][m] + draw.normal(0, 0.02)
+    said = contest.told(made(score, list(shift)))
+    assert [one.rsplit(" ", 1)[0] for one in said["order"].split(", ")][-1] == "FT-L"
+    assert said["order"].startswith("MEMIT ") and "Random" not in said["order"]
+    assert (said["above"], said["below"], said["undecided"]) == ("MEMIT", "FT-L", "RMU")
+    assert said["corrected"] == "MEMIT, FT-L"
+    nothing = contest.told(made(score, list(shift))[:0])
+    assert nothing.pop("order") == "" and set(nothing.values()) == {"none"}
 
 
 def test_an_interval_that_says_nothing_is_not_printed_as_numbers():

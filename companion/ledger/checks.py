@@ -54,11 +54,12 @@ def needed(expect: dict, every: Iterable[str]) -> set[str]:
 def judged(expect: dict, values: Values, every: Iterable[str]) -> bool | None:
     """Does a claim hold? None where a missing row may still decide it.
 
-    What some methods refute, more of them cannot confirm.
+    What some methods refute, more of them cannot confirm; but a correlation may go either way.
     """
     ((kind, given),) = expect.items()
     correlates = kind in ("linked", "opposed")
-    if named(expect) - set(values) or correlates and len(methods_of(values)) < FEW:
+    few = len(methods_of(values)) < FEW or set(every) - {UNEDITED} - set(values)
+    if named(expect) - set(values) or correlates and few:
         return None
     if kind not in RULES:
         raise ValueError(f"'{kind}' is not a check: use {', '.join(RULES)}.")

@@ -50,13 +50,15 @@ def runs(model: str, *data: str) -> pd.DataFrame:
 
 
 def whole(played: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one data set's contest in the cells that all of its methods have; none if these
-    are fewer than FEWEST fine-tunes and splits, or of fewer than ENOUGH of the paper's methods."""
-    grid = cells(played[~played["method"].isin(CONTROLS)])
+    """The runs of one data set's contest in the largest grid of FEWEST fine-tunes and splits or
+    more that has as many of the paper's methods as can be; none if these are fewer than ENOUGH."""
     paper = set(methods.of_paper())
-    there = paper & set(grid.index)
-    few = any(n < least for n, least in zip(shaped(grid), FEWEST, strict=True))
-    if few or len(there) < ENOUGH or "revs" not in there:
+    some = grids(played[~played["method"].isin(CONTROLS)])[1:]
+    large = lambda grid: all(n >= least for n, least in zip(shaped(grid), FEWEST, strict=True))
+    some = [grid for grid in some if large(grid) and "revs" in grid.index]
+    most = lambda grid: (len(paper & set(grid.index)), grid.size)
+    grid = max(some, key=most, default=pd.DataFrame())
+    if len(there := paper & set(grid.index)) < ENOUGH:
         return played[:0]
     inside = pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)
     return played[inside & ~played["method"].isin(paper - there)]
@@ -134,16 +136,22 @@ def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame
     The largest grid in which every method has a run in every cell: an unfinished contest has
     fine-tunes with few runs, and a method may have failed in one. Empty if there is none.
     """
+    return max(grids(frame, column), key=lambda grid: grid.size)
+
+
+def grids(frame: pd.DataFrame, column: str = "unlearning_score") -> list[pd.DataFrame]:
+    """Every grid of some fine-tunes and splits, with the methods that have a run in all of its
+    cells; the whole alone if every method has. The first is empty."""
     whole = frame.pivot(index="method", columns=["learned", "seed"], values=column)
     axes = [sorted(set(whole.columns.get_level_values(i))) for i in (0, 1)]
     if whole.shape[1] == math.prod(map(len, axes)) and whole.notna().all(axis=None):
-        return whole
-    grids = [pd.DataFrame()]
+        return [pd.DataFrame(), whole]
+    found = [pd.DataFrame()]
     for some in itertools.product(*map(subsets, axes)):
         columns = list(itertools.product(*some))
         if set(columns) <= set(whole.columns):
-            grids.append(whole[columns].dropna())
-    return max(grids, key=lambda grid: grid.size)
+            found.append(whole[columns].dropna())
+    return found
 
 
 def subsets(values: list[int]) -> list[tuple[int, ...]]:
@@ -259,7 +267,9 @@ def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str
     sides = {"above": gaps["low"] > 0, "below": gaps["high"] < 0}
     sides["undecided"] = ~(sides["above"] | sides["below"])
     sides["corrected"] = gaps["holm"] < 1 - LEVEL
-    said = {name: named(gaps.loc[side, "method"].map(figures.title)) for name, side in sides.items()}
+    said = {
+        name: named(gaps.loc[side, "method"].map(figures.title)) for name, side in sides.items()
+    }
     return {"order": ranked(SCALE * means.rename(figures.title))} | said
 
 

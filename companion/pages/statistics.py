@@ -133,7 +133,8 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
             continue
         ahead = bool(pairs["revs"].mean() > pairs[name].mean())
         tests.append((not ahead, p, methods.registry()[name]["title"]))
-    if not any(behind for behind, *_ in tests) and len(tests) < len(known) - 1:
+    refuted = any(behind or p >= level for behind, p, _ in tests)
+    if not refuted and len(tests) < len(known) - 1:
         return None
     behind, p, name = max(tests, key=lambda test: test[:2])
     said = f"{'not ahead, ' * behind}p {shown(p) if p < LEAST else f'= {shown(p)}'} against {name}"

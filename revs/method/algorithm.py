@@ -81,7 +81,9 @@ class Hyperparameters:
                 raise ValueError(said + f"{name}, or give it as a fraction.")
             unread = name == "r_h" and self.gate == "mlp"
             if not unread and 0 < counts[name] <= counts[f"eps_{name}"]:
-                said = f"{name} is {counts[name]} tokens and eps_{name} {counts[f'eps_{name}']}, so "
+                said = (
+                    f"{name} is {counts[name]} tokens and eps_{name} {counts[f'eps_{name}']}, so "
+                )
                 raise ValueError(said + f"that nothing would be edited: lower eps_{name}.")
         return replace(self, **counts)
 
