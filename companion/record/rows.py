@@ -273,6 +273,14 @@ def _unpacked(path: Path, _changed: int) -> dict[str, list[dict]]:
     return unpacked(path)
 
 
+def listed(row: dict) -> list[dict]:
+    """The per-item values of a row as they were written; none if it has none."""
+    if not row["result"]["items_sha256"]:
+        return []
+    path = beside(row["path"])
+    return _unpacked(path, path.stat().st_mtime_ns).get(row["name"], [])
+
+
 def items(row: dict, *columns: str) -> pd.DataFrame:
     """The per-item values of a row; of the columns that there are only these, if some are named."""
     path = beside(row["path"])

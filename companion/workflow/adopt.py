@@ -58,8 +58,7 @@ def adopt(source: Path, target: Path) -> dict[str, list[str]]:
         old = recorded.get(name)
         same = old is not None and old["result"] == row["result"]
         said["same" if same else "changed" if old else "new"].append(name)
-        found = rows.unpacked(rows.beside(row["path"])) if row["result"]["items_sha256"] else {}
-        taken[name] = row, found.get(row["name"], [])
+        taken[name] = row, rows.listed(row)
     rows.record(target, taken.values())
     return said
 

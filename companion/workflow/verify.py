@@ -149,7 +149,7 @@ def part(name: str) -> Path:
 
 def restamp(folder: Path, held: list[dict], equal: dict[str, str]) -> None:
     """Gives rows the present stamp, and the names and sizes of the runs that speak for them."""
-    taken, unpacked = [], {}
+    taken = []
     for row in held:
         made = row["provenance"]
         stamp = stamps.stamp(row["kind"], made["settings"], made["inputs"])
@@ -157,12 +157,7 @@ def restamp(folder: Path, held: list[dict], equal: dict[str, str]) -> None:
         kind = "unlearn" if row["kind"] == "tune" else row["kind"]
         small = SMALL[kind] | ({"secrets": SECRETS} if kind in CUT else {})
         made = made | {"stamp": stamp, "verified_by": {"rows": spoken, "run": small}}
-        items = []
-        if row["result"]["items_sha256"]:
-            if (path := rows.beside(row["path"])) not in unpacked:  # once for all rows of a file
-                unpacked[path] = rows.unpacked(path)
-            items = unpacked[path].get(row["name"], [])
-        taken.append((row | {"provenance": made}, items))
+        taken.append((row | {"provenance": made}, rows.listed(row)))
     rows.record(folder, taken)
 
 
