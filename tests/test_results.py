@@ -124,6 +124,8 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
     runs = results.runs(MODEL, "ssn")
     said = f"{results.title(MODEL)}, seeds 1–3, fine-tune x"
     assert results.measured_on(MODEL, runs) == said
+    many = pd.concat([runs.assign(finetune=name) for name in "abc"])
+    assert results.measured_on(MODEL, many) == said.replace("fine-tune x", "3 fine-tunes")
     assert results.listed([4, 1, 1]) == "seeds 1, 4" and results.listed([]) == "seed –"
 
 

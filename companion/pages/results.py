@@ -27,6 +27,7 @@ PAPER_COLUMNS = {
     "unlearning_score": "Unlearning Score",
 }
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
+FEW = 2  # fine-tunes that a caption names, and does not only count
 Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → mean, deviation; shares
 
 
@@ -222,10 +223,11 @@ def listed(numbers: Iterable[int]) -> str:
 
 
 def measured_on(model: str, frame: pd.DataFrame) -> str:
-    """For a caption: the model, the seeds and the fine-tunes of some runs; of a model that was not
-    tuned, the weights."""
+    """For a caption: the model, the seeds and the fine-tunes of some runs, each by the hash of its
+    weights where they are few; of a model that was not tuned, the weights."""
     done = frame[frame["failed"].isna()]
     tuned = any(row["provenance"]["settings"].get("finetune", True) for row in done["row"])
     known = list(dict.fromkeys(done["finetune"]))
     weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
-    return f"{title(model)}, {listed(done['seed'])}, {weights} {' and '.join(known)}"
+    which = f"{weights} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {weights}"
+    return f"{title(model)}, {listed(done['seed'])}, {which}"
