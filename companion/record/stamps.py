@@ -34,6 +34,7 @@ MEASURES = {
     "cue": "companion.runs.cue:measure",
     "instead": "companion.runs.instead:measure",
     "integrity": "companion.runs.integrity:measure",
+    "margin": "companion.runs.margin:measure",
     "ordinary": "revs.measures.ordinary:measure",
     "perturbations": "revs.measures.attacks:perturbations",
     "public": "companion.runs.public:measure",
