@@ -234,7 +234,8 @@ def test_impossible_settings_are_refused_before_anything_is_loaded(
 
 def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     """Resistance to attacks, the depths of each unlearned secret; without them, the same result."""
-    row = a_run(measures=["attacks", "instead", "ordinary", "perturbations", "public"], tag="more")
+    more = ["attacks", "instead", "margin", "ordinary", "perturbations", "public"]
+    row = a_run(measures=more, tag="more")
     items = rows.items(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-more.json"))
     forgotten, others = items[items["part"] == "forget"], items[items["part"] != "forget"]
     assert all(len(layers) == 3 for layers in forgotten["logit_lens"])
@@ -243,6 +244,11 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert row["result"]["attacks"]["black_box"] == pytest.approx(sum(last) / 2)
     assert row["provenance"]["seconds"]["measures"] >= 0
     assert sum(row["result"]["instead"].values()) == 2
+    kept, found = items[items["part"] == "retain"], row["result"]["margin"]
+    assert ((kept["margin"] < 0) == (kept["ranks"].str[0] > 0)).all() and len(kept)
+    assert found["margin"] == pytest.approx(kept["margin"].mean())
+    assert found["capitals"] <= found["lost"] == (kept["margin"] < 0).sum()
+    assert items.loc[items["part"] == "forget", "margin"].isna().all()
     assert len(row["result"]["perturbations"]) == 8
     assert row["result"]["ordinary"]["perplexity"] > 1
     assert not any(row["result"]["public"]["known"].values())
