@@ -208,6 +208,8 @@ def test_variants_are_runs_by_tag_and_method(shelf):
     found = contest.variants(MODEL, "ssn", named)
     assert list(found["edit"]) == ["with less"] * 2 + ["as it is"] * 2
     assert list(found["seed"]) == [1, 2, 1, 2] and set(found["method"]) == {"revs"}
+    alike = contest.variants(MODEL, "ssn", dict.fromkeys(named, "one name"))
+    assert list(alike["edit"]) == ["one name"] * 4
 
 
 def test_the_recorded_runs_of_the_contest_have_the_settings_of_its_searches():

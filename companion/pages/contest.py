@@ -111,11 +111,11 @@ def spared(model: str) -> pd.DataFrame:
 
 
 def variants(model: str, data: str, named: Mapping[tuple[str, str], str]) -> pd.DataFrame:
-    """The finished runs of some (tag, method), in this order, with its name as ``edit``."""
+    """The finished runs of some (tag, method), with its name, which some may share, as ``edit``."""
     frame = results.measured(model, data)
     frame = frame[frame["failed"].isna()]
     names = [named.get(key) for key in zip(frame["tag"], frame["method"], strict=True)]
-    edit = pd.Categorical(names, list(named.values()), ordered=True)
+    edit = pd.Categorical(names, list(dict.fromkeys(named.values())), ordered=True)
     return frame.assign(edit=edit).dropna(subset=["edit"]).sort_values(["edit", "seed"])
 
 
