@@ -108,6 +108,9 @@ def test_an_interval_is_that_of_the_mean_over_both():
     low, high = contest.interval(values["revs"])
     assert low < values["revs"].mean() < high and high - low > 0.1
     assert contest.interval(values["revs"] - values["memit"]) == (0, 0)
+    revs = values["revs"].sort_index()
+    fewer = revs.drop([(0, 1), (1, 0), (1, 1), (1, 2)])  # as controls may have
+    assert contest.interval(fewer) == pytest.approx(contest.interval(revs.loc[2:]))
 
 
 def test_controls_that_cannot_vary_are_no_source_of_variance():

@@ -201,8 +201,9 @@ def shaped(table: pd.DataFrame) -> tuple[int, int]:
 
 
 def interval(values: pd.Series) -> tuple[float, float]:
-    """Of the mean of some values, one a (fine-tune, split), over both."""
-    _, low, high, _ = difference(values.unstack().to_numpy())
+    """Of the mean of some values, one a (fine-tune, split), over both; a fine-tune that lacks one
+    of the splits, as controls may, has no part in it."""
+    _, low, high, _ = difference(values.unstack().dropna().to_numpy())
     return low, high
 
 
