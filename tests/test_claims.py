@@ -112,7 +112,7 @@ def test_the_main_claims_stand_where_their_verdict_puts_them():
     said = {claim["id"]: claim["main"] for claim in CLAIMS if "main" in claim}
     best, kept = said["core-score-llama"], said["mmlu-stable"]
     line = ("core-score-llama", "SSN", "synthetic")
-    found = claims.main(
+    lines = claims.main(
         counting(
             (HOLDS, "", 0.1, *line),
             (HOLDS, ONE_SEED, 0.1, "core-score-llama", "URLs", "organic"),
@@ -122,7 +122,8 @@ def test_the_main_claims_stand_where_their_verdict_puts_them():
             (HOLDS, "", 0.1, "", "", ""),  # a line of what has no name
         )
     )
-    assert found == {
+    assert lines["verdict"].tolist() == [HOLDS, HOLDS, UNMEASURED, UNMEASURED]
+    assert claims.listed(lines) == {
         HOLDS: f"{best}: SSN, organic URLs ({ONE_SEED})",
         FAILS: "none",
         UNMEASURED: f"{best}: Emails ({REFUTED}); {kept}: SSN",

@@ -476,21 +476,27 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
     return counts.fillna(0).astype(dict.fromkeys(whole, int))
 
 
-def main(frame: pd.DataFrame) -> dict[str, str]:
-    """The paper's main claims that hold, that do not, and that cannot be asked, each with its data
-    and what is weak of them, or with why an answer would say nothing."""
+def main(frame: pd.DataFrame) -> pd.DataFrame:
+    """The paper's main claims, a line a data set: whether each holds, does not hold or cannot be
+    asked; ``aside`` is what is weak of that, or why an answer would say nothing."""
     known = {claim["id"]: claim["main"] for claim in terms()["claims"] if "main" in claim}
-    found: dict[str, dict[str, list[str]]] = {HOLDS: {}, FAILS: {}, UNMEASURED: {}}
-    for line in frame[frame["id"].isin(known)].to_dict("records"):
-        verdict, data = line["verdict"], line["data"]
-        data = f"organic {data}" if line["secrets"] == "organic" else data
-        aside = line["weak"] if verdict in (HOLDS, FAILS) else verdict
-        if aside and verdict != UNMEASURED:
-            data += f" ({aside})"
-        part = found[verdict if verdict in found else UNMEASURED]
-        part.setdefault(known[line["id"]], []).append(data)
-    said = {
-        verdict: [": ".join(filter(None, [claim, ", ".join(data)])) for claim, data in part.items()]
-        for verdict, part in found.items()
+    lines = frame[frame["id"].isin(known)]
+    decided = lines["verdict"].isin((HOLDS, FAILS))
+    about = {
+        "claim": lines["id"].map(known),
+        "data": np.where(lines["secrets"] == "organic", "organic ", "") + lines["data"],
+        "verdict": lines["verdict"].where(decided, UNMEASURED),
+        "aside": lines["weak"].where(decided, lines["verdict"].replace(UNMEASURED, "")),
     }
-    return {verdict: "; ".join(claims) or "none" for verdict, claims in said.items()}
+    return pd.DataFrame(about)
+
+
+def listed(lines: pd.DataFrame) -> dict[str, str]:
+    """By verdict, the main claims that have it, each with its data sets and asides."""
+    aside = lines["aside"].map(lambda some: f" ({some})" if some else "")
+    lines = lines.assign(data=lines["data"] + aside)
+    found = {verdict: "none" for verdict in (HOLDS, FAILS, UNMEASURED)}
+    for verdict, part in lines.groupby("verdict", sort=False):
+        data = part.groupby("claim", sort=False)["data"].agg(", ".join)
+        found[verdict] = "; ".join(f"{claim}: {some}" for claim, some in data.items())
+    return found
