@@ -185,6 +185,17 @@ def test_a_contest_in_words():
     assert nothing.pop("order") == "" and set(nothing.values()) == {"none"}
 
 
+def test_a_verdict_can_hang_on_one_fine_tune():
+    """MEMIT is ahead on all but the last; FT-L is behind everywhere, by more or less."""
+    wobble = lambda f, s: 0.004 * (-1) ** (f + s)
+    memit = lambda f, s: 0.1 + wobble(f, s) if f < 3 else -0.15
+    shift = {0: lambda f, s: 0, 1: memit, 2: lambda f, s: -0.2 + 0.01 * f + wobble(f, s)}
+    frame = made(lambda m, f, s: 0.5 + shift[m](f, s))
+    sides = contest.sides(contest.against(frame))
+    assert sides.to_dict() == {"memit": "undecided", "ft_l": "below"}
+    assert contest.swayed(frame) == {"memit": [3]}
+
+
 def test_an_interval_that_says_nothing_is_not_printed_as_numbers():
     frame = made(lambda m, f, s: 0.5 + 0.2 * m * (-1) ** f + 0.01 * s, F=2, S=2)
     found = contest.against(frame).set_index("method")

@@ -40,6 +40,7 @@ WEAK = ONE_SEED, ONE_TUNE, SMALL, UNSURE, UNSETTLED = (
     "unsure over secrets",
     "unsure over fine-tunes",
 )
+ASIDE = "°"  # beside the data set of a main claim about which more is to be said
 VERDICT = {True: HOLDS, False: FAILS, None: UNMEASURED}
 DATA = {title: name for name, title in methods.PAPER_DATA.items()}
 ABLATIONS = dict(ablations.ALL.values())  # label → its rows
@@ -492,9 +493,9 @@ def main(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def listed(lines: pd.DataFrame) -> dict[str, str]:
-    """By verdict, the main claims that have it, each with its data sets and asides."""
-    aside = lines["aside"].map(lambda some: f" ({some})" if some else "")
-    lines = lines.assign(data=lines["data"] + aside)
+    """By verdict, the main claims that have it, each with its data sets; ASIDE marks those with an
+    aside."""
+    lines = lines.assign(data=lines["data"] + np.where(lines["aside"] == "", "", ASIDE))
     found = {verdict: "none" for verdict in (HOLDS, FAILS, UNMEASURED)}
     for verdict, part in lines.groupby("verdict", sort=False):
         data = part.groupby("claim", sort=False)["data"].agg(", ".join)

@@ -259,17 +259,34 @@ def against(
     return pd.concat(lines, ignore_index=True) if lines else nothing
 
 
+def sides(gaps: pd.DataFrame) -> pd.Series:
+    """Of each method: is its interval ``above`` REVS, ``below`` it, or on both sides?"""
+    side = np.select([gaps["low"] > 0, gaps["high"] < 0], ["above", "below"], "undecided")
+    return pd.Series(side, index=gaps["method"])
+
+
+def swayed(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, list[int]]:
+    """The methods that stand on another side of REVS when one of a data set's fine-tunes is left
+    out, and the numbers of those fine-tunes."""
+    found, whole = {}, sides(against(frame, column=column))
+    for number in sorted(frame["learned"].unique()):
+        rest = sides(against(frame[frame["learned"] != number], column=column))
+        for method in whole.index[rest.reindex(whole.index) != whole]:
+            found.setdefault(method, []).append(int(number))
+    return found
+
+
 def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str]:
     """One data set's contest in words: the ``order`` of the methods with their means, best first,
     and which of them are ``above`` REVS by their interval, ``below`` it, ``undecided``, and
     different from it after correction (``corrected``)."""
     means = cells(frame[~frame["method"].isin(CONTROLS)], column).mean(axis=1)
     gaps = against(frame, column=column).sort_values("mean", ascending=False)
-    sides = {"above": gaps["low"] > 0, "below": gaps["high"] < 0}
-    sides["undecided"] = ~(sides["above"] | sides["below"])
-    sides["corrected"] = gaps["holm"] < 1 - LEVEL
+    side = sides(gaps).to_numpy()
+    which = {name: side == name for name in ("above", "below", "undecided")}
+    which["corrected"] = gaps["holm"] < 1 - LEVEL
     said = {
-        name: named(gaps.loc[side, "method"].map(figures.title)) for name, side in sides.items()
+        name: named(gaps.loc[some, "method"].map(figures.title)) for name, some in which.items()
     }
     return {"order": ranked(SCALE * means.rename(figures.title))} | said
 
