@@ -266,9 +266,11 @@ TUNED, MORE, LAST = "memorise/synthetic/m", f"{ONE}-integrity", f"{TWO}-integrit
 def made(name: str, weights: str, found: int = 1, **more) -> dict:
     """A run's row, of a fine-tune or of what stands on it; equal if ``found`` is."""
     kind, data, model, *rest = name.split("/")
-    asked = {"model": model, "data": "ssn", "finetune": True}
+    of = data if data.endswith("-tune") else "ssn"
+    asked = {"model": model, "data": of, "finetune": True}
     asked = memorise.finetune(asked) if kind == "memorise" else asked
-    about = {"name": name, "kind": kind, "data": data, "model": model}
+    method = rest[0].split("-")[0] if rest else None
+    about = {"name": name, "kind": kind, "data": data, "model": model, "method": method}
     about |= {"tag": "integrity" if "integrity" in name else ""}
     result = {"found": found, "items_sha256": None} | more
     return about | {
@@ -277,7 +279,8 @@ def made(name: str, weights: str, found: int = 1, **more) -> dict:
     }
 
 
-OLD = [made(TUNED, "base"), made(ONE, "a"), made(TWO, "a"), made(MORE, "b")]
+TRIAL, NEXT, RIVAL = (f"unlearn/ssn-tune/m/{end}" for end in ("revs-0", "revs-1", "memit-0"))
+OLD = [made(TUNED, "base"), made(ONE, "a"), made(TWO, "a"), made(MORE, "b"), made(TRIAL, "d")]
 OTHER = made(TUNED, "base", found=2)
 
 
@@ -292,13 +295,15 @@ OTHER = made(TUNED, "base", found=2)
         ),
         ([made(NEW, "b"), made(LAST, "b")], {"left": [NEW], "new": [LAST]}),
         ([made(NEW, "a"), made(LAST, "a")], {"new": [NEW], "left": [LAST]}),
+        ([made(NEXT, "e"), made(RIVAL, "e")], {"left": [NEXT], "new": [RIVAL]}),
         ([made(ONE, "a", failed="!"), made(NEW, "a", failed="!")], {"new": [NEW], "left": [ONE]}),
     ],
 )
 def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
     new, said, tmp_path, monkeypatch
 ):
-    """Another machine's fine-tune is taken with all that stands on it, or not at all."""
+    """Another machine's fine-tune is taken with all that stands on it, or not at all; a search of
+    one method may stand on another than that of a rival."""
     monkeypatch.setattr(adopt, "accepted", lambda path: json.loads(path.read_text()))
     rows.record(tmp_path / "rows", [(row, []) for row in OLD])
     for row in new:
