@@ -229,9 +229,11 @@ def search(data: str, score: float, trials: int = 20, tag="", method="revs", **c
 
 
 def test_the_settings_are_what_the_searches_chose():
-    """params/hyperparameters.yml is written from rows, not by hand."""
+    """params/hyperparameters.yml is written from rows, not by hand; a method that only a round has
+    searched which is not whole yet has no settings there."""
     assert settings() == adopt.chosen(SEARCHES)
-    assert set(settings()) == {row["method"] for row in SEARCHES.values()}
+    whole = {row["method"] for row in SEARCHES.values() if adopt.whole(row, SEARCHES)}
+    assert set(settings()) == whole >= set(methods.of_paper())
 
 
 @pytest.mark.parametrize(
@@ -423,7 +425,7 @@ def test_every_method_had_the_same_budget():
 def test_every_method_that_was_run_was_tuned():
     run = {row["method"] for row in rows.find(rows.RECORDED, kind="unlearn").values()}
     owners = {methods.registry()[name].get("settings_of", name) for name in run - {"unedited"}}
-    assert owners and owners <= set(settings())
+    assert owners and owners <= {row["method"] for row in SEARCHES.values()}
 
 
 @pytest.mark.parametrize("model", ["llama-3-8b", "gpt-j-6b"])
