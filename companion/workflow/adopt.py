@@ -108,8 +108,8 @@ def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
     if row["kind"] == "memorise":
         return alike - again.keys() if old else set()
     if row["data"].endswith("-tune"):
-        alike = {name for name in alike if recorded[name]["method"] == row["method"]}
-        begun = {name: begun[name] for name in alike}
+        begun = {name: begun[name] for name in alike if recorded[name]["method"] == row["method"]}
+        alike = set(begun)
     tagged = {name for name in alike if recorded[name]["tag"] == row["tag"]}
     before = {weights(recorded[name]) for name in ([row["name"]] if old else tagged or alike)}
     held = {name for name in begun if weights(recorded[name]) in before and now not in before}
