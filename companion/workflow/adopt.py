@@ -168,7 +168,8 @@ def choose() -> list[str]:
     """Writes the tuned settings of the recorded rows; the methods whose settings changed."""
     settings = chosen(rows.find(rows.RECORDED, kind="tune"))
     before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
-    rows.write_text(SETTINGS, text(settings))
+    if settings != before:  # another order of the same is no change
+        rows.write_text(SETTINGS, text(settings))
     return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]
 
 
