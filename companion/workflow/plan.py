@@ -146,7 +146,8 @@ def downloads(profile: Profile) -> str:
     models = {model for model, _ in every} & set(MODELS)
     copies = [model for model, copied in every if copied and model in models]
     sizes = {name: MODELS[name].get("disk_mb", MODELS[name]["download_mb"]) for name in models}
-    disk = sum(sizes[name] for name in [*models, *copies]) / 1024
+    made = sum(MODELS[name]["shape"]["weights"] * 4e-6 for name in copies)  # saved in float32
+    disk = (sum(sizes[name] for name in models) + made) / 1024
     fetched = sum(MODELS[name]["download_mb"] for name in models) / 1024
     return f"Disk: {disk:.1f} GiB. Download: {fetched:.1f} GiB, if nothing is there."
 
