@@ -139,7 +139,9 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     behind, p, name = max(tests, key=lambda test: test[:2])
     said = f"{'not ahead, ' * behind}p {shown(p) if p < LEAST else f'= {shown(p)}'} against {name}"
     holds = not behind and all(p < level for _, p, _ in tests)
-    return holds, f"{said}, of {len(tests)} methods, uncorrected", list(found["name"])
+    said += f", of {len(tests)} methods, uncorrected"
+    said += ", of pairs that share fine-tunes" if found["finetune"].nunique() > 1 else ""
+    return holds, said, list(found["name"])
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
