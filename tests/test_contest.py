@@ -111,6 +111,7 @@ def test_an_interval_is_that_of_the_mean_over_both():
     revs = values["revs"].sort_index()
     fewer = revs.drop([(0, 1), (1, 0), (1, 1), (1, 2)])  # as controls may have
     assert contest.interval(fewer) == pytest.approx(contest.interval(revs.loc[2:]))
+    assert contest.interval(revs[revs.index.get_level_values("seed") == 0]) == (0, 0)  # one split
 
 
 def test_controls_that_cannot_vary_are_no_source_of_variance():

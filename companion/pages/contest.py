@@ -202,8 +202,12 @@ def shaped(table: pd.DataFrame) -> tuple[int, int]:
 
 def interval(values: pd.Series) -> tuple[float, float]:
     """Of the mean of some values, one a (fine-tune, split), over both; a fine-tune that lacks one
-    of the splits, as controls may, has no part in it."""
-    _, low, high, _ = difference(values.unstack().dropna().to_numpy())
+    of the splits, as controls may, has no part in it. 0 to 0, which is none, of fewer than two of
+    either."""
+    table = values.unstack().dropna()
+    if min(table.shape) < 2:
+        return 0, 0
+    _, low, high, _ = difference(table.to_numpy())
     return low, high
 
 

@@ -63,6 +63,14 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
     ax.set_yticks(range(len(names)), names)
 
 
+def kept(ax: Axes, frame: pd.DataFrame) -> None:
+    """What each run or trial of a frame keeps, over what it forgets, in per cent."""
+    for method, part in frame.groupby("method", observed=True):
+        drawn = look(method) | {"ls": "", "markersize": 6, "alpha": 0.8}
+        ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
+    ax.set(xlim=(-3, 103), ylim=(-3, 103), xlabel="Efficacy@100, per cent")
+
+
 def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
     """Every metric of a frame, in per cent, over one of its columns."""
     for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
