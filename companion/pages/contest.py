@@ -119,6 +119,20 @@ def variants(model: str, data: str, named: Mapping[tuple[str, str], str]) -> pd.
     return frame.assign(edit=edit).dropna(subset=["edit"]).sort_values(["edit", "seed"])
 
 
+def paired(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scores of ``variants`` in points: a line a (fine-tune, split), a column an ``edit``."""
+    scores = frame.pivot(
+        index=["finetune", "seed"], columns="edit", values="unlearning_score"
+    ).astype(float)
+    return SCALE * scores
+
+
+def gap(each: pd.DataFrame, edit: str, other: str) -> tuple[float, str]:
+    """How far one edit of ``paired`` is above another: the mean, and its interval in words."""
+    mean, low, high, _ = difference((each[edit] - each[other]).unstack().to_numpy())
+    return float(mean), f"{low:+.1f} to {high:+.1f}"
+
+
 def edited(rows: pd.Series) -> str:
     """Which layers some runs edited, on one split or another: "layer 29" or "layers 1–29"."""
     found = sorted(set().union(*(row["result"]["edit"]["layers"] for row in rows)))
