@@ -1,5 +1,7 @@
 """Fine-tunes and splits as sources of variance, and differences that are sure of both."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,12 +67,33 @@ def test_an_unfinished_contest_is_looked_at_as_far_as_it_is_complete():
     assert contest.cells(frame[:0]).empty and contest.components(frame[:0]).empty
 
 
+def test_the_largest_complete_grid_is_found():
+    """The same as among all choices of fine-tunes and splits, whichever runs are missing."""
+    draw = np.random.default_rng(0)
+    some = lambda values: [
+        part for n in range(1, len(values) + 1) for part in itertools.combinations(values, n)
+    ]
+    for _ in range(20):
+        frame = made(lambda m, f, s: 0.1 * m, "abc", F=4)
+        frame = frame[draw.random(len(frame)) < 0.8]
+        there = frame.groupby(["learned", "seed"])["method"].agg(set)
+        sizes = [0]
+        for cells in itertools.product(some(range(4)), some(range(3))):
+            cells = list(itertools.product(*cells))
+            both = set.intersection(*(there.get(cell, set()) for cell in cells))
+            sizes.append(len(both) * len(cells))
+        assert contest.cells(frame).size == max(sizes)
+
+
 def test_a_contest_judges_once_enough_methods_are_on_enough_fine_tunes_and_splits():
-    """REVS among them; a method that lacks a cell has no part."""
-    frame = made(lambda m, f, s: 0.1 * m, [*PAPERS, "random", "simnpo"])
+    """REVS among them; a method that lacks a cell has no part, nor has one that is not the
+    paper's."""
+    frame = made(lambda m, f, s: 0.1 * m, [*PAPERS, "random"])
     of = lambda frame: contest.whole(frame)
-    few = frame["method"].isin(["random", "simnpo"]) & (frame["learned"] > 0)
+    few = (frame["method"] == "random") & (frame["learned"] > 0)
     assert len(of(frame)) == len(frame) and len(of(frame[~few])) == len(frame) - few.sum()
+    variant = frame[frame["method"] == "revs"].assign(method="revs_ridge")
+    assert len(of(pd.concat([frame, variant[variant["learned"] > 0]]))) == len(frame)
     for gone in ({"learned": 3}, {"seed": 0}, {"method": "revs"}, {"method": "revs", "learned": 1}):
         mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
         assert of(frame[~mask]).empty, gone

@@ -282,6 +282,7 @@ def made(name: str, weights: str, found: int = 1, **more) -> dict:
 
 
 TRIAL, NEXT, RIVAL = (f"unlearn/ssn-tune/m/{end}" for end in ("revs-0", "revs-1", "memit-0"))
+OF_OTHERS = "unlearn/emails-tune/m/revs-0"
 OLD = [made(TUNED, "base"), made(ONE, "a"), made(TWO, "a"), made(MORE, "b"), made(TRIAL, "d")]
 OTHER = made(TUNED, "base", found=2)
 
@@ -297,7 +298,10 @@ OTHER = made(TUNED, "base", found=2)
         ),
         ([made(NEW, "b"), made(LAST, "b")], {"left": [NEW], "new": [LAST]}),
         ([made(NEW, "a"), made(LAST, "a")], {"new": [NEW], "left": [LAST]}),
-        ([made(NEXT, "e"), made(RIVAL, "e")], {"left": [NEXT], "new": [RIVAL]}),
+        (
+            [made(NEXT, "e"), made(RIVAL, "e"), made(OF_OTHERS, "e")],
+            {"left": [NEXT], "new": [RIVAL, OF_OTHERS]},
+        ),
         ([made(ONE, "a", failed="!"), made(NEW, "a", failed="!")], {"new": [NEW], "left": [ONE]}),
     ],
 )
@@ -305,7 +309,7 @@ def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
     new, said, tmp_path, monkeypatch
 ):
     """Another machine's fine-tune is taken with all that stands on it, or not at all; a search of
-    one method may stand on another than that of a rival."""
+    one method may stand on another than that of a rival, or than its own on other data."""
     monkeypatch.setattr(adopt, "accepted", lambda path: json.loads(path.read_text()))
     rows.record(tmp_path / "rows", [(row, []) for row in OLD])
     for row in new:
@@ -392,7 +396,8 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     assert len(trials) - len(scores) == result["failed"]
     means = finals(row, scores, runs)
     assert result["best"] == max(means, key=means.get)
-    assert result["unlearning_score"] == means[result["best"]]
+    chosen = pytest.approx(means[result["best"]])  # some versions of Python round a sum otherwise
+    assert result["unlearning_score"] == chosen
     assert result["hyperparameters"] == tried[result["best"]]
     if "moved" not in result:  # drawn at random, before moves were counted and ranges kept
         return

@@ -53,7 +53,7 @@ def whole(played: pd.DataFrame) -> pd.DataFrame:
     """The runs of one data set's contest in the largest grid of FEWEST fine-tunes and splits or
     more that has as many of the paper's methods as can be; none if these are fewer than ENOUGH."""
     paper = set(methods.of_paper())
-    some = grids(played[~played["method"].isin(CONTROLS)])[1:]
+    some = grids(played[played["method"].isin(paper)])[1:]
     large = lambda grid: all(n >= least for n, least in zip(shaped(grid), FEWEST, strict=True))
     some = [grid for grid in some if large(grid) and "revs" in grid.index]
     most = lambda grid: (len(paper & set(grid.index)), grid.size)
@@ -61,7 +61,7 @@ def whole(played: pd.DataFrame) -> pd.DataFrame:
     if len(there := paper & set(grid.index)) < ENOUGH:
         return played[:0]
     inside = pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)
-    return played[inside & ~played["method"].isin(paper - there)]
+    return played[inside & played["method"].isin({*there, *CONTROLS})]
 
 
 def judged(model: str, data: str) -> pd.DataFrame:
@@ -154,24 +154,28 @@ def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame
 
 
 def grids(frame: pd.DataFrame, column: str = "unlearning_score") -> list[pd.DataFrame]:
-    """Every grid of some fine-tunes and splits, with the methods that have a run in all of its
-    cells; the whole alone if every method has. The first is empty."""
+    """Grids of some fine-tunes and splits, with the methods that have a run in all of their cells:
+    every one that no further fine-tune or split would enlarge is among them. The first is empty."""
     whole = frame.pivot(index="method", columns=["learned", "seed"], values=column)
     axes = [sorted(set(whole.columns.get_level_values(i))) for i in (0, 1)]
-    if whole.shape[1] == math.prod(map(len, axes)) and whole.notna().all(axis=None):
-        return [pd.DataFrame(), whole]
+    there = whole.reindex(columns=pd.MultiIndex.from_product(axes)).notna().T
     found = [pd.DataFrame()]
-    for some in itertools.product(*map(subsets, axes)):
-        columns = list(itertools.product(*some))
+    for some in itertools.product(*(unions(there, axis) for axis in (0, 1))):
+        columns = list(itertools.product(*map(sorted, some)))
         if set(columns) <= set(whole.columns):
             found.append(whole[columns].dropna())
     return found
 
 
-def subsets(values: list[int]) -> list[tuple[int, ...]]:
-    """Every choice of one or more of some values."""
-    numbers = range(1, len(values) + 1)
-    return [some for n in numbers for some in itertools.combinations(values, n)]
+def unions(there: pd.DataFrame, axis: int) -> list[list[int]]:
+    """The choices of fine-tunes, or of splits, that a grid can have: those with the same runs are
+    in it together, or not at all. ``there``: a line a (fine-tune, split), is a method's run?"""
+    alike: dict[tuple, list[int]] = {}
+    for value, part in there.groupby(level=axis):
+        alike.setdefault(tuple(part.to_numpy().ravel()), []).append(value)
+    kinds, numbers = list(alike.values()), range(1, len(alike) + 1)
+    chosen = [some for n in numbers for some in itertools.combinations(kinds, n)]
+    return [list(itertools.chain(*some)) for some in chosen]
 
 
 def components(frame: pd.DataFrame) -> pd.Series:

@@ -98,7 +98,8 @@ def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
     Of a fine-tune that came out otherwise: those on it that are not made ``again``. Of a result:
     those on the weights of its recorded self; of a new one, on the weights of those that have
     ``begun`` like it, with its tag if some have: a tag may set another machine's rows apart. A
-    search compares its own trials alone, so that other methods' may stand on other weights.
+    search compares its own trials alone: those of other methods and data sets may stand on other
+    weights.
     """
     old, now = recorded.get(row["name"]), weights(row)
     if row["kind"] == "bench" or (old and old["result"] == row["result"] and weights(old) == now):
@@ -108,7 +109,12 @@ def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
     if row["kind"] == "memorise":
         return alike - again.keys() if old else set()
     if row["data"].endswith("-tune"):
-        begun = {name: begun[name] for name in alike if recorded[name]["method"] == row["method"]}
+        own = row["data"], row["method"]
+        begun = {
+            name: begun[name]
+            for name in alike
+            if (recorded[name]["data"], recorded[name]["method"]) == own
+        }
         alike = set(begun)
     tagged = {name for name in alike if recorded[name]["tag"] == row["tag"]}
     before = {weights(recorded[name]) for name in ([row["name"]] if old else tagged or alike)}
