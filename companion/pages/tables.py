@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,22 @@ def ranked(values: pd.Series) -> str:
 def named(titles: Iterable[str]) -> str:
     """Some titles in words; "none" if there are none."""
     return ", ".join(titles) or "none"
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Whole numbers in words, three or more in a row by their ends.
+
+    >>> spans([12, 4, 5, 6, 7, 13])
+    '4–7, 12, 13'
+    """
+    rows: list[list[int]] = []
+    for number in sorted(numbers):
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    parts = ([f"{row[0]}–{row[-1]}"] if len(row) > 2 else map(str, row) for row in rows)
+    return named(itertools.chain(*parts))
 
 
 def beside(now: pd.Series, before: pd.Series) -> str:
