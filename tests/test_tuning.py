@@ -194,4 +194,6 @@ def test_recorded_trials_are_seen_whatever_their_search_recorded():
 def test_values_in_words_begin_with_the_highest():
     assert tables.ranked(pd.Series({"RMU": 1.04, "REVS": 75.26})) == "REVS 75.3, RMU 1.0"
     assert tables.ranked(pd.Series(dtype=float)) == ""
-    assert tables.spans([12, 4, 5, 6, 7, 13]) == "4–7, 12, 13" and tables.spans([]) == "none"
+    assert (
+        tables.stretches([12, 4, 5, 6, 7, 13]) == "4–7, 12, 13" and tables.stretches([]) == "none"
+    )

@@ -20,7 +20,7 @@ import pandas as pd
 from scipy.stats import t as student
 
 from companion.pages import figures, results
-from companion.pages.tables import DASH, named, ranked, spans
+from companion.pages.tables import DASH, named, ranked, stretches
 from companion.runs import methods
 
 TAG = r"round(\d*)"
@@ -135,7 +135,7 @@ def gap(each: pd.DataFrame, edit: str, other: str) -> tuple[float, str]:
 def edited(rows: pd.Series) -> str:
     """Which layers some runs edited, on one split or another: "layer 29" or "layers 1–29"."""
     found = sorted(set().union(*(row["result"]["edit"]["layers"] for row in rows)))
-    return f"layer{'s' * (len(found) != 1)} {spans(found)}" if found else DASH
+    return f"layer{'s' * (len(found) != 1)} {stretches(found)}" if found else DASH
 
 
 def perplexity(rows: pd.Series) -> float:

@@ -53,10 +53,10 @@ def named(titles: Iterable[str]) -> str:
     return ", ".join(titles) or "none"
 
 
-def spans(numbers: Iterable[int]) -> str:
+def stretches(numbers: Iterable[int]) -> str:
     """Whole numbers in words, three or more in a row by their ends.
 
-    >>> spans([12, 4, 5, 6, 7, 13])
+    >>> stretches([12, 4, 5, 6, 7, 13])
     '4–7, 12, 13'
     """
     rows: list[list[int]] = []

@@ -12,7 +12,7 @@ from scipy.stats import hmean
 from companion.own.search import EDGE, ends, limit
 from companion.pages import errata, extraction
 from companion.pages.results import measured
-from companion.pages.tables import DASH, percent, spans
+from companion.pages.tables import DASH, percent, stretches
 from companion.record import paper, rows
 from companion.record.paths import ROOT
 from companion.runs import methods, tune
@@ -244,7 +244,7 @@ def short(value) -> str:
     if value is None:
         return DASH
     if isinstance(value, (list, tuple)):
-        return spans(value)
+        return stretches(value)
     if isinstance(value, str):
         return value
     return f"{value:.0f}" if value == int(value) else f"{value:.4g}"
