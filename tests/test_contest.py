@@ -93,20 +93,25 @@ def test_a_contest_judges_once_enough_methods_are_on_enough_fine_tunes_and_split
     few = (frame["method"] == "random") & (frame["learned"] > 0)
     assert len(of(frame)) == len(frame) and len(of(frame[~few])) == len(frame) - few.sum()
     variant = frame[frame["method"] == "revs"].assign(method="revs_ridge")
-    assert len(of(pd.concat([frame, variant[variant["learned"] > 0]]))) == len(frame)
+    more = pd.concat([frame, variant[variant["learned"] > 0]], ignore_index=True)
+    assert len(of(more)) == len(frame)
     for gone in ({"learned": 3}, {"seed": 0}, {"method": "revs"}, {"method": "revs", "learned": 1}):
         mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
         assert of(frame[~mask]).empty, gone
     rmu = frame["method"] == "rmu"
     large = made(lambda m, f, s: 0.1 * m, PAPERS, F=6)
     fewer = of(large[~(large["method"].eq("rmu") & (large["learned"] > 3))])
-    assert set(fewer["method"]) == set(PAPERS) and fewer["learned"].max() == 3  # none is dropped
+    tunes = fewer.groupby("method")["learned"].nunique()
+    assert tunes.pop("rmu") == 4 and set(tunes) == {6} and len(tunes) == len(PAPERS) - 1
+    compared = contest.against(fewer).set_index("method")
+    assert compared.loc["rmu", "tunes"] == 4 and compared.loc["memit", "tunes"] == 6
+    assert len(of(large)) > len(fewer) == len(contest.sharing(large, "revs", PAPERS)) - 6
     for gone in (rmu, rmu & (frame["learned"] == 1)):
         assert set(of(frame[~gone])["method"]) == {*frame["method"]} - {"rmu"}
         assert contest.shaped(contest.cells(of(frame[~gone]))) == (4, 3)
     assert of(frame[~frame["method"].isin(["rmu", "npo_kl", "ft_l"])]).empty
     more = frame[(frame["seed"] == 0) & (frame["method"] == "revs")].assign(seed=9)
-    begun = pd.concat([frame, more])
+    begun = pd.concat([frame, more], ignore_index=True)
     assert len(of(begun)) == len(frame) and of(frame[:0]).empty
 
 

@@ -2,18 +2,19 @@
 
 A run of the contest has the tag ``round``, on the usual fine-tune, or ``roundN``: N drew the order
 of the sentences and the first embeddings of the added tokens. Fine-tunes and splits are crossed,
-each method has one run in every cell, and both are drawn out of many: an order that stands on one
-fine-tune is an order of that. A contest of FEWEST fine-tunes and splits and ENOUGH methods is
-``whole``: from then on it judges its data set, and the runs with the settings of older searches are
-a comparison. A method that it lacks cannot undo what the others refute, and no claim that needs it
-is confirmed (``companion.ledger.checks.judged``).
+each method has one run in a cell, and both are drawn out of many: an order that stands on one
+fine-tune is an order of that. Two methods are compared on the largest grid in which both have every
+run; one that shares FEWEST fine-tunes and splits with REVS is in the contest, and a contest of
+ENOUGH methods is ``whole``: from then on it judges its data set, and the runs with the settings of
+older searches are a comparison. A method that it lacks cannot undo what the others refute, and no
+claim that needs it is confirmed (``companion.ledger.checks.judged``).
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -49,18 +50,30 @@ def runs(model: str, *data: str) -> pd.DataFrame:
 
 
 def whole(played: pd.DataFrame) -> pd.DataFrame:
-    """The runs of one data set's contest in the largest grid of FEWEST fine-tunes and splits or
-    more that has as many of the paper's methods as can be; none if these are fewer than ENOUGH."""
-    paper = set(methods.of_paper())
-    some = grids(played[played["method"].isin(paper)])[1:]
-    large = lambda grid: all(n >= least for n, least in zip(shaped(grid), FEWEST, strict=True))
-    some = [grid for grid in some if large(grid) and "revs" in grid.index]
-    most = lambda grid: (len(paper & set(grid.index)), grid.size)
-    grid = max(some, key=most, default=pd.DataFrame())
-    if len(there := paper & set(grid.index)) < ENOUGH:
+    """The runs of one data set's contest of the paper's methods; none if fewer than ENOUGH are in
+    it. Controls have those that they have where REVS has some."""
+    found = sharing(played, "revs", methods.of_paper())
+    if found["method"].nunique() < ENOUGH:
         return played[:0]
-    inside = pd.MultiIndex.from_frame(played[["learned", "seed"]]).isin(grid.columns)
-    return played[inside & played["method"].isin({*there, *CONTROLS})]
+    of_revs = found.loc[found["method"] == "revs", ["learned", "seed"]]
+    there = pd.MultiIndex.from_frame(played[["learned", "seed"]])
+    there = there.isin(pd.MultiIndex.from_frame(of_revs))
+    controls = played[there & played["method"].isin(CONTROLS)]
+    return played.loc[found.index.union(controls.index)]
+
+
+def sharing(played: pd.DataFrame, method: str, others: Iterable[str]) -> pd.DataFrame:
+    """One data set's runs of those of some methods that share FEWEST fine-tunes and splits, or
+    more, with one method, each on the largest grid that it shares; and this one's on all these."""
+    inside = pd.Series(False, index=played.index)
+    cell = pd.MultiIndex.from_frame(played[["learned", "seed"]])
+    for other in set(others) - {method}:
+        pair = played["method"].isin([method, other])
+        both = [grid for grid in grids(played[pair]) if len(grid) == 2]
+        large = [grid for grid in both if np.greater_equal(shaped(grid), FEWEST).all()]
+        if large:
+            inside |= pair & cell.isin(max(large, key=lambda grid: grid.size).columns)
+    return played[inside]
 
 
 def judged(model: str, data: str) -> pd.DataFrame:
@@ -217,6 +230,13 @@ def shaped(table: pd.DataFrame) -> tuple[int, int]:
     return tuple(table.columns.get_level_values(i).nunique() for i in (0, 1))
 
 
+def own(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, pd.Series]:
+    """Each method's values by (fine-tune, split), on the largest grid in which it has every run;
+    without controls."""
+    some = frame[~frame["method"].isin(CONTROLS)]
+    return {name: cells(part, column).loc[name] for name, part in some.groupby("method")}
+
+
 def interval(values: pd.Series) -> tuple[float, float]:
     """Of the mean of some values, one a (fine-tune, split), over both; a fine-tune that lacks one
     of the splits, as controls may, has no part in it. 0 to 0, which is none, of fewer than two of
@@ -265,19 +285,21 @@ def against(
     frame: pd.DataFrame, method: str = "revs", column: str = "unlearning_score"
 ) -> pd.DataFrame:
     """What each other method's score is above this one's, data set by data set, in points: mean,
-    ends of the interval, p and p after Holm. Empty with fewer than two fine-tunes or splits."""
+    ends of the interval, p and p after Holm, and on how many fine-tunes, all that both have. Empty
+    with fewer than two fine-tunes or splits."""
     lines = []
     for name, part in frame.groupby("data", sort=False):
-        table, found = cells(part[~part["method"].isin(CONTROLS)], column), {}
-        if method not in table.index or min(shaped(table)) < 2:
-            continue
-        for other in table.index.drop(method):
-            d = 100 * (table.loc[other] - table.loc[method]).unstack()
-            found[other] = difference(d.to_numpy())
-        each = pd.DataFrame(found, index=["mean", "low", "high", "p"]).T.rename_axis("method")
-        lines.append(each.assign(data=name, holm=holm(each["p"])).reset_index())
-    nothing = pd.DataFrame(columns=["data", "method", "mean", "low", "high", "p", "holm"])
-    return pd.concat(lines, ignore_index=True) if lines else nothing
+        found = {}
+        for other in sorted(set(part["method"]) - {method, *CONTROLS}):
+            pair = cells(part[part["method"].isin([method, other])], column)
+            if len(pair) == 2 and min(shaped(pair)) > 1:
+                d = 100 * (pair.loc[other] - pair.loc[method]).unstack()
+                found[other] = (*difference(d.to_numpy()), len(d))
+        each = pd.DataFrame(found, index=["mean", "low", "high", "p", "tunes"]).T
+        each = each.rename_axis("method").assign(data=name, holm=holm(each["p"]))
+        lines.append(each.reset_index())
+    found = pd.concat(lines, ignore_index=True) if lines else pd.DataFrame()
+    return found.reindex(columns=["data", "method", "mean", "low", "high", "p", "tunes", "holm"])
 
 
 def sides(gaps: pd.DataFrame) -> pd.Series:
@@ -301,7 +323,7 @@ def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str
     """One data set's contest in words: the ``order`` of the methods with their means, best first,
     and which of them are ``above`` REVS by their interval, ``below`` it, ``undecided``, and
     different from it after correction (``corrected``)."""
-    means = cells(frame[~frame["method"].isin(CONTROLS)], column).mean(axis=1)
+    means = pd.Series({name: some.mean() for name, some in own(frame, column).items()}, dtype=float)
     gaps = against(frame, column=column).sort_values("mean", ascending=False)
     side = sides(gaps).to_numpy()
     which = {name: side == name for name in ("above", "below", "undecided")}
@@ -313,15 +335,20 @@ def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str
 
 
 def table(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:
-    """Every method's score, and how far it is above REVS's (``against``), each with its interval
-    over fine-tunes and splits, data set by data set: each cell a string."""
+    """Every method's score, over how many fine-tunes, and how far it is above REVS's (``against``),
+    each with its interval over fine-tunes and splits, data set by data set: each cell a string."""
     lines = []
     for name, part in frame.groupby("data", sort=False):
-        grid = SCALE * cells(part[~part["method"].isin(CONTROLS)], column)
-        for method, values in grid.iterrows() if min(shaped(grid), default=0) > 1 else ():
-            low, high = np.clip(interval(values), 0, SCALE)
-            told = {"score": f"{values.mean():.1f}", "its interval": f"{low:.1f} to {high:.1f}"}
-            lines.append({"data": name, "method": method} | told)
+        for method, values in own(part, column).items():
+            tunes, splits = values.unstack().shape
+            if min(tunes, splits) < 2:
+                continue
+            low, high = np.clip([SCALE * end for end in interval(values)], 0, SCALE)
+            told = {
+                "score": f"{SCALE * values.mean():.1f}",
+                "its interval": f"{low:.1f} to {high:.1f}",
+            }
+            lines.append({"data": name, "method": method, "fine-tunes": str(tunes)} | told)
     if not lines:
         return pd.DataFrame(columns=["data", "method", "score"])
     gaps = against(frame, column=column)

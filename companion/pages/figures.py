@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import html
+import io
 import math
 from collections.abc import Collection
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -122,6 +126,16 @@ def radar(ax: Axes, frame: pd.DataFrame) -> None:
     ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
     ax.set_rlabel_position(60)
     ax.spines["polar"].set_visible(False)
+
+
+def inline(fig: Figure, alt: str) -> HTML:
+    """A figure for another page to glue, as it is in light and dark; ``alt`` is its text for whom
+    does not see it."""
+    stream = io.BytesIO()
+    fig.savefig(stream, format="png", bbox_inches="tight", dpi=150)
+    data = base64.b64encode(stream.getvalue()).decode()
+    source = f"data:image/png;base64,{data}"
+    return HTML(f'<img class="dark-light" alt="{html.escape(alt)}" src="{source}">')
 
 
 def legend(fig: Figure, names: Collection[str]) -> None:
