@@ -118,6 +118,7 @@ def test_what_is_glued_is_said(path):
         for some in (pages, ROOT.glob("notebooks/*.ipynb"))
     )
     said = re.findall(r"glue:\w*\}`(?:[\w/.]+::)?(\w+)", text)
+    said += re.findall(r"^```\{glue\} (\w+)", text, re.MULTILINE)
     assert set(glued) <= {*said, *re.findall(rf"glue:\w*\}}`{path.name}::(\w+)", others)}
 
 
