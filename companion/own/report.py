@@ -84,9 +84,15 @@ def picture(draw, *content) -> str:
     fig, ax = plt.subplots(figsize=(7, 3.2))
     draw(ax, *content)
     ax.legend()
-    stream = io.BytesIO()
-    fig.savefig(stream, format="png", bbox_inches="tight", dpi=130)
+    source = encoded(fig)
     plt.close(fig)
+    return source
+
+
+def encoded(fig, dpi: int = 130) -> str:
+    """A figure as the source of an image."""
+    stream = io.BytesIO()
+    fig.savefig(stream, format="png", bbox_inches="tight", dpi=dpi)
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import math
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from companion.own.report import encoded
 from companion.pages.tables import METRICS
 from companion.runs.methods import registry
 
@@ -131,10 +130,7 @@ def radar(ax: Axes, frame: pd.DataFrame) -> None:
 def inline(fig: Figure, alt: str) -> HTML:
     """A figure for another page to glue, as it is in light and dark; ``alt`` is its text for whom
     does not see it."""
-    stream = io.BytesIO()
-    fig.savefig(stream, format="png", bbox_inches="tight", dpi=150)
-    data = base64.b64encode(stream.getvalue()).decode()
-    source = f"data:image/png;base64,{data}"
+    source = encoded(fig, dpi=150)
     return HTML(f'<img class="dark-light" alt="{html.escape(alt)}" src="{source}">')
 
 
