@@ -99,13 +99,13 @@ def test_a_contest_judges_once_enough_methods_are_on_enough_fine_tunes_and_split
         mask = np.logical_and.reduce([frame[key] == value for key, value in gone.items()])
         assert of(frame[~mask]).empty, gone
     rmu = frame["method"] == "rmu"
-    large = made(lambda m, f, s: 0.1 * m, PAPERS, F=6)
+    large = made(lambda m, f, s: 0.1 * m, PAPERS, F=9)  # more than twice as many
     fewer = of(large[~(large["method"].eq("rmu") & (large["learned"] > 3))])
     tunes = fewer.groupby("method")["learned"].nunique()
-    assert tunes.pop("rmu") == 4 and set(tunes) == {6} and len(tunes) == len(PAPERS) - 1
+    assert tunes.pop("rmu") == 4 and set(tunes) == {9} and len(tunes) == len(PAPERS) - 1
     compared = contest.against(fewer).set_index("method")
-    assert compared.loc["rmu", "tunes"] == 4 and compared.loc["memit", "tunes"] == 6
-    assert len(of(large)) == len(large) == len(fewer) + 6
+    assert compared.loc["rmu", "tunes"] == 4 and compared.loc["memit", "tunes"] == 9
+    assert len(of(large)) == len(large) == len(fewer) + 15
     for gone in (rmu, rmu & (frame["learned"] == 1)):
         assert set(of(frame[~gone])["method"]) == {*frame["method"]} - {"rmu"}
         assert contest.shaped(contest.cells(of(frame[~gone]))) == (4, 3)

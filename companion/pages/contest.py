@@ -69,8 +69,8 @@ def sharing(played: pd.DataFrame, method: str, others: Iterable[str]) -> pd.Data
     cell = pd.MultiIndex.from_frame(played[["learned", "seed"]])
     for other in set(others) - {method}:
         pair = played["method"].isin([method, other])
-        both = [grid for grid in grids(played[pair]) if len(grid) == 2]
-        large = [grid for grid in both if np.greater_equal(shaped(grid), FEWEST).all()]
+        found = both(played[pair])
+        large = [grid for grid in found if np.greater_equal(shaped(grid), FEWEST).all()]
         if large:
             inside |= pair & cell.isin(max(large, key=lambda grid: grid.size).columns)
     return played[inside]
@@ -177,6 +177,11 @@ def grids(frame: pd.DataFrame, column: str = "unlearning_score") -> list[pd.Data
         if set(columns) <= set(whole.columns):
             found.append(whole[columns].dropna())
     return found
+
+
+def both(pair: pd.DataFrame, column: str = "unlearning_score") -> list[pd.DataFrame]:
+    """The grids of two methods' runs in which both have all, however many more one of them has."""
+    return [grid for grid in grids(pair, column) if len(grid) == 2]
 
 
 def unions(there: pd.DataFrame, axis: int) -> list[list[int]]:
@@ -291,8 +296,9 @@ def against(
     for name, part in frame.groupby("data", sort=False):
         found = {}
         for other in sorted(set(part["method"]) - {method, *CONTROLS}):
-            pair = cells(part[part["method"].isin([method, other])], column)
-            if len(pair) == 2 and min(shaped(pair)) > 1:
+            grids_of_both = both(part[part["method"].isin([method, other])], column)
+            pair = max(grids_of_both, key=lambda grid: grid.size, default=pd.DataFrame())
+            if len(pair) and min(shaped(pair)) > 1:
                 d = 100 * (pair.loc[other] - pair.loc[method]).unstack()
                 found[other] = (*difference(d.to_numpy()), len(d))
         each = pd.DataFrame(found, index=["mean", "low", "high", "p", "tunes"]).T
