@@ -69,10 +69,9 @@ def sharing(played: pd.DataFrame, method: str, others: Iterable[str]) -> pd.Data
     cell = pd.MultiIndex.from_frame(played[["learned", "seed"]])
     for other in set(others) - {method}:
         pair = played["method"].isin([method, other])
-        found = both(played[pair])
-        large = [grid for grid in found if np.greater_equal(shaped(grid), FEWEST).all()]
-        if large:
-            inside |= pair & cell.isin(max(large, key=lambda grid: grid.size).columns)
+        grid = both(played[pair], least=FEWEST)
+        if len(grid):
+            inside |= pair & cell.isin(grid.columns)
     return played[inside]
 
 
@@ -179,9 +178,14 @@ def grids(frame: pd.DataFrame, column: str = "unlearning_score") -> list[pd.Data
     return found
 
 
-def both(pair: pd.DataFrame, column: str = "unlearning_score") -> list[pd.DataFrame]:
-    """The grids of two methods' runs in which both have all, however many more one of them has."""
-    return [grid for grid in grids(pair, column) if len(grid) == 2]
+def both(
+    pair: pd.DataFrame, column: str = "unlearning_score", least: tuple[int, int] = (2, 2)
+) -> pd.DataFrame:
+    """The largest grid of so many fine-tunes and splits or more in which two methods have every
+    run, however many more one of them has; empty if there is none."""
+    shared = [grid for grid in grids(pair, column) if len(grid) == 2]
+    large = [grid for grid in shared if np.greater_equal(shaped(grid), least).all()]
+    return max(large, key=lambda grid: grid.size, default=pd.DataFrame())
 
 
 def unions(there: pd.DataFrame, axis: int) -> list[list[int]]:
@@ -296,9 +300,8 @@ def against(
     for name, part in frame.groupby("data", sort=False):
         found = {}
         for other in sorted(set(part["method"]) - {method, *CONTROLS}):
-            grids_of_both = both(part[part["method"].isin([method, other])], column)
-            pair = max(grids_of_both, key=lambda grid: grid.size, default=pd.DataFrame())
-            if len(pair) and min(shaped(pair)) > 1:
+            pair = both(part[part["method"].isin([method, other])], column)
+            if len(pair):
                 d = 100 * (pair.loc[other] - pair.loc[method]).unstack()
                 found[other] = (*difference(d.to_numpy()), len(d))
         each = pd.DataFrame(found, index=["mean", "low", "high", "p", "tunes"]).T
