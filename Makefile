@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan run adopt verify record compare lint clean
+.PHONY: help book test plan run adopt verify record compare clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -25,7 +25,8 @@ help:  ## what can be made
 book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m companion.workflow.build quick
 
-test: $(INSTALLED) lint  ## all tests, the strict book, every notebook
+test: $(INSTALLED)  ## style, all tests, the strict book, every notebook
+	@$(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet .
 	@$(PY) -m companion.workflow.build quick
 	$(PYTEST) tests
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=600 $(NBMAKE)
@@ -47,9 +48,6 @@ record: $(INSTALLED)  ## what is recorded of each profile and what is missing; A
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
 	@$(PY) -m companion.pages.compare "$(A)" "$(B)"
-
-lint: $(INSTALLED)
-	@$(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet .
 
 clean:  ## remove build/
 	@rm -rf build .snakemake
