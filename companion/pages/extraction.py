@@ -52,10 +52,10 @@ def read(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
     return found.assign(**{name: [one[name][reading] for one in attacks] for name in TITLES})
 
 
-def joint(frame: pd.DataFrame) -> pd.DataFrame:
-    """The attacked runs with resistance secret by secret, and ``joint``, the harmonic mean of the
-    Unlearning Score and the Resistance Score, as shares."""
-    found = read(frame, "per_example")
+def joint(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
+    """The attacked runs with their resistance in one reading, and ``joint``, the harmonic mean of
+    the Unlearning Score and the Resistance Score, as shares."""
+    found = read(frame, reading)
     pairs = found[["unlearning_score", "resistance_score"]].to_numpy()
     return found.assign(joint=[metrics.harmonic_mean(pair) for pair in pairs])
 
