@@ -220,13 +220,16 @@ def test_an_exported_folder_loads_to_equal_logits(base, tmp_path, kind):
     assert not any(text in card for text in hidden)
 
 
-def test_the_card_sums_up_the_ranks(base):
-    """How many secrets are written before and after, and the median of their lowest ranks."""
+def test_the_card_sums_up_ranks_and_moved_columns(base):
+    """How many secrets are written before and after, and the median of their lowest ranks; a column
+    that moved by nothing is not counted."""
     ranks = {"before": {"a": [0, 0], "b": [0, 0], "c": [0, 4]}}
     ranks |= {"after": {"a": [0, 0], "b": [30, 2], "c": [7, 900]}}
     about = replace(made(base())[1], **ranks)
-    card = export.card("m", about)
+    moves = [(0, 3, 7, -1.0), (0, 3, 9, 0.0), (0, 4, 7, 0.0), (2, 3, 7, -2.0), (2, 5, 7, -2.0)]
+    card = export.card("m", replace(about, moves=moves))
     assert "| 2 of 3 | 1 of 3 |" in card and "| 0 | 30 |" in card
+    assert "| Columns of FF₂ moved | 3, in 2 layers |" in card
 
 
 def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(
