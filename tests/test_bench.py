@@ -4,9 +4,11 @@ import math
 import time
 from types import SimpleNamespace
 
+import gguf
 import pytest
 import torch
 from conftest import V
+from safetensors.torch import save_file
 
 from companion.record.paths import ROOT
 from companion.runs import bench, check, memory, stopwatch
@@ -131,6 +133,25 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sent
     for dtype, mend in (("float32", "bfloat16 weights, a smaller"), ("bfloat16", "a smaller")):
         with pytest.raises(MemoryError, match=f"free: take {mend} model, or a machine with more"):
             memory.check(settings | {"dtype": dtype})
+
+
+def test_weights_are_counted_by_what_heads_say_and_not_by_the_size_of_files(tmp_path):
+    """Files may hold fewer bits than a run; one that cannot be read is for loading to refuse."""
+    halves = {"a": torch.zeros(3, 4, dtype=torch.bfloat16), "b": torch.zeros(5)}
+    save_file(halves, tmp_path / "model.safetensors")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    for name, shape in (("a", (4, 8)), ("b", (3,))):
+        writer.add_tensor(name, torch.zeros(shape, dtype=torch.float16).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.safetensors").write_bytes(b"none")
+    (broken / "model.gguf").write_bytes(b"none")
+    places = (tmp_path, tmp_path / "model.gguf", broken, broken / "model.gguf", tmp_path / "none")
+    assert [memory.counted(place) for place in places] == [17, 35, 0, 0, 0]
 
 
 def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):

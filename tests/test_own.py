@@ -67,7 +67,7 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys):
     assert result["outcome"] == "unlearned" and result["written"] and result["halfway"][0] == 1
     said, shown = report.found(result), report.verdict(result)
     assert said.startswith("Documents read: 4; places of secrets found in them: 5; secrets tried:")
-    assert shown.startswith("Unlearned, within every limit.") and "before their own turn" in shown
+    assert shown.startswith("Unlearned, within every limit.") and "were unlearned then" in shown
     printed = capsys.readouterr().out
     assert said in printed and shown in printed and printed.index(said) < printed.index(shown)
     assert html.escape(said) in page and shown in page and "a***@example.com" in page

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from pathlib import Path
 
 import psutil
+from gguf import GGUFReader
+from safetensors import SafetensorError, safe_open
 
 from companion.record.paths import resolve
 
@@ -30,8 +33,7 @@ def check(settings: dict) -> None:
     if shape := models.registry().get(settings["model"], {}).get("shape"):
         weights = shape["weights"] * each
     else:
-        files = [path] if path.suffix == ".gguf" else path.glob("*.safetensors")
-        weights = sum(file.stat().st_size for file in files if file.is_file())
+        weights = counted(path) * each
     name = settings.get("method", "memorise" if "epochs" in settings else "This run")
     held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
     beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
@@ -45,6 +47,19 @@ def check(settings: dict) -> None:
             f"{there / 2**30:.1f} GiB of memory are free: take {lower}a smaller model, or a "
             "machine with more."
         )
+
+
+def counted(path: Path) -> int:
+    """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
+    if nobody can tell. Files may hold them in fewer bits than a run does."""
+    number = 0
+    with contextlib.suppress(OSError, ValueError, SafetensorError):  # loading says what is wrong
+        if path.suffix == ".gguf" and path.is_file():
+            return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
+        for file in path.glob("*.safetensors"):
+            with safe_open(file, framework="numpy") as held:
+                number += sum(math.prod(held.get_slice(name).get_shape()) for name in held.keys())
+    return number
 
 
 def free(device_map: str | None = None) -> float:

@@ -85,7 +85,7 @@ def locate(spec: str, revision: str | None = None) -> loading.Place:
         known = [*registry(), KINDS]
         said = f"There is no model at '{spec}'" + hint(spec, known, "give")
         raise FileNotFoundError(said) from None
-    return place if Path(spec).exists() else replace(place, name=spec)
+    return place if path.exists() else replace(place, name=spec)
 
 
 def converted(name: str, entry: dict) -> Path:

@@ -139,7 +139,7 @@ def locate(spec: str, revision: str | None = None) -> Place:
     if path.is_file() and path.suffix == ".gguf":
         return Place(path.stem, str(path.parent), path.name)
     if (path / "config.json").is_file():
-        return Place(path.stem, str(path))
+        return Place(path.resolve().name, str(path))
     local = spec.startswith((".", "/", "~")) or spec.lower().endswith(".gguf")
     if path.exists() or spec.count("/") != 1 or local:
         said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
