@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import psutil
-from gguf import GGUFReader
 from safetensors import SafetensorError, safe_open
 
 from companion.record.paths import resolve
@@ -52,6 +51,8 @@ def check(settings: dict) -> None:
 def counted(path: Path) -> int:
     """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
     if nobody can tell. Files may hold them in fewer bits than a run does."""
+    from gguf import GGUFReader  # here, as torch is: who only plans counts nothing
+
     number = 0
     with contextlib.suppress(OSError, ValueError, SafetensorError):  # loading says what is wrong
         if path.suffix == ".gguf" and path.is_file():
