@@ -317,6 +317,38 @@ def test_what_is_held_is_not_searched_and_shares_are_of_it(search, found):
     assert not any("failed" in found()[f"trial{n:02d}"]["result"] for n in (2, 3))
 
 
+def test_other_ranges_lie_over_those_of_the_file(search, found):
+    """Of one setting alone; the row has them, the trials' settings say nothing of them."""
+    space = {"low": 1e-5, "high": 1e-4}
+    row = search(ranges={"lr": space}, trials=5)
+    assert row["result"]["ranges"] == tune.ranges("ft_l") | {"lr": space}
+    assert row["provenance"]["settings"]["ranges"] == {"lr": space}
+    settings = [found()[f"trial{n:02d}"]["provenance"]["settings"] for n in (2, 3, 4)]
+    assert all(1e-5 <= one["hyperparameters"]["lr"] <= 1e-4 for one in settings)
+    assert not any("ranges" in one for one in settings)
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"rl": {"low": 1e-5, "high": 1e-4}}, "ft_l has no range of 'rl': there are lr, "),
+        ({"lr": 1e-5}, "The range of lr is 1e-05, but must be like"),
+        ({"lr": {"low": 1e-4, "high": 1e-5}}, "The range of lr is"),
+        ({"lr": {"low": 0, "high": 1e-5}}, "The range of lr is"),
+        ({"lr": {"low": "1e-6", "high": 1e-5}}, "The range of lr is"),
+        ({"lr": {"low": 1e-6}}, "The range of lr is"),
+        ({"lr": {"values": []}}, "The range of lr is"),
+    ],
+)
+def test_a_range_that_is_none_is_refused_before_anything_runs(
+    search, tmp_path, measured, one_sentence, given, said
+):
+    with pytest.raises(ValueError) as error:
+        search(ranges=given)
+    assert str(error.value).startswith(said) and one_sentence(error)
+    assert not measured and not list(tmp_path.rglob("*.json"))
+
+
 def test_a_search_goes_on_where_it_was(search, tmp_path, tried, measured):
     """A trial whose row is current is not measured again: all of them, or all but one."""
     tried(DRAWN)

@@ -52,6 +52,9 @@ class Settings:
     forget: int | None = None  # secrets to forget in a trial; None: half, as in a run
     sentences: int | None = 2  # of a secret, measured besides the unlearned one; None: all
     hyperparameters: dict | None = None  # what every trial has, like {"projection": "raw"}
+    ranges: dict | None = (
+        None  # laid over params/search.yml, like {"lr": {"low": 1e-6, "high": 1e-3}}
+    )
     tag: str = ""  # added to the names of the search and its trials
     dtype: str = "float32"  # precision of the weights
     device_map: str | None = None  # where the model goes; None: a GPU if there is one
@@ -63,9 +66,10 @@ def run(settings: Settings) -> dict:
 
     Runs the trials that have no current row yet, in one process; ValueError if all fail.
     """
+    spaces = ranges(settings.method, settings.ranges)
     plan = planned(trial_of(settings, settings.seed))
     further = [planned(trial_of(settings, seed, settings.measures)) for seed in settings.splits]
-    tried, scores, result, made = searched(settings, plan)
+    tried, scores, result, made = searched(settings, plan, spaces)
     best = sorted(scores, key=scores.get, reverse=True)[: settings.finalists]
     finals = {number: [scores[number]] for number in best}
     for other in further if len(best) > 1 else ():
@@ -88,14 +92,17 @@ def run(settings: Settings) -> dict:
     return rows.write(plan.where, name, "tune", result, [], made, settings.tag)
 
 
-def searched(settings: Settings, plan: Plan) -> tuple[list[dict], dict[int, float], dict, dict]:
-    """The search on one split: the settings of every trial, the scores of those that ended with
-    one, what the row says of them and how it was made. The model is let go when it is over."""
+def searched(
+    settings: Settings, plan: Plan, spaces: dict[str, dict]
+) -> tuple[list[dict], dict[int, float], dict, dict]:
+    """The search of some ranges on one split: the settings of every trial, the scores of those that
+    ended with one, what the row says of them and how it was made. The model is let go when it is
+    over."""
     stage = Stage(plan)
     layers = len(stage.decoder.layers)
     first = printed(settings.method, layers, PAPER_DATA.get(plan.records[0].kind, "SSN"))
     held = settings.hyperparameters or {}
-    search = Search(ranges(settings.method), layers, held=held)
+    search = Search(spaces, layers, held=held)
     tried, scores, moved = [], {}, 0
     for number in itertools.count():
         if moved >= settings.trials or number >= MOST * settings.trials:
@@ -129,7 +136,7 @@ def searched(settings: Settings, plan: Plan) -> tuple[list[dict], dict[int, floa
 def trial_of(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn.Settings:
     """A trial as a run on the split of a seed; its number is still to come."""
     given = asdict(settings)
-    for name in ("trials", "finalists", "splits"):
+    for name in ("trials", "finalists", "splits", "ranges"):
         del given[name]
     given |= {"seed": seed, "measures": list(measures), "generate": False}
     return unlearn.Settings(**given | {"tag": tag_of_trials(settings.tag)})
@@ -183,12 +190,35 @@ def owner(method: str) -> str:
     return titles[titles[method].get("variant_of", method)]["title"]
 
 
-def ranges(method: str) -> dict[str, dict]:
-    """What is drawn: params/search.yml, which says where that is not the paper's sweep."""
+def ranges(method: str, other: dict | None = None) -> dict[str, dict]:
+    """What is drawn: params/search.yml, which says where that is not the paper's sweep, and over it
+    ``other`` ranges of some settings, as another model may need."""
     own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
     if method not in own:
         raise ValueError(f"There are no ranges to search for '{method}'" + hint(method, own))
-    return own[method]
+    for name, space in (other or {}).items():
+        if name not in own[method]:
+            raise ValueError(f"{method} has no range of '{name}'" + hint(name, own[method]))
+        if not is_space(space):
+            raise ValueError(
+                f"The range of {name} is {space!r}, but must be like {{low: 1.0e-6, high: 1.0e-3}} "
+                "or {values: [0, 1]}."
+            )
+    return own[method] | (other or {})
+
+
+def is_space(space) -> bool:
+    """Does this say what to draw from: between two ends, or one of some values?"""
+    if not isinstance(space, dict):
+        return False
+    if space.keys() == {"values"}:
+        return isinstance(space["values"], list) and bool(space["values"])
+    if not {"low", "high"} <= space.keys() <= {"low", "high", "scale", "least", "most"}:
+        return False
+    numbers = [space[end] for end in space.keys() - {"scale"}]
+    if not all(type(number) in (int, float) for number in numbers):
+        return False
+    return space["low"] < space["high"] and (space.get("scale") == "linear" or min(numbers) > 0)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from companion.runs.named import ending, like
 from companion.runs.nearest import hint
 
 EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
-MAPPINGS = ("finetune", "held", "hyperparameters")  # parameters that may be one
+MAPPINGS = ("finetune", "held", "hyperparameters", "ranges")  # parameters that may be one
 # parameters that a job's name shows without a tag
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
 
