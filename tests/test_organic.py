@@ -1,10 +1,15 @@
 """Secrets that a model knows by itself: rows of curations and runs become frames (§4.2)."""
 
 import pytest
+import test_tuning
 
 from companion.own.curate import BEFORE_THIS
 from companion.pages import curating, organic
+from companion.pages.tables import DASH
 from companion.record import rows
+
+MODEL = "smollm2-135m"
+search = test_tuning.search
 
 
 @pytest.fixture
@@ -98,3 +103,19 @@ def test_scores_of_what_no_prompt_tells_stand_apart(shelf):
     assert list(table["efficacy"]) == [0.5, 0.25, 0.0]
     assert list(table["specificity"]) == [0.5, 0.5, 0.5]
     assert list(table["unlearning_score"]) == pytest.approx([0.5, 1 / 3, 0.0])
+
+
+def test_searches_of_both_ways_stand_side_by_side(shelf, search):
+    """REVS's trials with U alone have a tag; another method has none, and one search."""
+    data = "known-email-tune"
+    for tag in ("trial00", "trial01", "raw-trial00"):
+        shelf(tag, "revs", data=data)
+    shelf("trial00", "memit", data=data)
+    found = organic.tried(MODEL, data)
+    assert list(found["method"]) == ["MEMIT", "REVS", "REVS", "REVS, U alone"]
+    assert list(found["way"]) == ["", "", "", "raw"]
+    search("memit", data, moved=3, unlearning_score=0.25, hyperparameters={"layers": [1, 2]})
+    search("revs", data, tag="raw", moved=4, hyperparameters={})
+    table = organic.chosen(MODEL, data)
+    assert table.iloc[0].tolist() == ["MEMIT", "4", "3", "0", "25.0", "layers 1, 2"]
+    assert table.iloc[1].tolist() == ["REVS, U alone", "4", "4", "0", "50.0", DASH]

@@ -107,3 +107,10 @@ def test_a_lead_pairs_runs_of_one_fine_tune_and_one_seed():
     line = table.set_index("method").loc["MEMIT"]
     assert line["p over runs"] == statistics.shown(2 / 64) and line["REVS's lead"] == "12.5"
     assert line["interval of the lead"] == "12.5 to 12.5"
+    found = statistics.compared(frame, lambda score: {"score": series([score] * 3)})
+    found = found.set_index("method")
+    assert found.loc["memit", ["lead", "lead_low", "lead_high"]].tolist() == pytest.approx(
+        [0.125] * 3
+    )
+    assert found.loc["revs", ["score", "low", "high"]].tolist() == pytest.approx([0.525] * 3)
+    assert found.loc["revs", ["lead", "lead_low", "p"]].isna().all()

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.pages import curating, results
+from companion.pages import curating, results, tuning
 from companion.pages.results import measured
+from companion.pages.tables import DASH, percent
 from companion.record import rows
 from companion.runs import methods
 from revs.measures.metrics import unlearning_score
@@ -14,6 +15,7 @@ from revs.measures.metrics import unlearning_score
 SETS = {"email": "emails", "url": "urls"}  # end of a curated set's name → the paper's data
 COUNTED = "numbers"  # kinds that are counted and not unlearned
 SHARES = ["efficacy", "specificity", "unlearning_score"]
+WAYS = {"": "", "raw": ", U alone"}  # tag of a search → what its method's title ends with
 
 
 def curations(model: str, name: str) -> list[dict]:
@@ -36,6 +38,42 @@ def runs(model: str, name: str) -> pd.DataFrame:
     """The usual runs on each kind of secret that was found, by the paper's data of that kind."""
     parts = [results.runs(model, f"{name}-{kind}").assign(data=SETS[kind]) for kind in SETS]
     return pd.concat(parts, ignore_index=True)
+
+
+def tried(model: str, data: str) -> pd.DataFrame:
+    """Every trial of the searches on a set, methods by their titles; REVS has one search through
+    the final norm and one with U alone, which ``way`` and its title tell apart."""
+    parts = [tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS]
+    found = pd.concat(parts, ignore_index=True)
+    titles = {key: entry["title"] for key, entry in methods.registry().items()}
+    return found.assign(method=found["method"].astype(str).replace(titles) + found["way"].map(WAYS))
+
+
+def chosen(model: str, data: str) -> pd.DataFrame:
+    """One line a search on a set, each cell a string: how many trials, how many of them moved their
+    targets, the minutes they took, the mean score of the chosen one over the splits it ran on, and
+    its settings."""
+    parts = [tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS]
+    spent = tried(model, data).groupby("method")["row"].agg(minutes)
+    lines = []
+    for one in pd.concat(parts).itertuples():
+        title, result = methods.registry()[one.method]["title"] + WAYS[one.way], one.result
+        line = {"method": title, "trials": str(result["trials"]), "moved": str(result["moved"])}
+        line |= {"minutes": f"{spent[title]:.0f}"}
+        line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}
+        lines.append(line | {"settings": said(result["hyperparameters"])})
+    return pd.DataFrame(lines)
+
+
+def minutes(trials: pd.Series) -> float:
+    """What some trials took, without loading the model."""
+    spent = [row["provenance"]["seconds"] for row in trials]
+    return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
+
+
+def said(settings: dict) -> str:
+    """A method's settings in one cell of a table; a dash for none."""
+    return ", ".join(f"{key} {tuning.short(value)}" for key, value in settings.items()) or DASH
 
 
 def apart(model: str, data: str) -> pd.DataFrame:

@@ -27,6 +27,7 @@ DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 PAIR = ["finetune", "seed"]  # on which two methods are compared
 LEAST = 0.001  # p that is shown as a number
+COMPARED = ["data", "method", "score", "low", "high", "lead", "lead_low", "lead_high", "p"]
 Parts = dict[str, pd.Series]  # what a score is the harmonic mean of, secret by secret
 
 
@@ -159,31 +160,48 @@ def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFram
 
 
 def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd.DataFrame:
-    """Each method's ``score`` with its interval, and REVS's lead, paired by fine-tune, seed and
-    secret, data set by data set; ``parts`` are what a row's score is the harmonic mean of."""
+    """``compared`` in words: each method's score with its interval, and REVS's lead over it."""
     lines = []
-    for name, runs in frame.groupby("data", sort=False):
-        drawn = samples([parts(row) for row in runs["row"]], title)
-        runs = runs.assign(sample=[one[title] for one in drawn])
-        revs = runs[runs["method"] == "revs"]
-        for method, mine in runs.groupby("method"):
-            both = mine.merge(revs, on=PAIR, suffixes=("", "_revs"))
-            line = {"data": name, "method": method, title: percent(float(np.mean(mine["score"])))}
-            line["interval"] = between(mine["sample"])
-            if method != "revs" and len(both):
-                lead = float(np.mean(both["score_revs"] - both["score"]))
-                p = signed_rank(list(both["score_revs"]), list(both["score"]))
-                line["REVS's lead"] = percent(lead)
-                line["interval of the lead"] = between(both["sample_revs"] - both["sample"])
-                line["p over runs"] = shown(p)
-            lines.append(line)
+    for one in compared(frame, parts).to_dict("records"):
+        line = {"data": one["data"], "method": one["method"], title: percent(one["score"])}
+        line["interval"] = between(one["low"], one["high"])
+        if not math.isnan(one["lead"]):
+            line["REVS's lead"] = percent(one["lead"])
+            line["interval of the lead"] = between(one["lead_low"], one["lead_high"])
+            line["p over runs"] = shown(one["p"])
+        lines.append(line)
     if not lines:
         return pd.DataFrame(columns=["data", "method", title])
     found = results.titled(pd.DataFrame(lines)).sort_values(["data", "method"])
     return found.astype(object).fillna(DASH)
 
 
-def between(sampled: pd.Series) -> str:
-    """The interval of the mean of samples, one a seed, in per cent."""
-    low, high = interval(np.mean(list(sampled), axis=0))
+def compared(frame: pd.DataFrame, parts: Callable[[dict], Parts] = by_secret) -> pd.DataFrame:
+    """One line a method of a data set, as shares: the mean of its runs' ``score`` and its interval
+    over secrets, ``low`` to ``high``; REVS's ``lead``, paired by fine-tune, seed and secret, with
+    its interval and ``p``, nan where there is none. ``parts`` are what a row's score is the
+    harmonic mean of."""
+    lines = []
+    for name, runs in frame.groupby("data", sort=False):
+        drawn = samples([parts(row) for row in runs["row"]], "score")
+        runs = runs.assign(sample=[one["score"] for one in drawn])
+        revs = runs[runs["method"] == "revs"]
+        for method, mine in runs.groupby("method"):
+            line = [name, method, float(np.mean(mine["score"])), *of_mean(mine["sample"])]
+            both = mine.merge(revs, on=PAIR, suffixes=("", "_revs"))
+            if method != "revs" and len(both):
+                line.append(float(np.mean(both["score_revs"] - both["score"])))
+                line += of_mean(both["sample_revs"] - both["sample"])
+                line.append(signed_rank(list(both["score_revs"]), list(both["score"])))
+            lines.append(line + [math.nan] * (len(COMPARED) - len(line)))
+    return pd.DataFrame(lines, columns=COMPARED)
+
+
+def of_mean(sampled: pd.Series) -> tuple[float, float]:
+    """The interval of the mean of samples, one a seed."""
+    return interval(np.mean(list(sampled), axis=0))
+
+
+def between(low: float, high: float) -> str:
+    """An interval in per cent."""
     return f"{percent(low)} to {percent(high)}"

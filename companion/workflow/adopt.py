@@ -123,7 +123,8 @@ def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
 
 
 def chosen(found: dict[str, dict]) -> dict[str, dict]:
-    """Tuned settings, method → model → data set → settings, in the order of params/methods.yml.
+    """Tuned settings, method → model → data set → settings, methods in the order of
+    params/methods.yml, models and data sets in that of their names.
 
     Settings for NAME are chosen on NAME-tune, other people's secrets; by a search on NAME itself
     only where there is no such set. Of several searches there, the longest chooses; of those of one
@@ -144,11 +145,12 @@ def chosen(found: dict[str, dict]) -> dict[str, dict]:
         of_method.setdefault(row["model"], {})[data] = best
         if (row["model"], data) == DEFAULT:
             of_method["default"] = dict(best)  # a copy: YAML would write a reference
-    return {
-        name: dict(sorted(tuned[name].items(), key=lambda of: of[0] == "default"))
-        for name in methods.registry()
-        if name in tuned
-    }
+    ordered = {}
+    for name in (name for name in methods.registry() if name in tuned):
+        usual = {"default": tuned[name].pop("default")} if "default" in tuned[name] else {}
+        of_models = sorted(tuned[name].items())
+        ordered[name] = {model: dict(sorted(of.items())) for model, of in of_models} | usual
+    return ordered
 
 
 def whole(row: dict, found: dict[str, dict]) -> bool:
