@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.pages import curating, results, tuning
+from companion.pages import curating, figures, results, tuning
 from companion.pages.results import measured
 from companion.pages.tables import DASH, percent
 from companion.record import rows
@@ -45,8 +45,8 @@ def tried(model: str, data: str) -> pd.DataFrame:
     the final norm and one with U alone, which ``way`` and its title tell apart."""
     parts = [tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS]
     found = pd.concat(parts, ignore_index=True)
-    titles = {key: entry["title"] for key, entry in methods.registry().items()}
-    return found.assign(method=found["method"].astype(str).replace(titles) + found["way"].map(WAYS))
+    titles = found["method"].astype(str).map(figures.title)
+    return found.assign(method=titles + found["way"].map(WAYS))
 
 
 def chosen(model: str, data: str) -> pd.DataFrame:
@@ -57,7 +57,7 @@ def chosen(model: str, data: str) -> pd.DataFrame:
     spent = tried(model, data).groupby("method")["row"].agg(minutes)
     lines = []
     for one in pd.concat(parts).itertuples():
-        title, result = methods.registry()[one.method]["title"] + WAYS[one.way], one.result
+        title, result = figures.title(one.method) + WAYS[one.way], one.result
         line = {"method": title, "trials": str(result["trials"]), "moved": str(result["moved"])}
         line |= {"minutes": f"{spent[title]:.0f}"}
         line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}

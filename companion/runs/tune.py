@@ -52,9 +52,7 @@ class Settings:
     forget: int | None = None  # secrets to forget in a trial; None: half, as in a run
     sentences: int | None = 2  # of a secret, measured besides the unlearned one; None: all
     hyperparameters: dict | None = None  # what every trial has, like {"projection": "raw"}
-    ranges: dict | None = (
-        None  # laid over params/search.yml, like {"lr": {"low": 1e-6, "high": 1e-3}}
-    )
+    ranges: dict | None = None  # over params/search.yml: {"lr": {"low": 1e-6, "high": 1e-3}}
     tag: str = ""  # added to the names of the search and its trials
     dtype: str = "float32"  # precision of the weights
     device_map: str | None = None  # where the model goes; None: a GPU if there is one
