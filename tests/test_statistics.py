@@ -90,6 +90,11 @@ def test_recorded_runs_are_read_secret_by_secret():
             assert table.loc[method, title] == f"{mean:.1f}" and low - 0.1 <= mean <= high + 0.1
         assert table.loc["REVS", "REVS's lead"] == DASH != table.loc["MEMIT", "REVS's lead"]
     assert statistics.intervals([]) == {}
+    for run in extraction.joint(runs).head(2).itertuples():
+        parts = statistics.in_all(run.row)
+        names = {name for values in statistics.leaves(parts) for name in values.index}
+        once = pd.DataFrame(1, index=[0], columns=sorted(names))
+        assert statistics.over(parts, once) == pytest.approx(run.joint)
 
 
 def test_a_lead_pairs_runs_of_one_fine_tune_and_one_seed():
@@ -103,14 +108,20 @@ def test_a_lead_pairs_runs_of_one_fine_tune_and_one_seed():
             for method, score in (("revs", 0.5 + place / 100), ("memit", 0.4))
         ]
     ).assign(row=lambda runs: runs["score"])
-    table = statistics.leads(frame, "score", lambda score: {"score": series([score] * 3)})
-    line = table.set_index("method").loc["MEMIT"]
+    found = statistics.compared(frame, lambda score: {"score": series([score] * 3)})
+    line = statistics.leads(found, "score").set_index("method").loc["MEMIT"]
     assert line["p over runs"] == statistics.shown(2 / 64) and line["REVS's lead"] == "12.5"
     assert line["interval of the lead"] == "12.5 to 12.5"
-    found = statistics.compared(frame, lambda score: {"score": series([score] * 3)})
     found = found.set_index("method")
+    assert found.loc["memit", "p_drawn"] == pytest.approx(2 / (statistics.DRAWS + 1))
     assert found.loc["memit", ["lead", "lead_low", "lead_high"]].tolist() == pytest.approx(
         [0.125] * 3
     )
     assert found.loc["revs", ["score", "low", "high"]].tolist() == pytest.approx([0.525] * 3)
-    assert found.loc["revs", ["lead", "lead_low", "p"]].isna().all()
+    assert found.loc["revs", ["lead", "lead_low", "p_drawn", "p"]].isna().all()
+
+
+def test_a_p_over_secrets_counts_the_samples_on_the_rarer_side_of_nought():
+    sample = np.array([-1.0] * 4 + [1.0] * 95 + [np.nan])
+    assert statistics.two_sided(sample) == statistics.two_sided(-sample) == 2 * 5 / 100
+    assert statistics.two_sided(np.zeros(99)) == 1

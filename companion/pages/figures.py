@@ -9,7 +9,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -76,13 +75,14 @@ def kept(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def kept_by_name(ax: Axes, frame: pd.DataFrame) -> None:
-    """The same where methods have names of their own: one of the usual colours for each of them."""
-    shares = frame.assign(**100 * frame[["efficacy", "specificity"]])
-    sns.scatterplot(
-        shares, x="efficacy", y="specificity", hue="method", style="method", s=60, ax=ax
-    )
+    """The same of methods by their titles, with a legend; a way of a method is hollow, and its
+    title goes on after a comma."""
+    for method, part in frame.groupby("method", sort=False):
+        owner, _, way = method.partition(", ")
+        drawn = look(owner, paper=bool(way)) | {"ls": "", "label": method}
+        ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
     ax.set(xlabel="Efficacy, per cent", ylabel="Specificity, per cent")
-    sns.move_legend(ax, "center left", bbox_to_anchor=(1, 0.5), title=None)
+    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:

@@ -27,8 +27,10 @@ DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
 PAIR = ["finetune", "seed"]  # on which two methods are compared
 LEAST = 0.001  # p that is shown as a number
-COMPARED = ["data", "method", "score", "low", "high", "lead", "lead_low", "lead_high", "p"]
-Parts = dict[str, pd.Series]  # what a score is the harmonic mean of, secret by secret
+LEAD = ["lead", "lead_low", "lead_high", "p_drawn", "p"]
+COMPARED = ["data", "method", "score", "low", "high", *LEAD]
+# What a score is the harmonic mean of: values secret by secret, or another harmonic mean.
+Parts = dict[str, "pd.Series | Parts"]
 
 
 def named(row: dict, *columns: str) -> pd.DataFrame:
@@ -63,27 +65,42 @@ def resisted(row: dict, reading: str) -> Parts:
     return {attack: some[attack].map(lambda depths: read([depths], k)) for attack in ATTACKS}
 
 
+def in_all(row: dict) -> Parts:
+    """The Unlearning Score and the Resistance Score, counted secret by secret, as equals."""
+    return {"output": by_secret(row), "layers": resisted(row, "per_example")}
+
+
 def samples(done: Sequence[Parts], score: str = "unlearning_score") -> list[dict[str, np.ndarray]]:
     """Each part of each run, and the ``score`` that is their harmonic mean, over DRAWS samples.
 
     A secret that is drawn is drawn for every run in which it has a part: seeds and methods are
     compared on the same ones.
     """
-    names = sorted({name for found in done for values in found.values() for name in values.index})
+    names = sorted({name for found in done for values in leaves(found) for name in values.index})
     if not names:
         return [{} for _ in done]
-    chances, runs = np.full(len(names), 1 / len(names)), []
+    chances = np.full(len(names), 1 / len(names))
     counts = np.random.default_rng(0).multinomial(len(names), chances, size=DRAWS)
     drawn = pd.DataFrame(counts, columns=names)
-    for found in done:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            parts = {
-                part: ((times := drawn[values.index]) * values).sum(axis=1).to_numpy()
-                / times.sum(axis=1).to_numpy()
-                for part, values in found.items()
-            }
-            runs.append(parts | {score: len(parts) / sum(1 / each for each in parts.values())})
-    return runs
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return [
+            {part: over(values, drawn) for part, values in (found | {score: found}).items()}
+            for found in done
+        ]
+
+
+def leaves(found: Parts) -> list[pd.Series]:
+    """All values secret by secret that a score is made of."""
+    below = (leaves(one) if isinstance(one, dict) else [one] for one in found.values())
+    return [values for some in below for values in some]
+
+
+def over(values: pd.Series | Parts, drawn: pd.DataFrame) -> np.ndarray:
+    """The mean over secrets in each draw; of several parts the harmonic mean of theirs."""
+    if isinstance(values, dict):
+        return len(values) / sum(1 / over(one, drawn) for one in values.values())
+    times = drawn[values.index]
+    return (times * values).sum(axis=1).to_numpy() / times.sum(axis=1).to_numpy()
 
 
 def interval(sample: np.ndarray) -> tuple[float, float]:
@@ -147,8 +164,12 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Each method's Unlearning Score with its interval, and REVS's lead over it."""
-    done = frame[frame["failed"].isna()]
-    return leads(done.assign(score=done["unlearning_score"]), "Unlearning Score", by_secret)
+    return leads(compared(by_score(frame)), "Unlearning Score")
+
+
+def by_score(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs that ended, judged by their Unlearning Score."""
+    return frame[frame["failed"].isna()].assign(score=lambda done: done["unlearning_score"])
 
 
 def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
@@ -156,13 +177,13 @@ def resistance(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFram
     found = extraction.attacked(frame)
     scores = [row["result"]["attacks"]["resistance_score"][reading] for row in found["row"]]
     of_secret = functools.partial(resisted, reading=reading)
-    return leads(found.assign(score=scores), "Resistance Score", of_secret)
+    return leads(compared(found.assign(score=scores), of_secret), "Resistance Score")
 
 
-def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd.DataFrame:
+def leads(found: pd.DataFrame, title: str) -> pd.DataFrame:
     """``compared`` in words: each method's score with its interval, and REVS's lead over it."""
     lines = []
-    for one in compared(frame, parts).to_dict("records"):
+    for one in found.to_dict("records"):
         line = {"data": one["data"], "method": one["method"], title: percent(one["score"])}
         line["interval"] = between(one["low"], one["high"])
         if not math.isnan(one["lead"]):
@@ -172,34 +193,43 @@ def leads(frame: pd.DataFrame, title: str, parts: Callable[[dict], Parts]) -> pd
         lines.append(line)
     if not lines:
         return pd.DataFrame(columns=["data", "method", title])
-    found = results.titled(pd.DataFrame(lines)).sort_values(["data", "method"])
-    return found.astype(object).fillna(DASH)
+    table = results.titled(pd.DataFrame(lines)).sort_values(["data", "method"])
+    return table.astype(object).fillna(DASH)
 
 
 def compared(frame: pd.DataFrame, parts: Callable[[dict], Parts] = by_secret) -> pd.DataFrame:
     """One line a method of a data set, as shares: the mean of its runs' ``score`` and its interval
     over secrets, ``low`` to ``high``; REVS's ``lead``, paired by fine-tune, seed and secret, with
-    its interval and ``p``, nan where there is none. ``parts`` are what a row's score is the
-    harmonic mean of."""
+    its interval, ``p_drawn`` over secrets and ``p`` over runs, nan where there is none. ``parts``
+    are what a row's score is the harmonic mean of."""
     lines = []
     for name, runs in frame.groupby("data", sort=False):
         drawn = samples([parts(row) for row in runs["row"]], "score")
         runs = runs.assign(sample=[one["score"] for one in drawn])
         revs = runs[runs["method"] == "revs"]
         for method, mine in runs.groupby("method"):
-            line = [name, method, float(np.mean(mine["score"])), *of_mean(mine["sample"])]
+            line = [name, method, float(np.mean(mine["score"])), *interval(mean(mine["sample"]))]
             both = mine.merge(revs, on=PAIR, suffixes=("", "_revs"))
             if method != "revs" and len(both):
                 line.append(float(np.mean(both["score_revs"] - both["score"])))
-                line += of_mean(both["sample_revs"] - both["sample"])
+                ahead = mean(both["sample_revs"] - both["sample"])
+                line += [*interval(ahead), two_sided(ahead)]
                 line.append(signed_rank(list(both["score_revs"]), list(both["score"])))
             lines.append(line + [math.nan] * (len(COMPARED) - len(line)))
     return pd.DataFrame(lines, columns=COMPARED)
 
 
-def of_mean(sampled: pd.Series) -> tuple[float, float]:
-    """The interval of the mean of samples, one a seed."""
-    return interval(np.mean(list(sampled), axis=0))
+def mean(sampled: pd.Series) -> np.ndarray:
+    """The mean of samples, one a run, draw by draw."""
+    return np.mean(list(sampled), axis=0)
+
+
+def two_sided(sample: np.ndarray) -> float:
+    """The p of a difference that is 0: twice the share of a sample on the rarer side of it, the
+    difference that was found counted with it."""
+    known = sample[~np.isnan(sample)]
+    rarer = min((known <= 0).sum(), (known >= 0).sum())
+    return float(min(1.0, 2 * (rarer + 1) / (len(known) + 1)))
 
 
 def between(low: float, high: float) -> str:
