@@ -82,29 +82,6 @@ def test_public_addresses_that_are_left(shelf):
     assert judged(0.5) == (True, "1 of 2", names) and judged(0.6)[0] is False
 
 
-def test_scores_of_what_no_prompt_tells_stand_apart(shelf):
-    """One is told, one is neither told nor written after another's name: each strength has its own
-    secrets, and scores are of these alone."""
-    assert organic.apart("smollm2-135m", "known-email").empty
-    parts = [("a", "forget", 1.0, False), ("b", "forget", 0.0, False), ("c", "forget", 0.5, False)]
-    parts += [("d", "retain", 0.0, True), ("e", "retain", 0.0, False)]
-    names = ("id", "part", "efficacy", "exact")
-    usual = [dict(zip(names, one, strict=True)) for one in parts]
-    tells = {"a": (True, True), "b": (False, True), "c": (False, None)}
-    asked = [{"id": id} for id in "abcde"]
-    for one in asked:
-        one["told"], one["other_name"] = tells.get(one["id"], (False, True))
-    for method, tag, items in (("unedited", "cue", asked), ("revs", "", usual)):
-        row = shelf(data="known-email", method=method, seed=1, tag=tag)
-        result = {name: row["result"][name] for name in ("before", "after", "edit")}
-        rows.write(rows.RECORDED, row["name"], "unlearn", result, items, row["provenance"], tag=tag)
-    table = organic.apart("smollm2-135m", "known-email").set_index("strength")
-    assert list(table["secrets"]) == [5, 4, 3]
-    assert list(table["efficacy"]) == [0.5, 0.25, 0.0]
-    assert list(table["specificity"]) == [0.5, 0.5, 0.5]
-    assert list(table["unlearning_score"]) == pytest.approx([0.5, 1 / 3, 0.0])
-
-
 def test_searches_of_both_ways_stand_side_by_side(shelf, search):
     """REVS's trials with U alone have a tag; another method has none, and one search."""
     data = "known-email-tune"

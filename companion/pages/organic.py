@@ -6,15 +6,12 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.pages import curating, figures, results, tuning
-from companion.pages.results import measured
 from companion.pages.tables import DASH, percent
 from companion.record import rows
 from companion.runs import methods
-from revs.measures.metrics import unlearning_score
 
 SETS = {"email": "emails", "url": "urls"}  # end of a curated set's name → the paper's data
 COUNTED = "numbers"  # kinds that are counted and not unlearned
-SHARES = ["efficacy", "specificity", "unlearning_score"]
 WAYS = {"": "", "raw": ", U alone"}  # tag of a search → what its method's title ends with
 
 
@@ -74,36 +71,6 @@ def minutes(trials: pd.Series) -> float:
 def said(settings: dict) -> str:
     """A method's settings in one cell of a table; a dash for none."""
     return ", ".join(f"{key} {tuning.short(value)}" for key, value in settings.items()) or DASH
-
-
-def apart(model: str, data: str) -> pd.DataFrame:
-    """One line a strength of memory and a method: of how many secrets, and the means over seeds of
-    efficacy, specificity and Unlearning Score on these alone, as shares.
-
-    The strengths: all secrets of the set; those that their prompts do not tell; and of these, those
-    that are still written after another person's name. Empty if nobody asked which they are.
-    """
-    frame = measured(model, data)
-    asked = frame.loc[(frame["tag"] == "cue") & frame["failed"].isna(), "row"]
-    if asked.empty:
-        return pd.DataFrame()
-    known = rows.items(asked.iloc[0], "id", "told", "other_name").set_index("id")
-    untold = ~known["told"].astype(bool)
-    after_another = untold & known["other_name"].eq(True)
-    strengths = {"all": untold | True, "untold": untold, "after another's name": after_another}
-    lines = []
-    for run in frame[(frame["tag"] == "") & frame["failed"].isna()].to_dict("records"):
-        items = rows.items(run["row"], "id", "part", "efficacy", "exact")
-        for strength, holds in strengths.items():
-            some = items[items["id"].map(holds)]
-            forget, retain = (some[some["part"] == part] for part in ("forget", "retain"))
-            shares = forget["efficacy"].mean(), retain["exact"].mean()
-            about = strength, run["method"], len(some)
-            lines.append([*about, *shares, unlearning_score(*shares)])
-    found = pd.DataFrame(lines, columns=["strength", "method", "secrets", *SHARES])
-    for column, order in (("strength", strengths), ("method", methods.registry())):
-        found[column] = pd.Categorical(found[column], list(order), ordered=True)
-    return found.groupby(["strength", "method"], observed=True).mean().reset_index()
 
 
 def having(found: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
