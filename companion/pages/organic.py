@@ -40,7 +40,16 @@ def runs(model: str, name: str) -> pd.DataFrame:
 def tried(model: str, data: str) -> pd.DataFrame:
     """Every trial of the searches on a set, methods by their titles; REVS has one search through
     the final norm and one with U alone, which ``way`` and its title tell apart."""
-    parts = [tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS]
+    return titled([tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS])
+
+
+def searches(model: str, data: str) -> pd.DataFrame:
+    """One line a search on a set, with its ``result``; methods by the same titles."""
+    return titled([tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS])
+
+
+def titled(parts: list[pd.DataFrame]) -> pd.DataFrame:
+    """Frames below each other, their methods by titles that tell the ways apart."""
     found = pd.concat(parts, ignore_index=True)
     titles = found["method"].astype(str).map(figures.title)
     return found.assign(method=titles + found["way"].map(WAYS))
@@ -50,13 +59,11 @@ def chosen(model: str, data: str) -> pd.DataFrame:
     """One line a search on a set, each cell a string: how many trials, how many of them moved their
     targets, the minutes they took, the mean score of the chosen one over the splits it ran on, and
     its settings."""
-    parts = [tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS]
     spent = tried(model, data).groupby("method")["row"].agg(minutes)
     lines = []
-    for one in pd.concat(parts).itertuples():
-        title, result = figures.title(one.method) + WAYS[one.way], one.result
-        line = {"method": title, "trials": str(result["trials"]), "moved": str(result["moved"])}
-        line |= {"minutes": f"{spent[title]:.0f}"}
+    for one in searches(model, data).itertuples():
+        result, counts = one.result, {name: str(one.result[name]) for name in ("trials", "moved")}
+        line = {"method": one.method} | counts | {"minutes": f"{spent[one.method]:.0f}"}
         line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}
         lines.append(line | {"settings": said(result["hyperparameters"])})
     return pd.DataFrame(lines)
