@@ -67,22 +67,13 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def kept(ax: Axes, frame: pd.DataFrame) -> None:
-    """What each run or trial of a frame keeps, over what it forgets, in per cent."""
-    for method, part in frame.groupby("method", observed=True):
-        drawn = look(method) | {"ls": "", "markersize": 6, "alpha": 0.8}
+    """What each run or trial of a frame keeps, over what it forgets, in per cent, with methods by
+    name or title; a way of a method, whose title goes on after a comma, is hollow."""
+    for method, part in frame.groupby("method", observed=True, sort=False):
+        owner, _, way = method.partition(", ")
+        drawn = look(owner, bool(way)) | {"ls": "", "markersize": 6, "alpha": 0.8, "label": method}
         ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
     ax.set(xlim=(-3, 103), ylim=(-3, 103), xlabel="Efficacy@100, per cent")
-
-
-def kept_by_name(ax: Axes, frame: pd.DataFrame) -> None:
-    """The same of methods by their titles, with a legend; a way of a method is hollow, and its
-    title goes on after a comma."""
-    for method, part in frame.groupby("method", sort=False):
-        owner, _, way = method.partition(", ")
-        drawn = look(owner, paper=bool(way)) | {"ls": "", "label": method}
-        ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
-    ax.set(xlabel="Efficacy, per cent", ylabel="Specificity, per cent")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 
 def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
