@@ -47,7 +47,7 @@ record: $(INSTALLED)  ## what is recorded of each profile and what is missing; A
 	@$(PY) -m companion.workflow.record $(AGAIN)
 
 compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
-	@$(PY) -m companion.pages.compare "$(A)" "$(B)"
+	@$(PY) -m companion.analysis.compare "$(A)" "$(B)"
 
 clean:  ## remove build/
 	@rm -rf build .snakemake

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
-from companion.record.paths import BUILD, HTML, ROOT, products
+from companion.store.paths import BUILD, HTML, ROOT, products
 from companion.workflow import plan, profile, stamps
 
 
@@ -36,7 +36,7 @@ def command(wildcards):
     """How a run is called: its notebook by the runner, or its experiment without Jupyter."""
     job = PROFILE.jobs[wildcards.job]
     if not JUPYTER:
-        return shlex.join([f"companion.runs.{job.notebook}", *profile.options(job.parameters)])
+        return shlex.join([f"companion.experiments.{job.notebook}", *profile.options(job.parameters)])
     source = f"notebooks/{job.notebook}.ipynb"
     target = f"build/{PLACE}notebooks/{job.id}.ipynb"
     more = ["--name", job.id, "-y", json.dumps(job.parameters)]

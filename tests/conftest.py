@@ -7,9 +7,9 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from companion.record import rows
-from companion.runs import curate
-from companion.runs.instil import Finetune, memorise
+from companion.experiments import curate
+from companion.experiments.finetuning import Finetune, memorise
+from companion.store import rows
 from revs.measures import attacks, metrics
 from revs.model import load, reading
 from revs.model.architecture import Decoder

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from urllib.parse import unquote
 
-from companion.runs import public
+from companion.measures import public_addresses as public
 
 DOT = r"(?:\.| ?[(\[]dot[)\]] ?)"
 PATTERNS = {

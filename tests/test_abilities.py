@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from companion.ledger import claims
-from companion.pages import abilities
-from companion.record import rows
+from companion.analysis import abilities
+from companion.claims import claims
+from companion.store import rows
 
 MODEL = "smollm2-135m"
 

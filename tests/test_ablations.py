@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from companion.pages import ablations, errata, results, tuning
-from companion.pages.tables import DASH, METRICS
-from companion.record import paper, rows
-from companion.record.paths import ROOT
-from companion.runs import methods
+from companion.analysis import ablations, errata, results, tuning
+from companion.analysis.tables import DASH, METRICS
+from companion.experiments import methods
+from companion.store import paper, rows
+from companion.store.paths import ROOT
 
 MODEL = "smollm2-135m"
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from test_method import same_bits, weights
 
-from companion.own import artefact, export
+from document_audit import artefact, export
 from revs.measures.evaluate import secret_ranks
 from revs.method import controls, zero
 from revs.method.algorithm import Hyperparameters, unlearn

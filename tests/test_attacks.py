@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from companion.record import rows
+from companion.store import rows
 from revs.measures import attacks
 from revs.measures.metrics import score
 from revs.model.targets import Split, Target

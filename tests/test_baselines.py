@@ -6,7 +6,7 @@ import oracle
 import pytest
 import torch
 
-from companion.runs import methods
+from companion.experiments import methods
 from revs.baselines import ft_l, head_projection, max_entropy, memit, npo_kl, rmu, simnpo, training
 from revs.baselines.training import Training
 from revs.method import algorithm

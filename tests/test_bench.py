@@ -10,9 +10,9 @@ import torch
 from conftest import V
 from safetensors.torch import save_file
 
-from companion.record.paths import ROOT
-from companion.runs import bench, check, memory, stopwatch
-from companion.runs.bench import Settings
+from companion.experiments import bench, check, memory, stopwatch
+from companion.experiments.bench import Settings
+from companion.store.paths import ROOT
 from revs.method import algorithm
 from revs.model.targets import Record
 

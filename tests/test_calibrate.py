@@ -8,9 +8,9 @@ import torch
 from conftest import build
 from test_method import same_bits, weights
 
-from companion.own import calibrate, near
-from companion.own.calibrate import Limits, settings
-from companion.own.near import Passage
+from document_audit import calibrate, near
+from document_audit.calibrate import Limits, settings
+from document_audit.near import Passage
 from revs.measures import evaluate, ordinary
 from revs.method.algorithm import Hyperparameters
 from revs.method.neuron import usual

@@ -5,8 +5,8 @@ import math
 import pandas as pd
 import pytest
 
-from companion.ledger import checks
-from companion.record import rows
+from companion.claims import checks
+from companion.store import rows
 
 EVERY = ["Unedited", "FT-L", "MEMIT", "REVS"]
 

@@ -6,8 +6,10 @@ import re
 import pandas as pd
 import pytest
 
-from companion.ledger import checks, claims
-from companion.ledger.claims import (
+from companion.analysis import results, statistics
+from companion.analysis.tables import DASH
+from companion.claims import checks, claims
+from companion.claims.claims import (
     ANY,
     BUILT_IN,
     FAILS,
@@ -21,10 +23,8 @@ from companion.ledger.claims import (
     UNSETTLED,
     UNSURE,
 )
-from companion.pages import results, statistics
-from companion.pages.tables import DASH
-from companion.record import paper, rows
-from companion.runs import methods
+from companion.experiments import methods
+from companion.store import paper, rows
 
 MODEL = "smollm2-135m"
 CLAIMS = claims.terms()["claims"]

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from companion.pages import contest, figures, results
-from companion.pages.tables import DASH
-from companion.record import rows
-from companion.runs import methods
+from companion.analysis import contest, figures, results
+from companion.analysis.tables import DASH
+from companion.experiments import methods
+from companion.store import rows
 from companion.workflow import profile, record
 
 MODEL = "smollm2-135m"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from companion.runs import cue
+from companion.measures import name_swap as cue
 from revs.measures.evaluate import greedy
 from revs.model.targets import Split, Target
 

@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 from conftest import PEOPLE
 
-from companion.own import curate, documents
-from companion.own.detect import KINDS, PIECE, passages, spans
-from companion.own.documents import Document
-from companion.own.redact import hide, redact
-from companion.record import rows
-from companion.record.paths import ROOT, alone
-from companion.runs import curate as experiment
-from companion.runs import datasets, models, unlearn
+from companion.data import datasets, models
+from companion.experiments import curate as experiment
+from companion.experiments import unlearn
+from companion.store import rows
+from companion.store.paths import ROOT, alone
+from document_audit import curate, documents
+from document_audit.detect import KINDS, PIECE, passages, spans
+from document_audit.documents import Document
+from document_audit.redact import hide, redact
 from revs.model.targets import Record
 
 URL = "https://docs.example.org/en/bobbin/magnolia.html"

@@ -11,8 +11,8 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from companion.record.paths import CACHE, ROOT
-from companion.runs.datasets import read
+from companion.data.datasets import read
+from companion.store.paths import CACHE, ROOT
 from revs.model.targets import encode
 
 DATA = ROOT / "data"

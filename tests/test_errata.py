@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from companion.pages import errata
-from companion.record import paper
+from companion.analysis import errata
+from companion.store import paper
 
 
 def places(frame, *columns: str) -> list[tuple]:

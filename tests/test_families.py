@@ -14,9 +14,9 @@ import torch
 from conftest import FAMILIES, GROUPED, V, build
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
-from companion.own import calibrate
-from companion.own.steps import furthest
-from companion.runs import methods
+from companion.experiments import methods
+from document_audit import calibrate
+from document_audit.steps import furthest
 from revs.measures import attacks, ordinary
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
 from revs.method import algorithm

@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from companion.pages import figures
+from companion.analysis import figures
 
 
 @pytest.fixture

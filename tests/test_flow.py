@@ -12,10 +12,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from companion.pages import results
-from companion.record import rows
-from companion.record.paths import ROOT
-from companion.runs import check, command
+from companion.analysis import results
+from companion.experiments import check, command
+from companion.store import rows
+from companion.store.paths import ROOT
 from companion.workflow import build, pages, plan, profile, record, site, stamps
 
 RUN = {
@@ -44,7 +44,7 @@ def runner(source: Path, target: Path, *more: str) -> tuple[int, str, str]:
 
 def settings_of(name: str) -> type:
     """What an experiment can be told."""
-    return importlib.import_module(f"companion.runs.{name}").Settings
+    return importlib.import_module(f"companion.experiments.{name}").Settings
 
 
 def made(*runs: dict, name: str = "quick") -> profile.Profile:

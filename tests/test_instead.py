@@ -3,10 +3,11 @@
 import pytest
 from privacy import found
 
-from companion.record.paths import ROOT
-from companion.runs import instead, public
-from companion.runs.instead import AT_THE_HOST as SAME_HOST
-from companion.runs.instead import ELSEWHERE, NOTHING
+from companion.measures import public_addresses as public
+from companion.measures import replacement as instead
+from companion.measures.replacement import AT_THE_HOST as SAME_HOST
+from companion.measures.replacement import ELSEWHERE, NOTHING
+from companion.store.paths import ROOT
 from revs.model.targets import Split, Target
 
 ADA = "ada.lovelace@example.com"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import build
 
-from companion.runs import integrity
+from companion.experiments import integrity
 from revs.measures import ordinary
 from revs.model.targets import Split
 

@@ -8,7 +8,7 @@ import torch
 from huggingface_hub import ResolvedRevision, constants
 from transformers import GenerationConfig
 
-from companion.runs import models
+from companion.data import models
 from revs.measures import evaluate
 from revs.model import load
 from revs.model.load import save, tokenizer_hash

@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from companion.runs import check
-from companion.runs import instil as module
-from companion.runs import memorise as experiment
-from companion.runs.instil import Finetune, group_digits, losses, sentences
+from companion.experiments import check
+from companion.experiments import finetune as experiment
+from companion.experiments import finetuning as module
+from companion.experiments.finetuning import Finetune, group_digits, losses, sentences
 from companion.workflow import profile
 from revs.measures import ordinary
 from revs.model import reading

@@ -23,13 +23,15 @@ from test_flow import notebook, runner
 from test_rows import a_row
 from transformers import BloomConfig, Gemma3Config
 
-from companion.own import artefact, export
-from companion.own import steps as own
-from companion.record import rows
-from companion.record.paths import alone
-from companion.runs import MISTAKES, check, curate, memorise, memory, models, unlearn
-from companion.runs import own as own_model
+from companion.data import models
+from companion.experiments import MISTAKES, check, curate, memory, unlearn
+from companion.experiments import documents as own_model
+from companion.experiments import finetune as memorise
+from companion.store import rows
+from companion.store.paths import alone
 from companion.workflow import build, profile
+from document_audit import artefact, export
+from document_audit import steps as own
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode

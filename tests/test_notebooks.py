@@ -14,9 +14,9 @@ import pytest
 import torch
 import yaml
 
-from companion.record.paths import ROOT
-from companion.runs import MISTAKES, check, command, unlearn
-from companion.runs.notebook import Refused, assigned, refuse_unknown, run
+from companion.experiments import MISTAKES, check, command, unlearn
+from companion.experiments.notebook import Refused, assigned, refuse_unknown, run
+from companion.store.paths import ROOT
 from companion.workflow.profile import EXPERIMENTS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -64,7 +64,7 @@ def test_parameters_are_those_of_the_experiment(name):
     """Same names, same order, same defaults: a notebook cannot drift from `python -m`."""
     scope, source = {}, parameters(ROOT / "notebooks" / f"{name}.ipynb")
     exec(source, scope)
-    settings = importlib.import_module(f"companion.runs.{name}").Settings()
+    settings = importlib.import_module(f"companion.experiments.{name}").Settings()
     assert [(key, scope[key]) for key in assigned(source)] == list(asdict(settings).items())
 
 

@@ -3,10 +3,10 @@
 import pytest
 import test_tuning
 
-from companion.own.curate import BEFORE_THIS
-from companion.pages import curating, organic
-from companion.pages.tables import DASH
-from companion.record import rows
+from companion.analysis import curating, organic
+from companion.analysis.tables import DASH
+from companion.store import rows
+from document_audit.curate import BEFORE_THIS
 
 MODEL = "smollm2-135m"
 search = test_tuning.search

@@ -16,15 +16,16 @@ from conftest import PEOPLE, taught
 from test_calibrate import numbers
 from test_method import same_bits, weights
 
-from companion.own import artefact, documents, find, near, report, steps
-from companion.own.calibrate import Calibration, Limits, together
-from companion.pages import own as pages
-from companion.pages.tables import DASH
-from companion.record import rows
-from companion.record.paths import ROOT, alone
-from companion.runs import check, curate, models
-from companion.runs import own as experiment
+from companion.analysis import own as pages
+from companion.analysis.tables import DASH
+from companion.data import models
+from companion.experiments import check, curate
+from companion.experiments import documents as experiment
+from companion.store import rows
+from companion.store.paths import ROOT, alone
 from companion.workflow import notebook
+from document_audit import artefact, documents, find, near, report, steps
+from document_audit.calibrate import Calibration, Limits, together
 from revs.method.algorithm import Hyperparameters
 from revs.model import load
 from revs.model.targets import Record, Target
@@ -330,7 +331,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     cells = json.loads((ROOT / "notebooks/own.ipynb").read_text())
     if broken:
         code = (
-            "from companion.own import steps\ndef broken(decoder, targets, *_, **__):\n"
+            "from document_audit import steps\ndef broken(decoder, targets, *_, **__):\n"
             f"    return {{}}[targets[0].secret_ids[0]]\nsteps.{broken} = broken"
         )
         cell = {"cell_type": "code", "id": "broken", "metadata": {}, "outputs": []}

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.own import owners
-from companion.runs import told
+from companion.measures import prompt_leakage as told
+from document_audit import owners
 from revs.model.targets import Record, Split, Target
 
 

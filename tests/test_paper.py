@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from companion.record import paper
+from companion.store import paper
 from paper import extract
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,9 +6,9 @@ import nbformat
 import pytest
 import yaml
 
-from companion.ledger import claims
-from companion.record import paper
-from companion.record.paths import ROOT
+from companion.claims import claims
+from companion.store import paper
+from companion.store.paths import ROOT
 
 TOC = set(re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8")))
 PLACES = yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))

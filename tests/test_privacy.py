@@ -6,7 +6,7 @@ import subprocess
 import privacy
 import pytest
 
-from companion.record.paths import ROOT
+from companion.store.paths import ROOT
 
 
 def committed() -> list[str]:

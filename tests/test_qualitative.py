@@ -5,10 +5,12 @@ import re
 import pandas as pd
 import pytest
 
-from companion.pages import qualitative
-from companion.pages.tables import DASH
-from companion.record import rows
-from companion.runs import datasets, instead, methods
+from companion.analysis import qualitative
+from companion.analysis.tables import DASH
+from companion.data import datasets
+from companion.experiments import methods
+from companion.measures import replacement as instead
+from companion.store import rows
 
 FIRST = datasets.read("emails")[0]
 

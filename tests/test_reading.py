@@ -6,7 +6,7 @@ from conftest import FAMILIES, build
 from test_tokens_data import merging
 from tokenizers import processors
 
-from companion.runs import models
+from companion.data import models
 from revs.baselines import memit
 from revs.measures import attacks, ordinary
 from revs.method.neuron import LEAST, USUAL, usual

@@ -11,11 +11,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from companion.pages import compare, extraction, results, tables
-from companion.record import rows
-from companion.record.paths import ROOT
-from companion.runs import memorise, methods, tune
-from companion.runs.datasets import builtin
+from companion.analysis import compare, extraction, results, tables
+from companion.data.datasets import builtin
+from companion.experiments import finetune as memorise
+from companion.experiments import methods, tune
+from companion.store import rows
+from companion.store.paths import ROOT
 from companion.workflow import adopt
 
 MODEL = "smollm2-135m"
@@ -326,7 +327,7 @@ def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:
-    """Which settings were not drawn from these ranges (``companion.own.search``)."""
+    """Which settings were not drawn from these ranges (``document_audit.search``)."""
     found = set(settings.keys() ^ ranges.keys())
     for name in settings.keys() & ranges.keys():
         value, space = settings[name], ranges[name]

@@ -8,7 +8,7 @@ import jsonschema
 import pandas as pd
 import pytest
 
-from companion.record import rows
+from companion.store import rows
 from companion.workflow import profile
 
 SPOILS = {

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from companion.pages import settings
-from companion.record import paper, rows
+from companion.analysis import settings
+from companion.store import paper, rows
 
 MODELS = "smollm2-135m", "qwen2.5-coder-1.5b"
 

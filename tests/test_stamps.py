@@ -2,7 +2,7 @@
 
 import pytest
 
-from companion.record import rows, stamps
+from companion.store import rows, stamps
 
 ENTRY = "revs.start:run"
 SOURCES = {

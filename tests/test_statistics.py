@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.pages import extraction, results, statistics
-from companion.pages.tables import DASH
+from companion.analysis import extraction, results, statistics
+from companion.analysis.tables import DASH
 from revs.measures.attacks import ATTACKS
 from revs.measures.metrics import harmonic_mean
 

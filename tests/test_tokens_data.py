@@ -10,10 +10,10 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from companion.record.paths import ROOT
-from companion.runs import datasets
-from companion.runs import models as known_models
-from companion.runs.datasets import COLUMNS, read
+from companion.data import datasets
+from companion.data import models as known_models
+from companion.data.datasets import COLUMNS, read
+from companion.store.paths import ROOT
 from revs.model.targets import Record, Target, eligible, encode, pairs, select, split
 
 SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.org/a"

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 from test_ablations import MODEL, shelf  # noqa: F401
 
-from companion.pages import tradeoffs
-from companion.record import paper, rows
+from companion.analysis import tradeoffs
+from companion.store import paper, rows
 from revs.measures import attacks
 
 KNOBS = tradeoffs.KNOBS

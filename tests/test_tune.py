@@ -9,11 +9,11 @@ import pytest
 import torch
 from conftest import build
 
-from companion.own.search import Search
-from companion.record import paper, rows, stamps
-from companion.runs import check, methods, tune, unlearn
-from companion.runs.unlearn import Plan
+from companion.experiments import check, methods, tune, unlearn
+from companion.experiments.unlearn import Plan
+from companion.store import paper, rows, stamps
 from companion.workflow import adopt
+from document_audit.search import Search
 from revs.baselines import ft_l
 from revs.measures import evaluate
 from revs.model import load

@@ -4,11 +4,11 @@ import conftest
 import pandas as pd
 import pytest
 
-from companion.own.search import Search
-from companion.pages import errata, tables, tuning
-from companion.pages.tables import DASH
-from companion.record import rows
-from companion.runs import methods, tune
+from companion.analysis import errata, tables, tuning
+from companion.analysis.tables import DASH
+from companion.experiments import methods, tune
+from companion.store import rows
+from document_audit.search import Search
 
 MODEL, DATA = "smollm2-135m", "ssn-tune"
 RANGES = {

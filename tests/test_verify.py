@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from companion.record import rows
-from companion.record.paths import ROOT
+from companion.store import rows
+from companion.store.paths import ROOT
 from companion.workflow import verify
 
 METHODS = ("revs", "memit", "ft_l")
@@ -138,7 +138,7 @@ def test_a_run_whose_data_are_not_here_leaves_its_rows_stale(monkeypatch, tmp_pa
 def test_the_two_codes_keep_apart_what_they_compute_once(monkeypatch, tmp_path):
     """Moments and ranks are kept by weights and data, not by the code that found them."""
     monkeypatch.setattr(verify, "PLACE", tmp_path)
-    program = "from companion.record.paths import BUILD; print(BUILD.resolve())"
+    program = "from companion.store.paths import BUILD; print(BUILD.resolve())"
     for tree in (verify.checkout("HEAD"), verify.copied()):
         environment = os.environ | {"PYTHONPATH": str(tree)}
         words = [sys.executable, "-c", program]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import yaml
 
-from companion.record import rows
-from companion.record.paths import BUILD, ROOT
-from companion.runs import methods
-from companion.runs.memorise import finetune
+from companion.experiments import methods
+from companion.experiments.finetune import finetune
+from companion.store import rows
+from companion.store.paths import BUILD, ROOT
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"

@@ -15,7 +15,7 @@ import time
 
 import psutil
 
-from companion.record.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
+from companion.store.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
 from companion.workflow.plan import duration
 from companion.workflow.profile import Profile, known, read
 

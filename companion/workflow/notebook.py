@@ -20,7 +20,7 @@ import yaml
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from companion.record.paths import ROOT, shown, writing
+from companion.store.paths import ROOT, shown, writing
 
 OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # whose messages are sentences
 KERNEL = {  # the environment that it runs in

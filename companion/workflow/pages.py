@@ -17,7 +17,7 @@ import nbformat
 from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
 
-from companion.record.paths import BUILD, ROOT
+from companion.store.paths import BUILD, ROOT
 from companion.workflow import notebook, stamps
 from companion.workflow.profile import read
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import pandas as pd
 import yaml
 
-from companion.record import rows
-from companion.record.paths import ROOT
-from companion.runs.memory import PROCESS
+from companion.experiments.memory import PROCESS
+from companion.store import rows
+from companion.store.paths import ROOT
 from companion.workflow.profile import Job, Profile, known, read
 
 MEMORY_MB = 8000  # asked of a cluster when nothing is known, and beside weights that go to a GPU

@@ -20,12 +20,12 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from companion.record.paths import ROOT, products, shown
-from companion.record.rows import RECORDED, find
-from companion.record.stamps import methods
-from companion.runs.datasets import together
-from companion.runs.named import ending, like
-from companion.runs.nearest import hint
+from companion.data.datasets import together
+from companion.experiments.run_names import ending, like
+from companion.store.paths import ROOT, products, shown
+from companion.store.rows import RECORDED, find
+from companion.store.stamps import methods
+from companion.store.suggestions import hint
 
 EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
 MAPPINGS = ("finetune", "held", "hyperparameters", "ranges")  # parameters that may be one

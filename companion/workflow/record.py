@@ -16,8 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from companion.record import rows
-from companion.record.paths import BUILD, ROOT
+from companion.store import rows
+from companion.store.paths import BUILD, ROOT
 from companion.workflow.build import last_line
 from companion.workflow.profile import Job, known, options, read
 
@@ -99,7 +99,7 @@ def found_again(old, new) -> bool:
 def made(tree: Path, kind: str, settings: dict) -> None:
     """Makes a run by the code of a checkout, in a process of its own; RuntimeError if it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", f"companion.runs.{kind}", *options(settings)],
+        [sys.executable, "-m", f"companion.experiments.{kind}", *options(settings)],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
         capture_output=True,

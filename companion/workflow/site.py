@@ -15,11 +15,11 @@ from pathlib import Path
 
 import nbformat
 
-from companion.pages import results
-from companion.record import rows
-from companion.record.paths import BUILD, HTML, LOGS, ROOT, shown
-from companion.record.rows import write_text
-from companion.record.stamps import digest
+from companion.analysis import results
+from companion.store import rows
+from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
+from companion.store.rows import write_text
+from companion.store.stamps import digest
 from companion.workflow.profile import Profile, read
 from companion.workflow.stamps import folder
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import nbformat
 
-from companion.record import stamps
-from companion.record.paths import ROOT, resolve
-from companion.record.stamps import digest
+from companion.store import stamps
+from companion.store.paths import ROOT, resolve
+from companion.store.stamps import digest
 from companion.workflow.profile import Job, Profile, known
 
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}

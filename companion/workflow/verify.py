@@ -25,10 +25,10 @@ import tarfile
 from dataclasses import asdict
 from pathlib import Path
 
-from companion.record import rows, stamps
-from companion.record.paths import BUILD, ROOT
-from companion.runs import datasets, models
-from companion.runs.memorise import prepared
+from companion.data import datasets, models
+from companion.experiments.finetune import prepared
+from companion.store import rows, stamps
+from companion.store.paths import BUILD, ROOT
 from companion.workflow.profile import parameters
 from companion.workflow.record import found_again, made
 from revs.method.algorithm import CHOICES

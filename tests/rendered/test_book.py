@@ -15,12 +15,12 @@ import privacy
 import pytest
 import yaml
 
-from companion.ledger import claims
-from companion.pages import ablations, contest, results
-from companion.pages.tables import percent
-from companion.record import paper, rows
-from companion.record.paths import BUILD, ROOT
-from companion.runs import methods
+from companion.analysis import ablations, contest, results
+from companion.analysis.tables import percent
+from companion.claims import claims
+from companion.experiments import methods
+from companion.store import paper, rows
+from companion.store.paths import BUILD, ROOT
 from companion.workflow import profile, site
 from revs.model.architecture import ARCHITECTURES
 

@@ -1,0 +1,104 @@
+"""What edited models can still do (§4.4.2, §5 "Model Integrity"): runs tagged ``integrity``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+
+from companion.analysis import errata, results
+from companion.analysis.tables import percent
+from companion.experiments import integrity, methods
+from companion.store import paper
+from revs.measures.metrics import flips
+
+BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
+CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
+
+
+def runs(model: str, data: str, tag: str = "integrity") -> dict[str, dict]:
+    """The row of each method that was asked the same as the unedited model, and began as it."""
+    frame = results.measured(model, data)
+    frame = frame[(frame["tag"] == tag) & frame["failed"].isna()]
+    found = frame.set_index("method")["row"].to_dict()
+    if "unedited" not in found:
+        return {}
+    same = compared(found["unedited"])
+    return {name: row for name, row in found.items() if compared(row) == same}
+
+
+def compared(row: dict) -> list:
+    """What two runs must share: the model before, where questions come from, how many they are."""
+    asked = row["result"]["integrity"]
+    sizes = [asked[name]["items"] for name in BENCHMARKS]
+    return [row["provenance"]["model"]["revision"], asked["from"], *sizes]
+
+
+def answers(found: dict[str, dict]) -> pd.DataFrame:
+    """A line a method: its score, and of each benchmark the accuracy, its standard error, flips.
+
+    Shares, by the benchmark's name; ``lost`` and ``won`` are counts against the unedited model.
+    """
+    lines, before = {}, found["unedited"]["result"]["integrity"]
+    for name in filter(found.get, methods.registry()):
+        result = found[name]["result"]
+        after = result["integrity"]
+        line = {"score": result["after"]["unlearning_score"], "perplexity": after["perplexity"]}
+        for one in BENCHMARKS:
+            accuracy, items = after[one]["accuracy"], after[one]["items"]
+            line |= {one: accuracy, f"{one} error": error(accuracy, items), f"{one} items": items}
+            changed = flips(before[one]["right"], after[one]["right"])
+            line |= {f"{one} {which}": count for which, count in changed.items()}
+        lines[name] = line
+    return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def shown(answers: pd.DataFrame) -> pd.DataFrame:
+    """The same in words of a table, by the method's title."""
+    lines = pd.DataFrame({"Unlearning Score": answers["score"].map(percent)})
+    for one, column in BENCHMARKS.items():
+        lines[column] = list(map(percent, answers[one], answers[f"{one} error"]))
+        flips = answers[[f"{one} lost", f"{one} won"]].astype(int).astype(str)
+        lines[f"{column}: lost, won"] = flips.agg(", ".join, axis=1)
+    lines["perplexity"] = answers["perplexity"].map("{:.1f}".format)
+    return lines.rename(index=lambda name: methods.registry()[name]["title"])
+
+
+def printed(data: str) -> pd.DataFrame:
+    """The paper's accuracies on one data set, in per cent, by the method's title."""
+    found = {
+        (row, f"{column}, paper, {model}"): f"{cell['value']:.1f}"
+        for model, label in paper.CORE.items()
+        for (dataset, row), of_row in errata.lines(label).items()
+        for column, cell in of_row.items()
+        if dataset == methods.PAPER_DATA[data] and column in BENCHMARKS.values()
+    }
+    frame = pd.Series(found).unstack(sort=False)
+    order = [entry["title"] for entry in methods.registry().values()]
+    return frame.reindex([title for title in order if title in frame.index])
+
+
+def error(accuracy: float, items: int) -> float:
+    """The standard error of a share of so many items."""
+    return math.sqrt(accuracy * (1 - accuracy) / items)
+
+
+def guessed(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> set[tuple[str, str]]:
+    """(data set, the paper's column) in which the unedited model is within two errors of chance.
+
+    It begins as the same model for all sets: one that was asked speaks for the others.
+    """
+    found = {data: answers(of) for data in names if (of := runs(model, data))}
+    any_ = next(iter(found.values()), None)
+    return {
+        (data, column)
+        for data in (names if found else ())
+        for one, column in BENCHMARKS.items()
+        if not above_chance(found.get(data, any_).loc["unedited"], one)
+    }
+
+
+def above_chance(line: pd.Series, one: str) -> bool:
+    """Does a model answer better than by chance, by two standard errors?"""
+    return bool(line[one] - CHANCE[one] > 2 * line[f"{one} error"])

@@ -1,0 +1,88 @@
+"""One thing changed at a time: REVS on seed 0 beside the paper's tables (§5; Appendix "Ablations").
+
+Every run is compared with the run tagged ``base``. Results are in per cent.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from companion.analysis.results import measured
+from companion.analysis.tables import METRICS
+from companion.experiments import methods
+from companion.store import paper
+
+RESISTANCE = "Resistance"  # the Resistance Score as the released code reads it
+UNATTACKED = {"resistance_score": {"released": math.nan}}
+PAPER = {"Efficacy@100": "Efficacy", "Resistance Score": RESISTANCE}  # the paper's words
+
+# the rows of the paper's tables: our tag, our words, the paper's words
+NEURONS = [
+    ("neurons-random", "random", "Random"),
+    ("neurons-gradient", "gradient", "Gradient-based"),
+    ("neurons-rank", "rank", "Rank"),
+    ("neurons-activations", "activations", "Activations"),
+    ("base", "hybrid", "Rank & Activations (hybrid)"),
+]
+ZEROING = [(f"zeroing-{n}", f"zeroing, n = {n}", f"ZERO (n={n})") for n in (5, 2, 1)]
+TOKENS = [
+    ("selection-tokensfrequent", "most frequent", "Most Frequent"),
+    ("selection-tokensfirst", "first", "First"),
+    ("selection-tokensrandom", "random", "Random"),
+    ("base", "rarest", "Rarest"),
+]
+ALL = {
+    "neurons": ("tab:ablation_neuron_selection", NEURONS),
+    "zeroing": ("tab:method_results", [*ZEROING, ("base", "REVS", "REVS")]),
+    "tokens": ("tab:ablation_token_method", TOKENS),
+}
+
+
+def scores(model: str, data: str) -> pd.DataFrame:
+    """The runs of seed 0 by tag; ``changed`` are the settings in which each differs from the base.
+
+    Raises ValueError if there is no base.
+    """
+    frame = measured(model, data)
+    frame = frame[frame["seed"] == 0].set_index("tag", drop=False).sort_index()
+    if "base" not in frame.index:
+        raise ValueError(
+            f"There is no row 'base' of {model} on {data}, which ablations are compared with: "
+            "run `make run PROFILE=ablations`, or look for recorded rows."
+        )
+    frame[list(METRICS)] *= 100
+    attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]
+    frame["resistance"] = [100 * one["resistance_score"]["released"] for one in attacks]
+    given = frame["row"].map(lambda row: row["provenance"]["settings"]["hyperparameters"])
+    usual = given["base"]
+    frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
+    return frame
+
+
+def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Of the runs of ``scores`` the base and those in which this setting alone differs from it."""
+    alone = runs["tag"].str.startswith("curve") & runs["changed"].map(set).eq({name})
+    return runs[alone | (runs["tag"] == "base")].sort_values(name)
+
+
+def beside(which: str, model: str) -> pd.DataFrame:
+    """One of the paper's ablation tables: for each alternative our run on each data set that has
+    one, as numbers, and the paper's line, as printed."""
+    label, entries = ALL[which]
+    words = {tag: ours for tag, ours, _ in entries}
+    titles = [*METRICS.values(), RESISTANCE]
+    found = []
+    for data, title in methods.PAPER_DATA.items():
+        tags = set(measured(model, data)["tag"]) & set(words)
+        if "base" in tags and len(tags) > 1:
+            part = scores(model, data).query("tag in @words")[[*METRICS, "resistance", "columns"]]
+            part = part.set_axis([*titles, "columns"], axis="columns").rename(index=words)
+            found.append(part.assign(measured=f"ours, {title}"))
+    table = paper.table(label).replace({"column": PAPER})
+    printed = table.pivot(index="row", columns="column", values="printed").reindex(columns=titles)
+    printed = printed.rename(index={theirs: ours for _, ours, theirs in entries}).astype(object)
+    whole = pd.concat([*found, printed.assign(measured="paper, Emails")]).rename_axis("alternative")
+    whole = whole.reindex(columns=["measured", *titles, "columns"])
+    return whole.loc[list(words.values())].reset_index()

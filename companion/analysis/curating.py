@@ -1,0 +1,78 @@
+"""What curations found, as frames, with every secret redacted (Appendix "Dataset Curation")."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from companion.analysis.tables import DASH
+from companion.data import datasets
+from companion.store import paper
+from companion.store.paths import BUILD
+from document_audit.redact import hide, redact
+
+TITLES = {
+    "url": "URLs",
+    "email": "Email addresses",
+    "phone": "Phone numbers",
+    "ip": "IP addresses",
+    "ssn": "Social security numbers",
+}
+COUNTS = {  # what a row counts → what a reader understands
+    "teacher_forced": "teacher-forced",
+    "told": "told by the prompt",
+    "kept": "in the data set",
+}
+REASONS = {"cannot be split": "of too few tokens"}
+WORDS = 6  # of a prompt that are shown
+
+
+def funnel(*found: dict) -> pd.DataFrame:
+    """One line a kind: secrets found, left out, tried, memorised and kept; the paper's counts."""
+    lines = {kind: line for row in found for kind, line in row["result"]["funnel"].items()}
+    frame = pd.DataFrame.from_dict(lines, orient="index").rename(index=TITLES)
+    frame["left out"] = frame["dropped"].map(lambda why: sum(why.values()))
+    names = ["found", "left out", "tried", "teacher_forced", "memorised", "told", "kept"]
+    printed = paper.table("tab:pii-distribution").pivot(
+        index="row", columns="column", values="value"
+    )
+    theirs = printed[["Identified", "Memorized"]].rename(
+        columns=lambda name: f"paper: {name.lower()}"
+    )
+    frame = frame[names].rename(columns=COUNTS).join(theirs)
+    frame = frame.rename(columns={"paper: memorized": "paper: memorised"})
+    return frame.rename_axis("kind").reset_index()
+
+
+def reasons(*found: dict) -> pd.DataFrame:
+    """Why secrets were left out: one line a reason, one column a kind; empty if none was."""
+    lines = {
+        TITLES[kind]: line["dropped"]
+        for row in found
+        for kind, line in row["result"]["funnel"].items()
+    }
+    why = list(dict.fromkeys(why for line in lines.values() for why in line))
+    frame = pd.DataFrame(lines, index=why, columns=list(lines)).fillna(0)
+    return frame.rename(index=REASONS).rename_axis("why left out").reset_index()
+
+
+def counted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as texts with commas, a dash where there is none."""
+    number = lambda cell: DASH if pd.isna(cell) else f"{cell:,.0f}"
+    return frame.map(lambda cell: cell if isinstance(cell, str) else number(cell))
+
+
+def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
+    """Some records of a curated data set, redacted: the last words of the prompt, the secret."""
+    path = BUILD / "curated" / f"{name}.jsonl"
+    records = datasets.read(str(path)) if path.stat().st_size else []
+    lines = []
+    for kind, title in TITLES.items():
+        for record in [record for record in records if record.kind == kind][:of_a_kind]:
+            ending = "… " + " ".join(hide(record.prompt).split()[-WORDS:])
+            lines.append((title, code(ending), code(redact(kind, record.secret))))
+    return pd.DataFrame(lines, columns=["kind", "prompt ends with", "secret"])
+
+
+def code(text: str) -> str:
+    """A text as it stands, in a cell of a table: its stars and underscores are no emphasis."""
+    return "`" + text.replace("`", "'").replace("|", "¦") + "`"

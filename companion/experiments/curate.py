@@ -1,0 +1,218 @@
+"""Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation")
+
+Writes data sets that ``companion.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and
+one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. What
+is set aside for choosing settings goes into NAME-email-tune.jsonl, and not into these. The row
+holds counts, and for each memorised secret where it was found. A run that is stopped goes on where
+it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from companion.data import models
+from companion.experiments import command, memory
+from companion.experiments.finetune import prepared
+from companion.experiments.progress import progress
+from companion.experiments.provenance import base, provenance
+from companion.store import rows, stamps
+from companion.store.paths import BUILD, alone, resolve
+from document_audit.curate import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
+from document_audit.curate import told as tells
+from document_audit.detect import KINDS
+from document_audit.documents import noted, read, unread
+from document_audit.find import check, there
+from document_audit.owners import apart
+from revs.model.architecture import Decoder
+from revs.model.targets import Record
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which documents and model, and what becomes of what is found."""
+
+    documents: str = "data/documents/files"  # a folder or a file; "machine": what packages carry
+    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
+    finetune: bool | dict = True  # memorise what these documents quote; False: the model as it is
+    name: str = "own"  # of the data set: build/curated/NAME.jsonl
+    kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
+    limit: int | None = None  # secrets of a kind that are tried; None: all
+    T: int = 2  # target tokens that a secret must have
+    told: bool = True  # keep secrets whose own part stands in their prompt; False: leave them out
+    choose: float = 0.0  # share set aside for choosing settings, of other owners and domains
+    challenge_tokenizer: str | None = None  # whose ids the challenge's files hold
+    dtype: str = "float32"  # precision of the weights
+    device_map: str | None = None  # where the model goes; None: a GPU if there is one
+    rows: str = "build/rows"  # where the result row goes
+
+
+def run(settings: Settings) -> dict:
+    """Finds the secrets in documents that a model has memorised."""
+    where = rows.writable(resolve(settings.rows))
+    check(settings.kinds)
+    if not 0 <= settings.choose < 1:
+        raise ValueError(f"choose is {settings.choose}, but must be a share from 0 to less than 1.")
+    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings.name):
+        raise ValueError(
+            f"name is '{settings.name}', but becomes the name of a file: use letters, digits, "
+            "dots, minus and plus signs only."
+        )
+    place = there(settings.documents)
+    models.spared(settings.model, settings.finetune)
+    with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
+        row = searched(where, place, settings)
+    said = [f"{row['result']['documents']} documents read."]
+    for kind, counts in row["result"]["funnel"].items():
+        found = ", ".join(f"{counts[name]} {name}" for name in ("found", "tried", "memorised"))
+        said += [f"{kind}: {found}."] if counts["found"] else []
+    print(*said, sep="\n")
+    return row
+
+
+def searched(where: Path, place: Path | str, settings: Settings) -> dict:
+    """The row of a curation whose settings are checked."""
+    memory.check(asdict(settings))
+    folder = prepared(settings.model, "ssn", settings.finetune, str(where))
+    inputs = {"model": models.identify(folder)}
+    fits(settings.name, inputs["model"])
+    decoder = models.load(folder, settings.dtype, settings.device_map)
+    clock, words = [time.monotonic()], decoder.tokenizer
+    if settings.challenge_tokenizer:
+        words = models.tokenizer(settings.challenge_tokenizer)
+    skipped, funnel, sources = Counter(), Counter(), []
+    texts = progress("find", "documents")(noted(read(place, skipped, words), sources))
+    every = (
+        prepare(candidate, decoder, settings.T, funnel)
+        for candidate in candidates(texts, settings.kinds, funnel)
+    )
+    found = sample(list(filter(None, every)), settings.limit, funnel)
+    if not sources:
+        raise unread(skipped)
+    clock.append(time.monotonic())
+    inputs |= {
+        "documents": rows.digest(sorted(set(sources))),
+        "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
+    }
+    asked = {name: value for name, value in asdict(settings).items() if name != "rows"}
+    del asked["documents"]  # a path may hold a secret
+    verdicts = attempted(decoder, found, asked, inputs["model"])
+    judged = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found]
+    known = [one for one in judged if one[1]["memorised"]]
+    kept = [one for one in known if settings.told or not tells(one[0].record)]
+    exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
+    write(settings.name, exact, inputs["model"], settings.choose)
+    result = {
+        "documents": len(sources),
+        "skipped": dict(skipped),
+        "funnel": {kind: line(funnel, kind, judged, kept) for kind in settings.kinds},
+    }
+    items = [
+        {"kind": one.record.kind, "source": one.source, "offset": one.offset}
+        | {"package": one.package, "exact": verdict["right"] == 1}
+        for one, verdict in kept
+    ]
+    trying = sum(verdict["seconds"] for _, verdict in judged)  # of earlier runs too
+    seconds = {"detect": clock[1] - clock[0], "try": trying}
+    made = provenance("curate", asked, inputs, seconds, decoder)
+    name = f"curate/{settings.name}/{base(settings.model)}"
+    return rows.write(where, name, "curate", result, items, made)
+
+
+def fits(name: str, model: str) -> None:
+    """Raises ValueError if there is a data set of this name, of another model."""
+    mark = BUILD / "curated" / f"{name}.model"
+    there = mark.is_file() and mark.with_name(f"{name}.jsonl").is_file()
+    if there and mark.read_text(encoding="utf-8") != model:
+        raise ValueError(
+            f"build/curated/{name}.jsonl holds what another model has memorised: give another "
+            "name, or delete it."
+        )
+
+
+def write(name: str, records: list[Record], model: str, choose: float = 0.0) -> None:
+    """The data set, its parts by kind, the secrets alone as a list, and whose they are.
+
+    Of each kind the share ``choose`` is a part by itself. A part without a secret is no file.
+    """
+    rows.write_text(BUILD / "curated" / f"{name}.model", model)
+    secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
+    parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
+    first = {id for some in parts.values() for id in apart(some, choose)}
+    lines = {f"{name}.jsonl": [one for one in records if one.id not in first]}
+    for kind, some in parts.items():
+        lines[f"{name}-{kind}.jsonl"] = [one for one in some if one.id not in first]
+        lines[f"{name}-{kind}-tune.jsonl"] = [one for one in some if one.id in first]
+    texts = {
+        file: "".join(json.dumps(asdict(record)) + "\n" for record in some)
+        for file, some in lines.items()
+    }
+    texts[f"{name}.txt"] = "".join(f"{secret}\n" for secret in secrets)
+    for file, text in texts.items():
+        if text or file == f"{name}.jsonl":
+            rows.write_text(BUILD / "curated" / file, text, mode=0o600)  # the secrets, in clear
+        else:
+            (BUILD / "curated" / file).unlink(missing_ok=True)
+
+
+def sample(found: list, limit: int | None, funnel: Counter) -> list:
+    """In an order that hashes of places decide, so that a limit takes a fair part."""
+    kept, taken = [], Counter()
+    for ready in sorted(found, key=lambda ready: ready[0].record.id):
+        kind = ready[0].record.kind
+        if limit is None or taken[kind] < limit:
+            taken[kind] += 1
+            kept.append(ready)
+        else:
+            funnel[kind, BEYOND] += 1
+    return kept
+
+
+def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[str, dict]:
+    """The verdict on each candidate by id: those of an earlier, unfinished run, and the others."""
+    # a place in a document and these say what the model is asked
+    about = {name: asked[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}
+    mark = stamps.stamp("curate", about, {"model": model})
+    notes, done = BUILD / "curated" / f"{mark[:12]}.tried.jsonl", {}
+    for text in notes.read_text(encoding="utf-8").splitlines() if notes.is_file() else ():
+        try:
+            done |= json.loads(text or "{}")
+        except json.JSONDecodeError:  # the last line of a run that was killed
+            pass
+    left = [target for candidate, target in found if candidate.record.id not in done]
+    with notes.open("a", encoding="utf-8") as stream:
+        stream.write("\n" * bool(notes.stat().st_size))  # after a line that was not finished
+        for first in progress("try", "batches")(range(0, len(left), TOGETHER)):
+            start, some = time.monotonic(), left[first : first + TOGETHER]
+            verdicts = tried(decoder, some)
+            each = {"seconds": (time.monotonic() - start) / len(some)}
+            done |= (verdicts := {id: verdict | each for id, verdict in verdicts.items()})
+            stream.write(json.dumps(verdicts) + "\n")
+            stream.flush()
+    return done
+
+
+def line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
+    """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
+    verdicts = [verdict for one, verdict in judged if one.record.kind == kind]
+    both = [(one, v) for one, v in judged if v["memorised"] and v["right"] == 1]
+    both = [one for one, _ in both if one.record.kind == kind]
+    return {
+        "found": funnel[kind, "found"],
+        "dropped": {why: funnel[kind, why] for why in DROPPED if funnel[kind, why]},
+        "tried": len(verdicts),
+        "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
+        "memorised": sum(verdict["memorised"] for verdict in verdicts),
+        "both": len(both),
+        "told": sum(tells(one.record) for one in both),
+        "kept": sum(one.record.kind == kind and v["right"] == 1 for one, v in kept),
+    }
+
+
+if __name__ == "__main__":
+    command(Settings, run)

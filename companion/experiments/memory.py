@@ -1,0 +1,115 @@
+"""Memory: whether a run can fit, before a weight is read, and how much a stage of it takes."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from pathlib import Path
+
+import psutil
+from safetensors import SafetensorError, safe_open
+
+from companion.store.paths import resolve
+
+PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
+# Bytes beside a float32 weight that is trained: gradient, Adam's two moments and, where it is put
+# back, the original. COPIED more below float32, where a float32 copy of weight and gradient steps.
+TRAINED, COPIED = {"memorise": 12, "npo_kl": 16, "simnpo": 16}, 4
+LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
+GROUP = Path("/proc/self/cgroup")  # and in which group this process is
+
+
+def check(settings: dict) -> None:
+    """Raises MemoryError for a run that cannot fit by the least it takes: process and weights.
+
+    ``settings`` are a run's, with ``model``, ``dtype`` and ``method``. A model of unknown size is
+    not refused.
+    """
+    from companion.data import models  # here, not above: who only plans needs no torch
+
+    path, each = resolve(settings["model"]), 4 if settings["dtype"] == "float32" else 2
+    if shape := models.registry().get(settings["model"], {}).get("shape"):
+        weights = shape["weights"] * each
+    else:
+        weights = counted(path) * each
+    name = settings.get("method", "memorise" if "epochs" in settings else "This run")
+    held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
+    beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
+    if (settings.get("hyperparameters") or {}).get("layers", "all") != "all":
+        beside = 0  # of a part of the weights
+    needed = PROCESS + weights * (1 + held + beside)
+    if weights and needed > (there := free(settings.get("device_map"))):
+        lower = "bfloat16 weights, " * (each == 4 and not beside)
+        raise MemoryError(
+            f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "
+            f"{there / 2**30:.1f} GiB of memory are free: take {lower}a smaller model, or a "
+            "machine with more."
+        )
+
+
+def counted(path: Path) -> int:
+    """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
+    if nobody can tell. Files may hold them in fewer bits than a run does."""
+    from gguf import GGUFReader  # here, as torch is: who only plans counts nothing
+
+    number = 0
+    with contextlib.suppress(OSError, ValueError, SafetensorError):  # loading says what is wrong
+        if path.suffix == ".gguf" and path.is_file():
+            return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
+        for file in path.glob("*.safetensors"):
+            with safe_open(file, framework="numpy") as held:
+                number += sum(math.prod(held.get_slice(name).get_shape()) for name in held.keys())
+    return number
+
+
+def free(device_map: str | None = None) -> float:
+    """Bytes that a run could have: of all GPUs if it goes there, else of the machine."""
+    import torch
+
+    if torch.cuda.is_available() and not str(device_map).startswith("cpu"):
+        return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count()))
+    there = psutil.virtual_memory().available
+    with contextlib.suppress(OSError):  # no such groups
+        own = LIMIT / GROUP.read_text().rpartition("0::/")[2].strip()
+        for group in (own, *own.parents):
+            with contextlib.suppress(OSError, ValueError):  # no limit
+                used = int((group / "memory.current").read_text())
+                there = min(there, int((group / "memory.max").read_text()) - used)
+    return there + psutil.Process().memory_info().rss
+
+
+class Peak:
+    """``with Peak() as peak: …``, then ``peak.mb``: MiB above the start, of the process or GPUs."""
+
+    def __init__(self, every: float = 0.05):
+        self.every = every  # seconds between two looks
+
+    def __enter__(self) -> Peak:
+        import torch
+
+        self.gpus, self.done = range(torch.cuda.device_count()), threading.Event()
+        for gpu in self.gpus:
+            torch.cuda.reset_peak_memory_stats(gpu)
+        self.start = self.highest = self.now()
+        self.watcher = threading.Thread(target=self.watch, daemon=True)
+        self.watcher.start()
+        return self
+
+    def now(self) -> int:
+        """Bytes in use; pages of files, which are mapped weights when first read, do not count."""
+        if self.gpus:
+            import torch
+
+            return sum(map(torch.cuda.max_memory_allocated, self.gpus))
+        info = psutil.Process().memory_info()
+        return info.rss - getattr(info, "shared", 0)  # only Linux tells them apart
+
+    def watch(self) -> None:
+        while not self.done.wait(self.every):
+            self.highest = max(self.highest, self.now())
+
+    def __exit__(self, *_) -> None:
+        self.done.set()
+        self.watcher.join()
+        self.mb = round((max(self.highest, self.now()) - self.start) / 2**20)

@@ -1,0 +1,112 @@
+"""The methods by name, and their hyperparameters (Appendix).
+
+``params/methods.yml`` names a module for each method. The module has ``Hyperparameters``, a frozen
+dataclass, and ``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from companion.data import models
+from companion.experiments import refuse
+from companion.experiments.run_names import like
+from companion.store import paper, stamps
+from companion.store.paths import ROOT
+from companion.store.suggestions import hint
+
+# what must be there before hours of work
+NEEDED = {"integrity": "companion.experiments.integrity:benchmarks"}
+registry = stamps.methods  # every method, in the order of the paper's tables: do not change it
+PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
+
+
+def of_paper() -> list[str]:
+    """The methods that the paper compares, without those of the project and without controls."""
+    return [name for name, entry in registry().items() if paper.has_settings(entry["title"])]
+
+
+def method(name: str) -> ModuleType:
+    """The module of a method."""
+    known = {key: entry for key, entry in registry().items() if "module" in entry}
+    if name not in known:
+        raise ValueError(f"There is no method '{name}'" + hint(name, known))
+    return importlib.import_module(known[name]["module"])
+
+
+def measure(name: str) -> Callable:
+    """What measures something else on an edited model, by name; OSError if it lacks something."""
+    if name not in stamps.MEASURES:
+        raise ValueError(f"There is no measure '{name}'" + hint(name, stamps.MEASURES))
+    if name in NEEDED:
+        at(NEEDED[name])()
+    return at(stamps.MEASURES[name])
+
+
+def at(place: str) -> Callable:
+    """The function at module:name."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def known(name: str) -> set[str]:
+    """The names of a method's hyperparameters."""
+    return {field.name for field in fields(method(name).Hyperparameters)}
+
+
+@functools.cache
+def tuned() -> dict[str, dict]:
+    """params/hyperparameters.yml: method → model → data set → settings. Do not change it."""
+    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
+
+
+def data_title(data: str) -> str:
+    """The paper's name of a data set; its own name, where the paper has none."""
+    return PAPER_DATA.get(data, data)
+
+
+def paper_data(data: str) -> str | None:
+    """The paper's data of the kind that a set's name ends with; None for other names.
+
+    "Emails" for emails, emails-tune, hr_emails and pile-email.
+    """
+    plain = data.casefold().removesuffix("-tune").removesuffix("-part")
+    kind = re.split(r"[-_]", plain)[-1].removesuffix("s")
+    titles = {name.removesuffix("s"): title for name, title in PAPER_DATA.items()}
+    return titles.get(kind)
+
+
+def varied(name: str, model: str, data: str) -> dict[str, Any]:
+    """The settings of a variant that was not tuned: its method's, with its own; else none."""
+    entry = registry()[name]
+    if "variant_of" not in entry:
+        return {}
+    return hyperparameters(entry["variant_of"], model, data, {}) | entry["settings"]
+
+
+def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
+    """A method's settings for a model and a data set, with those that are ``given`` over them.
+
+    For the paper's models they are the Appendix's for data of that kind. For others they are those
+    of params/hyperparameters.yml; a model or a data set that is not there gets the method's
+    ``default``, whose margins are fractions of the vocabulary.
+    """
+    refuse(given, method(name).Hyperparameters, f" of {name}")
+    owner = registry()[name].get("settings_of", name)
+    title, printed = registry()[owner]["title"], models.registry().get(model, {}).get("paper")
+    if printed and (kind := paper_data(data)) and paper.has_settings(title):
+        found = paper.hyperparameters(title, printed, kind)
+    else:
+        chosen = tuned().get(owner, {})
+        of = chosen.get(model, {})
+        found = of.get(data) or of.get(like(data)) or chosen.get("default")
+        found = varied(name, model, data) if found is None else found
+    return {key: value for key, value in found.items() if key in known(name)} | given

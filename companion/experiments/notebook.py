@@ -1,0 +1,50 @@
+"""What every notebook does first: refuse parameters that it does not have.
+
+papermill only prints a notice for an unknown parameter and injects it all the same; both papermill
+and Jupyter show a whole traceback for a mistake that one sentence explains.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from dataclasses import fields
+from types import ModuleType
+
+from companion.experiments import MISTAKES, check, done
+from companion.store.paths import resolve
+from companion.store.suggestions import hint
+
+
+class Refused(Exception):
+    """A mistake of the caller's, shown as one line."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"Refused: {self}"]
+
+
+def assigned(code: str) -> list[str]:
+    """The names that a cell assigns at its top level."""
+    found = [node.targets for node in ast.parse(code).body if isinstance(node, ast.Assign)]
+    return [name.id for targets in found for name in targets if isinstance(name, ast.Name)]
+
+
+def refuse_unknown(cells: list[str]) -> None:
+    """Raises Refused if papermill injected a parameter that the cell before does not define."""
+    for before, cell in itertools.pairwise(cells):
+        if cell.startswith("# Parameters"):
+            known = assigned(before)
+            for name in assigned(cell):
+                if name not in known:
+                    raise Refused(f"There is no parameter '{name}'" + hint(name, known))
+
+
+def run(experiment: ModuleType, namespace: dict) -> dict:
+    """Runs an experiment with the notebook's parameters; returns its row, and its ``path``."""
+    refuse_unknown(namespace["In"])
+    given = {field.name: namespace[field.name] for field in fields(experiment.Settings)}
+    try:
+        row = done(experiment.run, check(given, experiment.Settings))
+    except MISTAKES as error:
+        raise Refused(str(error)) from None
+    return row | {"path": resolve(namespace["rows"]) / f"{row['name']}.json"}

@@ -1,0 +1,23 @@
+"""How a row came about, as every experiment says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from companion.store import rows
+from revs.model.architecture import Decoder
+from revs.model.load import tokenizer_hash
+
+
+def base(model: str) -> str:
+    """What a model is called in rows."""
+    return Path(model).name.removesuffix(".gguf")
+
+
+def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:
+    """``rows.provenance``, and which model and tokenizer it was; ``inputs`` has its revision."""
+    model = {"name": base(settings["model"]), "revision": inputs["model"]}
+    return rows.provenance(kind, settings, inputs, seconds) | {
+        "model": model | {"dtype": settings["dtype"]},
+        "tokenizer": tokenizer_hash(decoder.tokenizer),
+    }

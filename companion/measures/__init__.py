@@ -1,0 +1,1 @@
+"""What the project measures beside the paper: prompts that tell, replacements, margins."""

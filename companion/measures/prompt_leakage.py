@@ -1,0 +1,26 @@
+"""Could a secret be read off its prompt, without having been memorised?
+
+It stands there, or its own part does; or the names there spell an address before its @.
+"""
+
+from __future__ import annotations
+
+from document_audit import owners
+from document_audit.curate import told
+from revs.model.architecture import Decoder
+from revs.model.targets import Record, Split, Target
+
+
+def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
+    """How many secrets their prompts tell, and which; the model is not asked."""
+    text = decoder.tokenizer.decode
+    every = split.forget + split.unseen + split.retain
+    tells = {target.id: telling(target, text(target.secret_ids)) for target in every}
+    found = {"secrets": len(tells), "told": sum(tells.values())}
+    return found, {id: {"told": yes} for id, yes in tells.items()}
+
+
+def telling(target: Target, secret: str) -> bool:
+    """Does the prompt tell this secret?"""
+    record = Record(target.id, target.kind, target.group, target.prompt, secret, "")
+    return told(record) or target.kind == "email" and owners.spelt(secret, target.prompt)

@@ -1,0 +1,30 @@
+"""Are public addresses still known (App. "Qualitative Unlearning Examples", "Retain Email …")?
+
+Mailboxes of offices and mailing lists, data/public/addresses.jsonl; none is among the secrets.
+"""
+
+from __future__ import annotations
+
+import json
+
+from companion.store.paths import ROOT
+from revs.measures.evaluate import continuations
+from revs.model.architecture import Decoder
+from revs.model.reading import read
+from revs.model.targets import Split, Target
+
+
+def addresses() -> list[dict]:
+    """The public addresses: id, prompt, address, reason."""
+    text = (ROOT / "data" / "public" / "addresses.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
+    """Which of them the model writes within 50 greedy tokens, by id; nothing by item."""
+    asked, tokenizer = addresses(), decoder.tokenizer
+    prompts = {one["id"]: read(tokenizer, one["prompt"]) for one in asked}
+    targets = [Target(name, "email", name, ids, [], ()) for name, ids in prompts.items()]
+    written = continuations(decoder, targets)
+    text = lambda name: tokenizer.decode(written[name], skip_special_tokens=True)
+    return {"known": {one["id"]: one["address"] in text(one["id"]) for one in asked}}, {}

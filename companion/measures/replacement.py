@@ -1,0 +1,65 @@
+"""What a model writes where an unlearned secret stood (App. "Qualitative Unlearning Examples").
+
+The paper sees other addresses, at the same host or elsewhere, and placeholders. What is written is
+sorted, and kept redacted: the address that takes the place of one may be someone's too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from urllib.parse import urlsplit
+
+from document_audit.detect import KINDS, spans
+from document_audit.redact import redact
+from revs.measures.evaluate import continuations
+from revs.model.architecture import Decoder
+from revs.model.targets import Split
+
+SAME, AT_THE_HOST, ELSEWHERE, PLACEHOLDER, NOTHING = BECAME = (
+    "the same",
+    "another at the same host",
+    "another elsewhere",
+    "a placeholder",
+    "nothing of its kind",
+)
+PLACEHOLDERS = ("[email", "[e-mail", "[redacted", "[at]", "xxx")
+
+
+def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
+    """How many unlearned secrets became what; of each, what it was and is now, redacted."""
+    written, decode = continuations(decoder, split.forget), decoder.tokenizer.decode
+    columns = {}
+    for target in split.forget:
+        text = decode(written[target.id], skip_special_tokens=True)
+        columns[target.id] = told(target.kind, decode(target.secret_ids), text)
+    counts = Counter(column["became"] for column in columns.values())
+    return {name: counts[name] for name in BECAME}, columns
+
+
+def told(kind: str, secret: str, text: str) -> dict[str, str]:
+    """One secret: ``became``, one of BECAME, ``was`` and ``instead``, redacted."""
+    was, found = first(kind, secret) or secret.strip(), first(kind, text)
+    if was in text:
+        became, found = SAME, was
+    elif found is None:
+        became = PLACEHOLDER if any(sign in text.lower()[:30] for sign in PLACEHOLDERS) else NOTHING
+    else:
+        there = host(kind, found)
+        became = AT_THE_HOST if there and there == host(kind, was) else ELSEWHERE
+    instead = redact(kind, found) if found else ""
+    return {"became": became, "was": redact(kind, was), "instead": instead}
+
+
+def first(kind: str, text: str) -> str | None:
+    """The first secret of a kind in a text."""
+    found = spans(text, (kind,)) if kind in KINDS else []
+    return text[found[0].start : found[0].end] if found else None
+
+
+def host(kind: str, secret: str) -> str:
+    """Where an address is; empty for what has no host."""
+    if kind == "email":
+        return secret.rpartition("@")[2].lower()
+    if kind == "url":
+        return urlsplit(secret if "://" in secret else f"//{secret}").netloc.lower()
+    return ""

@@ -1,0 +1,83 @@
+"""The REVS paper's own numbers, as data: its tables and the hyperparameters of its Appendix.
+
+The numbers lie in paper/tables.json, made from the LaTeX source by paper/extract.py;
+paper/README.md describes them.
+"""
+
+import difflib
+import functools
+import json
+
+import pandas as pd
+
+from companion.store.paths import ROOT
+
+CORE = {
+    "Llama-3-8B": "tab:core_results_llama",
+    "GPT-J-6B": "tab:core_results_gptj",
+}  # the result tables, by model
+EXTRACTION = {
+    "Llama-3-8B": "tab:extraction_results_llama",
+    "GPT-J-6B": "tab:extraction_results_gptj",
+}
+CELL = ["dataset", "row", "column", "value", "std", "mark", "printed"]
+
+
+def _file():
+    """Where tables.json lies."""
+    return ROOT / "paper" / "tables.json"
+
+
+@functools.cache
+def _read(path):
+    """The parsed file at `path`, read once."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _check(what, name, known):
+    """Raise ValueError, naming the nearest known name, unless `name` is one of `known`."""
+    if name not in known:
+        nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0)[0]
+        raise ValueError(f"The paper has no {what} {name!r}; the nearest is {nearest!r}.")
+
+
+def tables() -> dict:
+    """All of tables.json. Cached and shared between callers: do not change it."""
+    return _read(_file())
+
+
+def table(label) -> pd.DataFrame:
+    """One of the paper's tables of numbers, one row per printed cell.
+
+    Columns: dataset ("SSN", "Emails", "URLs" or None), row, column, value (per cent, counts in
+    tab:pii-distribution; NaN where the paper prints a dash), std over the seeds (NaN where none is
+    printed), mark ("bold", "underline" or None) and printed. Raises ValueError for an unknown
+    label.
+    """
+    numbers = {
+        name: entry["cells"] for name, entry in tables()["tables"].items() if "cells" in entry
+    }
+    _check("table", label, list(numbers))
+    return pd.DataFrame(numbers[label], columns=CELL)
+
+
+def has_settings(method) -> bool:
+    """Does the Appendix print settings of this method?"""
+    return method in {entry["method"] for entry in tables()["hyperparameters"]}
+
+
+def hyperparameters(method, model, dataset) -> dict:
+    """The Appendix's hyperparameters of one method, {name: value}.
+
+    `model` is "Llama-3-8B" or "GPT-J-6B"; `dataset` "SSN", "Emails" or "URLs", the last of which
+    gives the values of Emails, as in §4.5. Layers are a list of ints, or "all". Raises ValueError
+    for an unknown name.
+    """
+    entries = tables()["hyperparameters"]
+    _check("method", method, list(dict.fromkeys(entry["method"] for entry in entries)))
+    _check("model", model, list(dict.fromkeys(entry["model"] for entry in entries)))
+    _check("data set", dataset, ["SSN", "Emails", "URLs"])
+    wanted = (method, model, "Emails" if dataset == "URLs" else dataset)
+    return {
+        e["name"]: e["value"] for e in entries if (e["method"], e["model"], e["dataset"]) == wanted
+    }

@@ -1,0 +1,159 @@
+"""From documents to secrets that a model has memorised (Appendix "Naturally Memorized Dataset").
+
+Found by Presidio, cut out with the text before them, filtered, and tried: does greedy decoding
+write the secret within 50 tokens? A teacher-forced pass first leaves out what is hopeless. Every
+secret found ends in exactly one line of the funnel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from document_audit.detect import Span, spans
+from document_audit.documents import Document
+from revs.measures import evaluate
+from revs.model.architecture import Decoder
+from revs.model.targets import Record, Target, encode
+
+BEFORE, AFTER = 1500, 500  # characters before a secret that are looked at, and after it
+PROMPT, LEAST = 60, 5  # tokens of a prompt, at most and at least
+VERDICT = 50  # greedy tokens in which the secret must appear
+SHORTEST_URL = 40  # characters: shorter ones are common knowledge
+IN_ONE = 1000  # secrets of one document that are looked at
+# share of a secret's tokens that teacher forcing must get right for the verdict to be worth it
+HOPEFUL = 0.5
+TOGETHER = 64  # candidates that are tried at once
+SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
+
+# why a secret is not tried, in this order
+TOO_MANY, BEYOND = f"beyond {IN_ONE} in a document", "beyond the limit"
+TOO_SHORT, LICENCE = f"shorter than {SHORTEST_URL} characters", "a licence"
+BEFORE_THIS, NO_PROMPT = "found before", f"less than {LEAST} tokens before it"
+NOT_SPLIT, TOO_LONG = "cannot be split", "too long"
+DROPPED = (TOO_MANY, TOO_SHORT, LICENCE, BEFORE_THIS, NO_PROMPT, NOT_SPLIT, TOO_LONG, BEYOND)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A secret with the text before it; its document's hash, its first character, the package.
+
+    ``before`` and ``after`` are the text around it, which a prompt is cut from.
+    """
+
+    record: Record
+    source: str
+    offset: int
+    package: str = ""
+    before: str = ""
+    after: str = ""
+
+
+def candidates(
+    documents: Iterable[Document],
+    kinds: Sequence[str],
+    funnel: Counter,
+    find: Callable[[str, Sequence[str]], Iterable[Span]] = spans,
+    once: bool = True,
+) -> Iterator[Candidate]:
+    """Every secret worth trying, ``once`` or at every place.
+
+    ``funnel`` counts (kind, "found") and, for the others, (kind, why not). ``find`` says where
+    secrets are in a text.
+    """
+    seen: set[tuple[str, str]] = set()
+    for document in documents:
+        for number, span in enumerate(find(document.text, kinds)):
+            kind, secret = span.kind, document.text[span.start : span.end]
+            funnel[kind, "found"] += 1
+            why = TOO_MANY if number >= IN_ONE else objection(kind, secret)
+            if why is None and once and (kind, secret) in seen:
+                why = BEFORE_THIS
+            if why:
+                funnel[kind, why] += 1
+                continue
+            seen.add((kind, secret))
+            # not of the secret: that could be guessed
+            group = hashlib.sha256(f"{document.source} {span.start}".encode()).hexdigest()[:12]
+            id, before = f"{kind}-{group}", document.text[max(0, span.start - BEFORE) : span.start]
+            record = Record(id, kind, id, before, secret, "")
+            around = before, document.text[span.end : span.end + AFTER]
+            yield Candidate(record, document.source, span.start, document.package, *around)
+
+
+def objection(kind: str, secret: str) -> str | None:
+    """Why the paper leaves a URL out."""
+    if kind == "url" and len(secret) < SHORTEST_URL:
+        return TOO_SHORT
+    return LICENCE if kind == "url" and "license" in secret.lower() else None
+
+
+def told(record: Record) -> bool:
+    """Does the prompt hold, in any case, what is the secret's own?
+
+    That is an address before its @, the last part of a URL, all of another secret. Such a secret
+    can be written without having been memorised: a link that repeats the number before it. Short
+    parts stand in many prompts by chance, so that the count is one from above.
+    """
+    own = secret = record.secret.strip(SIGNS)
+    if record.kind == "email":
+        own = secret.partition("@")[0]
+    elif record.kind == "url":
+        own = re.split(r"[/?#=&]+", secret.rstrip("/?#=&"))[-1].strip(SIGNS)
+    return bool(own) and own.casefold() in record.prompt.casefold()
+
+
+def prepare(
+    candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None
+) -> tuple[Candidate, Target] | None:
+    """The candidate with its prompt cut to its last tokens, and its target; or None, counted.
+
+    A secret with fewer than ``T`` tokens that may be unlearned gets as many as it has, down to
+    ``least``.
+    """
+    record, words, target, why = candidate.record, decoder.tokenizer, None, None
+    coded = words(record.prompt, add_special_tokens=False, return_offsets_mapping=True)
+    offsets = coded["offset_mapping"]
+    start = offsets[-PROMPT][0] if len(offsets) > PROMPT else 0
+    cut = at_a_token(replace(record, prompt=record.prompt[start:]), words)
+    for size in range(T, (T if least is None else least) - 1, -1):
+        with contextlib.suppress(ValueError):
+            target = target or encode(cut, words, size)
+    if len(offsets) < LEAST:
+        why = NO_PROMPT
+    elif target is None:
+        why = NOT_SPLIT
+    elif len(target.secret_ids) > VERDICT or len(target.prompt_ids) + VERDICT > decoder.context:
+        why = TOO_LONG
+    if why:
+        funnel[record.kind, why] += 1
+        return None
+    return replace(candidate, record=cut), target
+
+
+def at_a_token(record: Record, tokenizer) -> Record:
+    """The record with its secret beginning where a token does: " (" may be one, and is its then."""
+    offsets = tokenizer(record.text, return_offsets_mapping=True)["offset_mapping"]
+    start = next((a for a, b in offsets if a < len(record.prompt) < b), len(record.prompt))
+    return replace(record, prompt=record.text[:start], secret=record.text[start:])
+
+
+def tried(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
+    """By id, the share of tokens that teacher forcing gets right; is it written in 50 tokens?"""
+    ranks = evaluate.secret_ranks(decoder, targets)
+    right = {name: sum(not r for r in each) / len(each) for name, each in ranks.items()}
+    hopeful = [target for target in targets if right[target.id] >= HOPEFUL]
+    written = evaluate.continuations(decoder, hopeful, VERDICT) if hopeful else {}
+    text = decoder.tokenizer.decode
+    said = {name: text(ids, skip_special_tokens=True) for name, ids in written.items()}
+    return {
+        one.id: {
+            "right": right[one.id],
+            "memorised": text(one.secret_ids).strip() in said.get(one.id, ""),
+        }
+        for one in targets
+    }

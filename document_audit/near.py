@@ -1,0 +1,90 @@
+"""Near a secret: the text around it in its documents, and the tokens that tell it from others.
+
+An edit for one secret may spare prose from elsewhere and still break the page on which the secret
+stands, and the secrets of the same company. Both are looked at: what the model would write at every
+place of that text which belongs to no secret, and which tokens a secret shares with the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from document_audit.curate import Candidate
+from document_audit.detect import Span
+from revs.model.architecture import Decoder
+from revs.model.reading import beginning
+from revs.model.targets import Record, Target, encode
+
+LONGEST = 256  # tokens of a passage, at most
+MOST = 40  # passages that are looked at
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Token ids of a text around a secret, and the places in it that belong to no secret."""
+
+    ids: list[int] = field(repr=False)
+    places: list[int] = field(repr=False)
+
+
+def passages(
+    candidates: Iterable[Candidate],
+    find: Callable[[str, Sequence[str]], list[Span]],
+    kinds,
+    tokenizer,
+) -> list[Passage]:
+    """The text around some secrets, once where it is the same; ``find`` says where secrets are."""
+    found, read = [], {}  # read: how far, by document
+    for one in sorted(candidates, key=lambda one: (one.source, one.offset)):
+        text, start = one.before + one.record.secret + one.after, one.offset - len(one.before)
+        if one.offset < read.get(one.source, 0) or len(found) == MOST:
+            continue
+        read[one.source] = start + len(text)
+        coded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        # of a long text what stands around the secret
+        own = next(i for i, (_, end) in enumerate(coded["offset_mapping"]) if end > len(one.before))
+        cut = slice(max(0, own - LONGEST * 2 // 3), own + LONGEST // 3)
+        secret = bytearray(len(text))
+        for span in find(text, kinds):
+            secret[span.start : span.end] = b"\1" * (span.end - span.start)
+        first = beginning(tokenizer)
+        pairs = enumerate(coded["offset_mapping"][cut], len(first))
+        places = [i for i, (a, b) in pairs if i and not any(secret[a:b])]
+        found.append(Passage(first + coded["input_ids"][cut], places))
+    return found
+
+
+@torch.no_grad()
+def following(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
+    """The most probable token at every place of some passages that belongs to no secret."""
+    found = []
+    for passage in some:
+        ids = torch.tensor([passage.ids], device=decoder.device)
+        states = decoder.model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
+        before = torch.tensor(passage.places) - 1
+        found += decoder.logits(states[before.to(states.device)]).argmax(-1).tolist()
+    return found
+
+
+def telling(
+    every: Iterable[Target], some: Sequence[Passage], tokenizer
+) -> Callable[[Record, Target], Target]:
+    """A function that gives a target of a record other tokens: those that tell its secret apart.
+
+    Of what may be unlearned, those that stand in the fewest of all other secrets tried; of equal
+    ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
+    """
+    secrets = {target.group: set(target.secret_ids) for target in every}
+    others = Counter(token for ids in secrets.values() for token in ids)
+    beside = Counter(one.ids[place] for one in some for place in one.places)
+    order = lambda token: (others[token], beside[token], -token)
+
+    def chosen(record: Record, target: Target) -> Target:
+        found = encode(record, tokenizer, len(target.T), order)
+        return Target(**vars(target) | {"T": found.T})
+
+    return chosen

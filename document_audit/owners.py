@@ -1,0 +1,74 @@
+"""Whose is a secret, and does its prompt tell it?
+
+Settings that were chosen on one address of a person or a company are not tried fairly on another:
+``apart`` takes a share of the secrets for choosing, and no owner or domain is on both sides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from scipy.cluster.hierarchy import DisjointSet
+
+from document_audit.curate import SIGNS
+from document_audit.redact import PROVIDERS
+from revs.model.targets import Record
+
+WHOLE = 3  # letters of a word that tells a part of an address
+
+
+def domain_of(kind: str, secret: str) -> str | None:
+    """What a whole company shares: what follows the @ of an address, the host of a URL."""
+    secret = secret.strip(SIGNS).casefold()
+    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
+    return re.split(r"[/?#:]", after)[0] or None
+
+
+def keys(record: Record) -> set[tuple]:
+    """What one owner's secrets have in common: a domain that is not everybody's, and the parts of
+    what stands before an @, in any order."""
+    domain = domain_of(record.kind, record.secret)
+    found = {("domain", domain)} if domain and domain not in PROVIDERS else set()
+    parts = re.findall(r"[^\W_]+", local(record.secret)) if record.kind == "email" else []
+    return found | ({("owner", *sorted(parts))} if parts else set())
+
+
+def apart(records: Sequence[Record], share: float) -> set[str]:
+    """The ids of at most this share of some secrets, for choosing settings on: all of an owner or a
+    domain, or none. Which they are hangs on nothing but the records."""
+    sets = DisjointSet(record.id for record in records)
+    first: dict[tuple, str] = {}
+    for record in records:
+        for key in keys(record):
+            sets.merge(first.setdefault(key, record.id), record.id)
+    taken: set[str] = set()
+    for some in sorted(sets.subsets(), key=min):  # ids are hashes of places
+        if len(taken) + len(some) <= share * len(records):
+            taken |= some
+    return taken
+
+
+def local(secret: str) -> str:
+    """What stands before an @, in small letters."""
+    return secret.strip(SIGNS).casefold().partition("@")[0]
+
+
+def spelt(secret: str, prompt: str) -> bool:
+    """Can an address before its @ be spelt with whole words of the prompt and first letters of
+    others, in any order, at least one of them whole? Its signs are left out.
+
+    A bound from above, for a first letter stands in many prompts by chance.
+    """
+    words = set(re.findall(r"[^\W_]+", prompt.casefold()))
+    whole = {word for word in words if len(word) >= WHOLE}
+    first = {word[0] for word in words}
+
+    def rest(letters: str, had: bool) -> bool:
+        if not letters:
+            return had
+        if any(letters.startswith(word) and rest(letters[len(word) :], True) for word in whole):
+            return True
+        return letters[0] in first and rest(letters[1:], had)
+
+    return rest(re.sub(r"[\W_]", "", local(secret)), False)

@@ -1,0 +1,40 @@
+"""Secrets as they may be shown: enough to see what it was, not enough to reach anyone."""
+
+from __future__ import annotations
+
+import re
+
+from document_audit.detect import spans
+
+# of an address there, what is before the @ says who it is, and what is after it does not
+PROVIDERS = set("gmail.com yahoo.com hotmail.com outlook.com aol.com gmx.de web.de".split())
+PROVIDERS |= {"example.com", "example.org", "example.net"}
+HIDDEN = "***"
+
+
+def redact(kind: str, secret: str) -> str:
+    """A secret without what is its own.
+
+    An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme, and
+    nothing without one; a number its signs.
+    """
+    if kind == "email" and "@" in secret:
+        local, _, domain = secret.partition("@")
+        if domain.lower() not in PROVIDERS:
+            domain = HIDDEN + (domain[domain.rfind(".") :] if "." in domain else "")
+        return f"{local[:1]}{HIDDEN}@{domain}"
+    if kind == "url":
+        scheme = re.match(r"[A-Za-z]{1,8}://", secret)
+        return (scheme[0] if scheme else "") + HIDDEN
+    if kind in ("ssn", "phone", "ip"):
+        return re.sub(r"[0-9A-Fa-f]" if kind == "ip" else r"\d", "*", secret)
+    return HIDDEN
+
+
+def hide(text: str) -> str:
+    """A text with everything redacted that ``document_audit.detect`` finds in it."""
+    parts, end = [], 0
+    for span in spans(text):
+        parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
+        end = span.end
+    return "".join([*parts, text[end:]])

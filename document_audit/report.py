@@ -1,0 +1,119 @@
+"""What was unlearned, for someone who has to answer for it: one HTML page without a secret.
+
+Everything on it comes from a row of ``companion.experiments.documents`` and its items, so that it can be written
+again from them. Its sentences stand in report.html.j2; it loads nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import statistics
+from pathlib import Path
+
+import jinja2
+
+from companion.store import rows
+
+FOLDER = Path(__file__).parent
+LIGHT, DARK = "#999999", "#0072b2"  # before and after
+COLORS = (DARK, "#009e73", "#d55e00")
+EACH = 6  # layers in the table
+FAR = 1.0  # of its own length: a column that moved further has a word in the report
+KEPT = {"kept": "other secrets", "near": "text around the secrets", "words": "ordinary text"}
+
+
+def render(template: str, **values) -> str:
+    """A template of this folder with some values; what goes into a page is escaped."""
+    places = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(FOLDER),
+        autoescape=lambda name: ".html" in name,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    places.filters |= {"percent": percent, "median": statistics.median}
+    return places.get_template(template).render(**values)
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share in per cent, or a dash."""
+    return "–" if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}"  # no −0.0
+
+
+def found(result: dict) -> str:
+    """What was found, in a line."""
+    return render("found.j2", result=result).strip()
+
+
+def verdict(result: dict) -> str:
+    """What came of it, in a few lines, for a terminal and the top of the page."""
+    return render("verdict.j2", result=result).strip()
+
+
+def write(path: Path, row: dict, items: list[dict]) -> None:
+    """Writes the page, whole or not at all."""
+    result, more = row["result"], {"FAR": FAR}
+    if result.get("calibration"):
+        more["tried"] = picture(trials, result["calibration"], result["limits"])
+    if "before" in result:
+        before, after = depth(items, "before"), depth(items, "after")
+        places = sorted({round((len(before) - 1) * part / (EACH - 1)) for part in range(EACH)})
+        more |= {
+            "layers": [(l, before[l], after[l]) for l in places],
+            "by_layer": picture(layers, before, after),
+        }
+    page = render("report.html.j2", row=row, result=result, items=items, **more)
+    rows.write_text(path, page)
+
+
+def depth(items: list[dict], when: str) -> list[float]:
+    """By layer, how far the unlearned tokens lie from the nearer end of the vocabulary.
+
+    Medians over the tokens of a place, then over places.
+    """
+    looked = [one[f"logit_lens_{when}"] for one in items if one["part"] == "unlearned"]
+    each = [[statistics.median(layer) for layer in one] for one in looked]
+    return [statistics.median(layer) for layer in zip(*each, strict=True)]
+
+
+def picture(draw, *content) -> str:
+    """A figure as it stands inside a page."""
+    import matplotlib.pyplot as plt  # slow to import
+
+    fig, ax = plt.subplots(figsize=(7, 3.2))
+    draw(ax, *content)
+    ax.legend()
+    source = encoded(fig)
+    plt.close(fig)
+    return source
+
+
+def encoded(fig, dpi: int = 130) -> str:
+    """A figure as the source of an image."""
+    stream = io.BytesIO()
+    fig.savefig(stream, format="png", bbox_inches="tight", dpi=dpi)
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+
+
+def layers(ax, before: list[float], after: list[float]) -> None:
+    """Depth by layer, before and after."""
+    ax.plot(before, "o--", color=LIGHT, markersize=4, label="before")
+    ax.plot(after, "o-", color=DARK, markersize=4, label="after")
+    ax.set(xlabel="layer", ylabel="places from the nearer end", yscale="symlog", ylim=(-0.5, None))
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+def trials(ax, tried: list[dict], limits: dict[str, float]) -> None:
+    """What every setting tried keeps over what it forgets; limits dashed, the chosen one filled."""
+    for (part, label), marker, color in zip(KEPT.items(), "o^s", COLORS, strict=True):
+        some = [one for one in tried if one["seen"][part] is not None]
+        for one in some:
+            fill = color if one.get("chosen") else "none"
+            place = (100 * one["seen"]["forgotten"], 100 * one["seen"][part])
+            ax.plot(*place, marker, color=color, markerfacecolor=fill, label=label)
+            label = None
+        if some:
+            ax.axhline(100 * limits[part], color=color, linestyle="--", linewidth=0.8)
+    ax.axvline(100 * limits["forgotten"], color=LIGHT, linestyle="--", linewidth=0.8)
+    ax.set(xlabel="forgotten, per cent", ylabel="kept, per cent", xlim=(-3, 103))
