@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 
 from companion.store.paths import writing
-from document_audit.artefact import Artefact, hashed, present
+from document_audit.edit_file import Artefact, hashed, present
 from document_audit.report import render
 from revs.method.vocabulary import Vocabulary
 from revs.model import load

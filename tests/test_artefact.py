@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from test_method import same_bits, weights
 
-from document_audit import artefact, export
+from document_audit import edit_file, export
 from revs.measures.evaluate import secret_ranks
 from revs.method import controls, zero
 from revs.method.algorithm import Hyperparameters, unlearn
@@ -49,11 +49,11 @@ def targets(decoder, records=SECRETS) -> list[Target]:
     return [encode(record, decoder.tokenizer) for record in records]
 
 
-def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, artefact.Artefact]:
+def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, edit_file.Artefact]:
     """An edit, which stays on the decoder, and its artefact."""
     before = secret_ranks(decoder, targets(decoder, records))
     edit = unlearn(decoder, targets(decoder, records), hp)
-    return edit, artefact.of(edit, hp, before, secret_ranks(decoder, targets(decoder, records)))
+    return edit, edit_file.of(edit, hp, before, secret_ranks(decoder, targets(decoder, records)))
 
 
 # --- the same bits -------------------------------------------------------------------------------
@@ -74,12 +74,12 @@ def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(
     decoder, fresh = base(kind, dtype), base(kind, dtype)
     plain = weights(fresh)
     edit, about = made(decoder, hp=replace(HP, projection=projection))
-    found = artefact.read(artefact.write(tmp_path / "edit.safetensors", about))
+    found = edit_file.read(edit_file.write(tmp_path / "edit.safetensors", about))
     assert found == about and any(c < 0 for *_, c in found.moves)
     assert found.directions.keys() == about.directions.keys()
     assert all(map(torch.equal, found.directions.values(), about.directions.values()))
     monkeypatch.setattr(Vocabulary, "direction", None)
-    again = artefact.apply(fresh, found)
+    again = edit_file.apply(fresh, found)
     assert same_bits(fresh, weights(decoder)) and not same_bits(fresh, plain)
     assert again.moves == edit.moves
     again.undo()
@@ -93,16 +93,16 @@ def test_a_neuron_that_moves_twice_for_one_token_in_one_layer_is_rounded_twice(b
     vocabulary, edit = Vocabulary(decoder), Edit(decoder)
     for neurons, c in (([3, 5], [-1.3, -0.7]), ([5, 9], [-0.11, -2.9]), ([5], [0.0])):
         edit.move(1, torch.tensor(neurons), torch.tensor(c), 7, vocabulary.step(1, 7))
-    about = artefact.of(edit, HP, {}, {})
-    artefact.apply(fresh, about)
+    about = edit_file.of(edit, HP, {}, {})
+    edit_file.apply(fresh, about)
     assert same_bits(fresh, weights(decoder))
-    assert [list(moved) for _, _, moved in artefact.runs(about.moves)] == [[3, 5], [5, 9], [5]]
+    assert [list(moved) for _, _, moved in edit_file.runs(about.moves)] == [[3, 5], [5, 9], [5]]
 
 
 def test_the_file_is_small_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_path):
     """Twenty bytes a move, one direction a token, and a header in JSON, for its owner alone; what
     is printed of it tells no token."""
-    file = artefact.write(tmp_path / "edit.safetensors", about := made(base())[1])
+    file = edit_file.write(tmp_path / "edit.safetensors", about := made(base())[1])
     content = file.read_bytes()
     assert len(content) < 8_000 and file.stat().st_mode & 0o777 == 0o600
     header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
@@ -144,14 +144,14 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
     for model, wrong, said in cases:
         before = weights(model)
         with pytest.raises(ValueError, match=said) as error:
-            artefact.apply(model, wrong)
+            edit_file.apply(model, wrong)
         assert one_sentence(error) and same_bits(model, before)
 
 
 def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, one_sentence):
     """Cut short, of something else, of another format, with a part missing: one sentence each."""
     edit, about = made(base())
-    whole = artefact.write(tmp_path / "edit", about)
+    whole = edit_file.write(tmp_path / "edit", about)
     (tmp_path / "cut").write_bytes(whole.read_bytes()[:-9])
     save_file({"a": torch.zeros(2)}, tmp_path / "foreign")
     tensors = load_file(whole)
@@ -161,7 +161,7 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, one_sentence):
         "part": ({"c": tensors["c"]}, {}),
         "uneven": (tensors | {"c": tensors["c"][1:]}, {}),
         "field": (tensors, {"about": {"model": "m"}}),
-        "later": (tensors, {"format": artefact.FORMAT + 1}),
+        "later": (tensors, {"format": edit_file.FORMAT + 1}),
     }
     for name, (parts, more) in wrong.items():
         save_file(parts, tmp_path / name, {"revs": json.dumps(said_of | more)})
@@ -174,10 +174,10 @@ def test_a_file_that_is_not_an_edit_is_refused(base, tmp_path, one_sentence):
         ("later", "does not hold an edit in format 3"),
     ):
         with pytest.raises(ValueError, match=said) as error:
-            artefact.read(tmp_path / name)
+            edit_file.read(tmp_path / name)
         assert one_sentence(error)
     with pytest.raises(FileNotFoundError):
-        artefact.read(tmp_path / "none")
+        edit_file.read(tmp_path / "none")
 
 
 def test_only_moves_can_be_saved(base, one_sentence):
@@ -195,7 +195,7 @@ def test_only_moves_can_be_saved(base, one_sentence):
         (unpinned, "Nothing pins the weights"),
     ]:
         with pytest.raises(ValueError, match=said) as error:
-            artefact.of(edit, HP, {}, {})
+            edit_file.of(edit, HP, {}, {})
         assert one_sentence(error)
 
 

@@ -15,10 +15,10 @@ from companion.experiments import curate as experiment
 from companion.experiments import unlearn
 from companion.store import rows
 from companion.store.paths import ROOT, alone
-from document_audit import curate, documents
-from document_audit.detect import KINDS, PIECE, passages, spans
+from document_audit import candidates, documents
+from document_audit.detection import KINDS, PIECE, passages, spans
 from document_audit.documents import Document
-from document_audit.redact import hide, redact
+from document_audit.redaction import hide, redact
 from revs.model.targets import Record
 
 URL = "https://docs.example.org/en/bobbin/magnolia.html"
@@ -263,18 +263,18 @@ def test_installed_packages_have_versions():
 
 
 def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
-    monkeypatch.setattr(curate, "IN_ONE", 6)
+    monkeypatch.setattr(candidates, "IN_ONE", 6)
     text = f"ada@example.com bob@example.com ada@example.com www.example.org {URL} "
     text += "https://example.org/the/long/way/to/a/LICENSE.txt cleo@example.com dora@example.com"
     texts, funnel = [Document("s1", text), Document("s2", "again: bob@example.com")], Counter()
-    found = list(curate.candidates(texts, KINDS, funnel))
+    found = list(candidates.candidates(texts, KINDS, funnel))
     assert [one.record.secret for one in found] == ["ada@example.com", "bob@example.com", URL]
     places = [(one.source, one.offset) for one in found]
     assert places == [("s1", 0), ("s1", 16), ("s1", text.index(URL))]
     assert funnel == {
         ("email", "found"): 6,
         ("email", "found before"): 2,
-        ("email", curate.TOO_MANY): 2,
+        ("email", candidates.TOO_MANY): 2,
         ("url", "found"): 3,
         ("url", "shorter than 40 characters"): 1,
         ("url", "a licence"): 1,
@@ -298,16 +298,16 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     ],
 )
 def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
-    assert curate.told(Record("a", kind, "a", prompt, secret, "")) == told
+    assert candidates.told(Record("a", kind, "a", prompt, secret, "")) == told
 
 
 def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
     """At most 60, at least 5; a secret too long for the verdict, or not to be split, is counted."""
-    monkeypatch.setattr(curate, "VERDICT", 30)  # the tiny decoders read 96 tokens, a byte each
+    monkeypatch.setattr(candidates, "VERDICT", 30)  # the tiny decoders read 96 tokens, a byte each
 
     def ready(prompt: str, secret: str):
         funnel, record = Counter(), Record("e", "email", "e", prompt, secret, "")
-        found = curate.prepare(curate.Candidate(record, "s", 7), decoder, 2, funnel)
+        found = candidates.prepare(candidates.Candidate(record, "s", 7), decoder, 2, funnel)
         return found, [why for _, why in funnel]
 
     (candidate, target), why = ready("n" * 50 + "p" * 40, "ada@example.com")
@@ -323,9 +323,9 @@ def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
 def test_a_secret_begins_where_a_token_does(tokenizer):
     """What the tokenizer merges with the secret's first character goes to the secret."""
     record = Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
-    assert curate.at_a_token(record, tokenizer) == record  # bytes
+    assert candidates.at_a_token(record, tokenizer) == record  # bytes
     merged = lambda text, **_: {"offset_mapping": [(0, 6), (6, 11), (11, 13), (13, len(text))]}
-    moved = curate.at_a_token(record, merged)
+    moved = candidates.at_a_token(record, merged)
     assert (moved.prompt, moved.secret) == ("Please ring", " (212) 555-0147")
     assert moved.text == record.text
 

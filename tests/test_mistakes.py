@@ -30,8 +30,8 @@ from companion.experiments import finetune as memorise
 from companion.store import rows
 from companion.store.paths import alone
 from companion.workflow import build, profile
-from document_audit import artefact, export
-from document_audit import steps as own
+from document_audit import audit as own
+from document_audit import edit_file, export
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
@@ -567,7 +567,7 @@ def a_full_disk_for_an_edit(place):
     _, edit = made(models.load(str(saved(place))))
     with mounted(place / "small", "size=4k") as small:
         text(small / "full", b"\0" * 4096)
-        yield partial(artefact.write, small / "edit.safetensors", edit)
+        yield partial(edit_file.write, small / "edit.safetensors", edit)
 
 
 @mistake(FULL, OSError, ("models",))

@@ -6,7 +6,7 @@ import test_tuning
 from companion.analysis import curating, organic
 from companion.analysis.tables import DASH
 from companion.store import rows
-from document_audit.curate import BEFORE_THIS
+from document_audit.candidates import BEFORE_THIS
 
 MODEL = "smollm2-135m"
 search = test_tuning.search

@@ -24,8 +24,8 @@ from companion.experiments import documents as experiment
 from companion.store import rows
 from companion.store.paths import ROOT, alone
 from companion.workflow import notebook
-from document_audit import artefact, documents, find, near, report, steps
-from document_audit.calibrate import Calibration, Limits, together
+from document_audit import audit, documents, edit_file, memorization, nearby_text, report
+from document_audit.settings_search import Calibration, Limits, together
 from revs.method.algorithm import Hyperparameters
 from revs.model import load
 from revs.model.targets import Record, Target
@@ -96,7 +96,7 @@ def test_what_is_kept_is_looked_at(run, tmp_path):
     items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"})
     parts = sorted(set(zip(items["number"], items["part"], strict=True)))
     assert parts == [(1, "unlearned"), (2, "kept"), (3, "kept")]
-    made = artefact.read(tmp_path / "out/edit.safetensors")  # about what was unlearned
+    made = edit_file.read(tmp_path / "out/edit.safetensors")  # about what was unlearned
     assert len(made.before) == len(made.after) == (items["part"] == "unlearned").sum()
 
 
@@ -117,13 +117,13 @@ def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, t
     losses = Limits().losses(seen | {"perplexity": float("nan")})
     assert losses["perplexity"] == together(losses) == together({"a": 1e90}) == float("inf")
     one = {"setting": {"r_h": 0.1}, "seen": seen, "losses": losses, "cost": together(losses)}
-    found = steps.find_memorized(decoder, folder)
+    found = audit.find_memorized(decoder, folder)
     made = Calibration(Hyperparameters(), [one | {"whole": True}], Limits(), False, 1.0)
-    result, _ = steps.outcome(found, calibration=made)
+    result, _ = audit.outcome(found, calibration=made)
     json.dumps(result, allow_nan=False)
     assert result["calibration"][0]["cost"] is None
     assert pages.tried(result["calibration"])["cost"].tolist() == [DASH]
-    steps.report(tmp_path / "report.html", decoder, found, calibration=made)
+    audit.report(tmp_path / "report.html", decoder, found, calibration=made)
 
 
 def test_every_place_of_a_secret_is_unlearned_or_kept():
@@ -173,8 +173,8 @@ def test_what_breaks_a_limit_is_not_written_unless_asked(run, tmp_path, capsys):
 def test_where_no_setting_is_found_nothing_is_unlearned(run, tmp_path, capsys, monkeypatch):
     """What was tried is in the report, as a picture and as a table."""
     unlearned = []
-    original = steps.unlearn
-    monkeypatch.setattr(steps, "unlearn", lambda *a, **k: unlearned.append(a) or original(*a, **k))
+    original = audit.unlearn
+    monkeypatch.setattr(audit, "unlearn", lambda *a, **k: unlearned.append(a) or original(*a, **k))
     strict = {"hyperparameters": None, "minutes": 0, "forgotten": 0.99, "words": 0.9999}
     row = run(**strict)
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
@@ -198,8 +198,8 @@ def test_a_column_that_moved_far_has_a_word_in_the_report(run, tmp_path):
 
 def test_tokens_that_tell_a_secret_from_the_others(decoder, folder):
     """Those in the fewest other secrets, written out; the paper's are those of the highest ids."""
-    told = {one.id: one for one in steps.find_memorized(decoder, folder).targets}
-    rare = steps.find_memorized(decoder, folder, tokens="rarest").targets
+    told = {one.id: one for one in audit.find_memorized(decoder, folder).targets}
+    rare = audit.find_memorized(decoder, folder, tokens="rarest").targets
     for target in rare:
         at = decoder.tokenizer.decode(target.secret_ids).index("@")
         places = range(
@@ -213,13 +213,15 @@ def test_tokens_that_tell_a_secret_from_the_others(decoder, folder):
 
 
 def test_what_is_near_is_the_text_around_the_secrets(decoder, folder):
-    found = steps.find_memorized(decoder, folder)
+    found = audit.find_memorized(decoder, folder)
     shown = [decoder.tokenizer.decode([one.ids[i] for i in one.places]) for one in found.near]
     assert len(shown) == 3 and all(
         "who knows" in text and "lease write to" in text for text in shown
     )
     assert not any(address in text for text in shown for address in PEOPLE.values())
-    assert len(near.following(decoder, found.near)) == sum(len(one.places) for one in found.near)
+    assert len(nearby_text.following(decoder, found.near)) == sum(
+        len(one.places) for one in found.near
+    )
 
 
 def test_runs_are_lines_of_a_frame_and_points_of_a_picture(run, tmp_path):
@@ -247,7 +249,7 @@ def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
     edited, plain = load.load(str(tmp_path / "edited")), load.load(str(knowing))
     assert not same_bits(edited, weights(plain))
     again = load.load(str(knowing))
-    artefact.apply(again, artefact.read(tmp_path / "out/edit.safetensors"))
+    edit_file.apply(again, edit_file.read(tmp_path / "out/edit.safetensors"))
     assert same_bits(again, weights(edited))
     card = (tmp_path / "edited/README.md").read_text()
     assert re.search(r"Tokens of \d places where it wrote secrets were demoted", card)
@@ -256,8 +258,8 @@ def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
 
 
 def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
-    found = steps.find_memorized(decoder, folder)
-    page = steps.report(tmp_path / "report.html", decoder, found).read_text()
+    found = audit.find_memorized(decoder, folder)
+    page = audit.report(tmp_path / "report.html", decoder, found).read_text()
     assert "Nothing was edited: of those tried, the model writes 3 right after" in page
 
 
@@ -331,7 +333,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     cells = json.loads((ROOT / "notebooks/own.ipynb").read_text())
     if broken:
         code = (
-            "from document_audit import steps\ndef broken(decoder, targets, *_, **__):\n"
+            "from document_audit import audit\ndef broken(decoder, targets, *_, **__):\n"
             f"    return {{}}[targets[0].secret_ids[0]]\nsteps.{broken} = broken"
         )
         cell = {"cell_type": "code", "id": "broken", "metadata": {}, "outputs": []}
@@ -350,8 +352,8 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
 
 
 def test_what_is_printed_of_what_is_returned_holds_no_secret(decoder, folder):
-    found = steps.find_memorized(decoder, folder)
-    said = repr(found) + repr(steps.observe(decoder, found.targets))
+    found = audit.find_memorized(decoder, folder)
+    said = repr(found) + repr(audit.observe(decoder, found.targets))
     hidden = ("secret_ids", "prompt", "Please", *PEOPLE.values())
     assert "memorised" in said and not any(word in said for word in hidden)
 
@@ -364,7 +366,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     said = "cannot be read|no documents at the path"
     for place, listed in (*without, (text, long), (text, "~of-ada/x")):
         with pytest.raises(OSError, match=said) as error:
-            steps.find_memorized(decoder, place, listed)
+            audit.find_memorized(decoder, place, listed)
         assert one_sentence(error) and "ada" not in str(error.value)
     asked = (lambda place: run(documents=place), lambda place: curate.run(curate.Settings(place)))
     for place, begin in itertools.product(dict(without), asked):  # before the model is read
@@ -388,7 +390,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     ],
 )
 def test_what_a_report_shows_of_a_secret(kind, secret, seen):
-    assert find.shown(kind, secret) == seen
+    assert memorization.shown(kind, secret) == seen
 
 
 # --- mistakes ------------------------------------------------------------------------------------
@@ -472,8 +474,8 @@ def example(path, name: str, **instead) -> str:
 def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeypatch):
     """book/api.md, with the paths of this test; it leaves a report."""
     monkeypatch.chdir(tmp_path)
-    given = Hyperparameters(**SETTINGS), [], steps.Limits(), True, 0.0
-    monkeypatch.setattr(steps, "calibrate", lambda *_, **__: steps.Calibration(*given))
+    given = Hyperparameters(**SETTINGS), [], audit.Limits(), True, 0.0
+    monkeypatch.setattr(audit, "calibrate", lambda *_, **__: audit.Calibration(*given))
     scope, paths = {}, {"path__to__model": str(knowing), "path__to__documents": str(folder)}
     exec(example("book/api.md", "api-example", **paths), scope)
     assert capsys.readouterr().out.splitlines()[-1].startswith("2 → ") and not scope["edit"].moves
@@ -509,13 +511,13 @@ def test_the_example_of_the_page_about_edits_runs(run, knowing, tmp_path, monkey
 def test_a_list_that_cannot_be_used_is_refused(tmp_path, content, message, one_sentence):
     (tmp_path / "list").write_bytes(content)
     with pytest.raises(ValueError, match=message) as error:
-        find.lines_of(tmp_path / "list")
+        memorization.lines_of(tmp_path / "list")
     assert one_sentence(error)
 
 
 def test_duplicates_count_once(tmp_path):
     (tmp_path / "list").write_text("one\ntwo\none\n", encoding="utf-8-sig")
-    assert find.lines_of(tmp_path / "list") == {"one": 1, "two": 2}
+    assert memorization.lines_of(tmp_path / "list") == {"one": 1, "two": 2}
 
 
 @pytest.mark.parametrize(
@@ -535,7 +537,7 @@ def test_duplicates_count_once(tmp_path):
 )
 def test_listed_secrets_are_found_as_they_stand(text, secrets, found):
     """One inside another, other scripts, right to left, emoji."""
-    spans = find.occurrences(text, secrets)
+    spans = memorization.occurrences(text, secrets)
     assert [text[span.start : span.end] for span in spans] == found
 
 
@@ -549,7 +551,7 @@ def test_listed_secrets_are_found_as_they_stand(text, secrets, found):
     ],
 )
 def test_the_kind_of_a_listed_secret(secret, kind):
-    assert find.kind_of(secret) == kind
+    assert memorization.kind_of(secret) == kind
 
 
 def test_secrets_in_every_script_and_of_one_token_are_unlearned(run, tmp_path):
@@ -587,7 +589,7 @@ def test_a_secret_is_tried_at_several_places(decoder, folder):
     firsts = (ada, f"Nobody here writes to {ada}", f"Again, nobody writes to {ada}")
     for number, text in enumerate((*firsts, f"Please write to Ada ({ada}), who knows.")):
         (folder / f"0{number}.txt").write_text(text)
-    found = steps.find_memorized(decoder, folder, kinds=["email"])
+    found = audit.find_memorized(decoder, folder, kinds=["email"])
     assert len({target.group for target in found.targets}) == 3 and found.documents == 8
     assert found.funnel["email"] == {
         "found": 9,
@@ -604,12 +606,12 @@ def test_a_listed_secret_that_stands_only_inside_another_is_counted(decoder, tmp
     text, listed = tmp_path / "d.txt", tmp_path / "list"
     text.write_text("Please call joann@example.com only, or else use abc def ghi.")
     listed.write_text("ann@example.com\njoann@example.com\nabc def\ndef ghi\nnowhere\n")
-    found = steps.find_memorized(decoder, text, listed)
+    found = audit.find_memorized(decoder, text, listed)
     inside = [found.funnel[kind]["only inside another secret"] for kind in ("email", "text")]
     assert inside == [1, 1] and found.absent == [5] and all(map(adds_up, found.funnel.values()))
     listed.write_text("nowhere\n")
     with pytest.raises(ValueError, match=r"None of the secrets listed \(1\) stands in the doc"):
-        steps.find_memorized(decoder, text, listed)
+        audit.find_memorized(decoder, text, listed)
 
 
 def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
@@ -619,9 +621,9 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
     target = replace(numbers(decoder, 1)[0], secret_ids=ids("ada@x.example"), T=(0, 1))
     for said, written in (("Ada@X.example, he said", True), ("a.da@x.example", False)):
         monkeypatch.setattr(
-            steps.measuring, "continuations", lambda *_, said=said: {target.id: ids(said)}
+            audit.measuring, "continuations", lambda *_, said=said: {target.id: ids(said)}
         )
-        assert steps.evaluate(decoder, [target])[target.id]["within_50"] == written
+        assert audit.evaluate(decoder, [target])[target.id]["within_50"] == written
 
 
 def test_a_secret_after_a_space_has_tokens_that_tell_it(decoder, tmp_path, monkeypatch):
@@ -629,10 +631,12 @@ def test_a_secret_after_a_space_has_tokens_that_tell_it(decoder, tmp_path, monke
     decoder = replace(decoder, tokenizer=models.tokenizer("smollm2-135m"))
     known = {"memorised": True, "right": 1}
     every = lambda ready: [one.target.id for each in ready.values() for one in each]
-    monkeypatch.setattr(find, "tried", lambda _, ready, __: dict.fromkeys(every(ready), known))
+    monkeypatch.setattr(
+        memorization, "tried", lambda _, ready, __: dict.fromkeys(every(ready), known)
+    )
     lines = [f"For the minutes of the club write to {one} today." for one in PEOPLE.values()]
     (tmp_path / "minutes.txt").write_text("\n\n".join(lines))
-    found = find.find_memorized(decoder, tmp_path)
+    found = memorization.find_memorized(decoder, tmp_path)
     texts = [decoder.tokenizer.decode(target.secret_ids) for target in found.targets]
     assert sorted(texts) == sorted(f" {one}" for one in PEOPLE.values())
     assert all(target.T for target in found.targets)

@@ -327,7 +327,7 @@ def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:
-    """Which settings were not drawn from these ranges (``document_audit.search``)."""
+    """Which settings were not drawn from these ranges (``document_audit.optimizer``)."""
     found = set(settings.keys() ^ ranges.keys())
     for name in settings.keys() & ranges.keys():
         value, space = settings[name], ranges[name]

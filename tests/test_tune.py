@@ -13,7 +13,7 @@ from companion.experiments import check, methods, tune, unlearn
 from companion.experiments.unlearn import Plan
 from companion.store import paper, rows, stamps
 from companion.workflow import adopt
-from document_audit.search import Search
+from document_audit.optimizer import Search
 from revs.baselines import ft_l
 from revs.measures import evaluate
 from revs.model import load

@@ -8,7 +8,7 @@ from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.store import paper
 from companion.store.paths import BUILD
-from document_audit.redact import hide, redact
+from document_audit.redaction import hide, redact
 
 TITLES = {
     "url": "URLs",

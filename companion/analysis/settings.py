@@ -14,7 +14,7 @@ from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.experiments import methods
 from companion.store import paper, rows
-from document_audit import curate
+from document_audit import candidates
 
 DATASET, CURATION = "App. Synthetic SSN Dataset", "App. Dataset Curation"
 
@@ -53,12 +53,12 @@ def table(model: str, found_in: str, name: str = "machine") -> pd.DataFrame:
         (DATASET, "fine-tune: epochs", taught["epochs"], set(tunes["epochs"])),
         (DATASET, "fine-tune: sentences in a batch", taught["batch_size"], set(tunes["batch"])),
         (CURATION, "texts searched", prose["documents"], documents),
-        (CURATION, "tokens in which a secret must appear", prose["window"], {curate.VERDICT}),
+        (CURATION, "tokens in which a secret must appear", prose["window"], {candidates.VERDICT}),
         (
             CURATION,
             "characters of the shortest URL",
             prose["url_characters"],
-            {curate.SHORTEST_URL},
+            {candidates.SHORTEST_URL},
         ),
     ]
     return pd.DataFrame(

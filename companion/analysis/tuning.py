@@ -15,7 +15,7 @@ from companion.analysis.tables import DASH, percent, stretches
 from companion.experiments import methods, tune
 from companion.store import paper, rows
 from companion.store.paths import ROOT
-from document_audit.search import EDGE, ends, limit
+from document_audit.optimizer import EDGE, ends, limit
 
 BOUNDS = ("least", "most")  # how far a range may grow
 SEARCHES = ["data", "method", "result"]  # columns
@@ -178,7 +178,7 @@ def sensitivity(long: pd.DataFrame) -> pd.DataFrame:
 
 def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
     """Which settings lie at which end of their range, or beyond it, and whether it may not grow
-    there: near to an end is what a search (``document_audit.search``) takes for near."""
+    there: near to an end is what a search (``document_audit.optimizer``) takes for near."""
     found, values = [], drawn(settings, spaces)
     for name, space in spans(spaces).items():
         if name in values:

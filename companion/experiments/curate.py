@@ -23,12 +23,12 @@ from companion.experiments.progress import progress
 from companion.experiments.provenance import base, provenance
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, alone, resolve
-from document_audit.curate import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
-from document_audit.curate import told as tells
-from document_audit.detect import KINDS
+from document_audit.candidates import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
+from document_audit.candidates import told as tells
+from document_audit.detection import KINDS
 from document_audit.documents import noted, read, unread
-from document_audit.find import check, there
-from document_audit.owners import apart
+from document_audit.memorization import check, there
+from document_audit.ownership import apart
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 

@@ -20,14 +20,14 @@ from companion.experiments.progress import progress
 from companion.experiments.provenance import base, provenance
 from companion.store import rows
 from companion.store.paths import alone, resolve
-from document_audit import artefact, report, steps
-from document_audit.calibrate import Limits
-from document_audit.detect import KINDS
+from document_audit import audit, edit_file, report
+from document_audit.detection import KINDS
 from document_audit.export import export
-from document_audit.find import check, lines_of, there
-from revs.method.neuron import usual
+from document_audit.memorization import check, lines_of, there
+from document_audit.settings_search import Limits
+from revs.method.selection import mean_activation
 from revs.method.vocabulary import Vocabulary
-from revs.model import reading
+from revs.model import text
 from revs.model.architecture import Decoder
 from revs.model.targets import split
 
@@ -75,7 +75,7 @@ def run(settings: Settings) -> dict:
         decoder = loaded(folder, settings)
         inputs = {"model": decoder.revision}
         seconds = {"load": time.monotonic() - start}
-        found = steps.find_memorized(
+        found = audit.find_memorized(
             decoder,
             *(expanded(name, asked[name]) for name in ("documents", "secrets")),
             settings.kinds,
@@ -84,14 +84,14 @@ def run(settings: Settings) -> dict:
             progress=progress("try", "batches"),
         )
         seconds["find"] = time.monotonic() - start - seconds["load"]
-        result, items, made, more = *steps.outcome(found), None, {}
+        result, items, made, more = *audit.outcome(found), None, {}
         print(report.found(result), flush=True)
         if found.targets:
             result, items, made, more = edited(decoder, found, settings, given, limits, seconds)
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
         kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
-        how = provenance("own", kept, inputs | reading.inputs(), seconds, decoder) | more
+        how = provenance("own", kept, inputs | text.inputs(), seconds, decoder) | more
         name = f"own/{place.resolve().name}/{base(settings.model)}"
         row = rows.write(where, name, "own", result, items, how)
         keep(place, made)
@@ -100,7 +100,7 @@ def run(settings: Settings) -> dict:
     return row
 
 
-def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
+def planned(settings: Settings) -> tuple[audit.Hyperparameters | None, Limits]:
     """REVS's settings, if given, and the limits; what is wrong is said before a model is read."""
     check(settings.kinds, settings.tokens)
     models.spared(settings.model, settings.finetune)
@@ -122,11 +122,11 @@ def planned(settings: Settings) -> tuple[steps.Hyperparameters | None, Limits]:
     held = settings.held or {}
     room = {"n_max": 1, "k": 10**9}  # for any of the two that is held alone
     tried = methods.hyperparameters("revs", base(settings.model), "", room | held)
-    steps.Hyperparameters(**tried)
+    audit.Hyperparameters(**tried)
     if settings.hyperparameters is None:
         return None, limits
     given = methods.hyperparameters("revs", base(settings.model), "", settings.hyperparameters)
-    return steps.Hyperparameters(**given), limits
+    return audit.Hyperparameters(**given), limits
 
 
 def expanded(name: str, path: str | None) -> str | None:
@@ -156,12 +156,12 @@ def loaded(folder: str, settings: Settings) -> Decoder:
 
 def edited(
     decoder: Decoder,
-    found: steps.Found,
+    found: audit.Found,
     settings: Settings,
-    hp: steps.Hyperparameters | None,
+    hp: audit.Hyperparameters | None,
     limits: Limits,
     seconds: dict,
-) -> tuple[dict, list[dict], artefact.Artefact | None, dict]:
+) -> tuple[dict, list[dict], edit_file.Artefact | None, dict]:
     """Unlearns what was found; what that changed, and the edit, if it is a success or asked for.
 
     Where every secret is to be unlearned, the second half says what the first one's unlearning
@@ -172,35 +172,35 @@ def edited(
     if hp is None:
         retain, _ = halves(kept or second, settings.seed)
         about = limits, settings.minutes, settings.trials, settings.seed, settings.held
-        chosen = steps.calibrate(
+        chosen = audit.calibrate(
             decoder, first, retain, found.near, *about, progress("choose", "settings")
         )
         hp = chosen.hp
         if not (chosen.reached or settings.anyway):
             seconds["calibrate"] = time.monotonic() - start
-            return *steps.outcome(found, calibration=chosen), None, {}
+            return *audit.outcome(found, calibration=chosen), None, {}
     seconds["calibrate"] = time.monotonic() - start
     start = time.monotonic()
     print("judge: before …", flush=True)
-    before = steps.observe(decoder, first + second, kept, found.near)
+    before = audit.observe(decoder, first + second, kept, found.near)
     began, halfway = time.monotonic(), None
     how = {"progress": progress("unlearn", "tokens")}
     how |= {"usual": usual(decoder)} if hp.neurons == "selective" else {}
-    with memory.Peak() as peak, steps.unlearn(decoder, first, hp, **how) as edit:
+    with memory.Peak() as peak, audit.unlearn(decoder, first, hp, **how) as edit:
         if second:
-            looks = before.secrets, steps.evaluate(decoder, second)
+            looks = before.secrets, audit.evaluate(decoder, second)
             wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
             halfway = tuple(map(len, wrote))
-            edit.take(steps.unlearn(decoder, second, hp, **how))
+            edit.take(audit.unlearn(decoder, second, hp, **how))
         seconds["unlearn"] = time.monotonic() - began
         print("judge: after …", flush=True)
-        after = steps.observe(decoder, first + second, kept, found.near)
-        change = steps.Change(before, after, edit, hp, chosen, limits, halfway)
-        result, items = steps.outcome(found, change)
+        after = audit.observe(decoder, first + second, kept, found.near)
+        change = audit.Change(before, after, edit, hp, chosen, limits, halfway)
+        result, items = audit.outcome(found, change)
         seconds["look"] = time.monotonic() - start - seconds["unlearn"]
         made = None
-        if edit.moves and (settings.anyway or result["outcome"] == steps.UNLEARNED):
-            made = artefact.of(edit, hp, before.ranks(), after.ranks())
+        if edit.moves and (settings.anyway or result["outcome"] == audit.UNLEARNED):
+            made = edit_file.of(edit, hp, before.ranks(), after.ranks())
         if made and settings.export:
             export(decoder, resolve(settings.export), made)
     edit.undo()
@@ -225,7 +225,7 @@ def halves(targets: list, seed: int) -> tuple[list, list]:
     return drawn.forget + drawn.unseen, drawn.retain
 
 
-def keep(place: Path, made: artefact.Artefact | None) -> None:
+def keep(place: Path, made: edit_file.Artefact | None) -> None:
     """Writes this run's edit in the place of an earlier run's, of which nothing is left.
 
     Its report goes first, since no edit may lie beside the report of another run.
@@ -233,7 +233,7 @@ def keep(place: Path, made: artefact.Artefact | None) -> None:
     report_, edit = (place / name for name in FILES)
     report_.unlink(missing_ok=True)
     if made:
-        artefact.write(edit, made)
+        edit_file.write(edit, made)
     elif edit.exists():
         edit.unlink()
         print(f"{edit}, an earlier run's, is removed: this run made none.")

@@ -1,7 +1,7 @@
 """Tune: as many trials that do something for each method, chosen by Unlearning Score (§4.5; App.).
 
 The objective is the Unlearning Score of a split of other people's secrets, as a run has it.
-Optuna's TPE draws the settings (``document_audit.search``); the paper's own are the first trials. A
+Optuna's TPE draws the settings (``document_audit.optimizer``); the paper's own are the first trials. A
 trial counts if it moves its targets at all: no method spends its budget where nothing happens.
 The highest of many scores on one split is partly that split's luck. The best trials are therefore
 run once more on further splits, and the mean over all splits chooses.
@@ -26,7 +26,7 @@ from companion.experiments.unlearn import FAILURES, Plan, Stage, planned
 from companion.store import paper, rows
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
-from document_audit.search import Search
+from document_audit.optimizer import Search
 
 # Rows of the paper's heads: margins are carried over as fractions.
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlsplit
 
-from document_audit.detect import KINDS, spans
-from document_audit.redact import redact
+from document_audit.detection import KINDS, spans
+from document_audit.redaction import redact
 from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
 from revs.model.targets import Split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from document_audit.detect import spans
+from document_audit.detection import spans
 
 # of an address there, what is before the @ says who it is, and what is after it does not
 PROVIDERS = set("gmail.com yahoo.com hotmail.com outlook.com aol.com gmx.de web.de".split())
@@ -32,7 +32,7 @@ def redact(kind: str, secret: str) -> str:
 
 
 def hide(text: str) -> str:
-    """A text with everything redacted that ``document_audit.detect`` finds in it."""
+    """A text with everything redacted that ``document_audit.detection`` finds in it."""
     parts, end = [], 0
     for span in spans(text):
         parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from companion.store.paths import resolve
-from document_audit import curate, detect
-from document_audit.curate import Candidate
-from document_audit.detect import KINDS, Span
+from document_audit import candidates, detection
+from document_audit.candidates import Candidate
+from document_audit.detection import KINDS, Span
 from document_audit.documents import MACHINE, MISSING, noted, read, unread
-from document_audit.near import Passage, passages, telling
-from document_audit.owners import domain_of
-from document_audit.redact import redact
+from document_audit.nearby_text import Passage, passages, telling
+from document_audit.ownership import domain_of
+from document_audit.redaction import redact
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target
 
@@ -105,9 +105,9 @@ def find_memorized(
     skipped, funnel, sources = Counter(), Counter(), []
     with unnamed():
         texts = noted(read(there(documents), skipped, decoder.tokenizer), sources)
-        find = listed.find if listed else detect.spans
+        find = listed.find if listed else detection.spans
         ready = {}  # by kind and secret, its places
-        for candidate in curate.candidates(texts, kinds, funnel, find, once=False):
+        for candidate in candidates.candidates(texts, kinds, funnel, find, once=False):
             add(ready, candidate, decoder, T, funnel, limit)
     if not sources:
         raise unread(skipped)
@@ -171,17 +171,17 @@ def add(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit
     kind, secret = candidate.record.kind, candidate.record.secret
     places = ready.get((kind, secret), [])
     if len(places) == PLACES:
-        funnel[kind, curate.BEFORE_THIS] += 1
+        funnel[kind, candidates.BEFORE_THIS] += 1
         return
-    prepared = curate.prepare(candidate, decoder, T, funnel, least=1)
+    prepared = candidates.prepare(candidate, decoder, T, funnel, least=1)
     if not prepared:
         return
     cut, target = prepared
     asked = [(one.target.prompt_ids, one.target.secret_ids) for one in places]
     if (target.prompt_ids, target.secret_ids) in asked:
-        funnel[kind, curate.BEFORE_THIS] += 1
+        funnel[kind, candidates.BEFORE_THIS] += 1
     elif not places and limit is not None and len(ready) >= limit:
-        funnel[kind, curate.BEYOND] += 1
+        funnel[kind, candidates.BEYOND] += 1
     else:
         group = places[0].target.group if places else target.group
         one = Place(candidate, cut.record, replace(target, group=group))
@@ -191,8 +191,8 @@ def add(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit
 def tried(decoder: Decoder, ready: dict, progress: Callable) -> dict[str, dict]:
     """The verdict on every place, by id."""
     every, verdicts = [one.target for places in ready.values() for one in places], {}
-    for first in progress(range(0, len(every), curate.TOGETHER)):
-        verdicts |= curate.tried(decoder, every[first : first + curate.TOGETHER])
+    for first in progress(range(0, len(every), candidates.TOGETHER)):
+        verdicts |= candidates.tried(decoder, every[first : first + candidates.TOGETHER])
     return verdicts
 
 
@@ -254,11 +254,13 @@ def occurrences(text: str, secrets: Sequence[str]) -> list[Span]:
         for secret in ordered
         for match in re.finditer(re.escape(secret), text)
     ]
-    return detect.apart(every, len(text))
+    return detection.apart(every, len(text))
 
 
 @functools.cache
 def kind_of(secret: str) -> str:
     """What sort of secret a listed one is; URLs are text: the paper's filters are not for lists."""
-    whole = [one.kind for one in detect.spans(secret) if (one.start, one.end) == (0, len(secret))]
+    whole = [
+        one.kind for one in detection.spans(secret) if (one.start, one.end) == (0, len(secret))
+    ]
     return whole[0] if whole and whole[0] != "url" else "text"

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from document_audit.curate import Candidate
-from document_audit.detect import Span
+from document_audit.candidates import Candidate
+from document_audit.detection import Span
 from revs.model.architecture import Decoder
-from revs.model.reading import beginning
+from revs.model.text import beginning
 from revs.model.targets import Record, Target, encode
 
 LONGEST = 256  # tokens of a passage, at most

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from document_audit.curate import SIGNS
-from document_audit.redact import PROVIDERS
+from document_audit.candidates import SIGNS
+from document_audit.redaction import PROVIDERS
 from revs.model.targets import Record
 
 WHOLE = 3  # letters of a word that tells a part of an address

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from document_audit.detect import Span, spans
+from document_audit.detection import Span, spans
 from document_audit.documents import Document
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
