@@ -138,7 +138,10 @@ def observe(
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     attacked, depths = attacks.measure(decoder, Split(list(unlearned), [], []))
-    secrets, now = evaluate(decoder, [*unlearned, *kept]), general_text.predictions(decoder, WINDOWS)
+    secrets, now = (
+        evaluate(decoder, [*unlearned, *kept]),
+        general_text.predictions(decoder, WINDOWS),
+    )
     there = nearby_text.following(decoder, passages)
     return State(list(unlearned), list(kept), secrets, attacked, depths, now, passages, there)
 

@@ -41,7 +41,9 @@ def test_what_chooses_is_not_what_judges(build):
     windows = text.training_windows(
         decoder.tokenizer, general_text.TUNING.stop, min(text.WINDOW, decoder.context)
     )
-    chosen, judged = ([windows[i] for i in part] for part in (general_text.TUNING, general_text.TEST))
+    chosen, judged = (
+        [windows[i] for i in part] for part in (general_text.TUNING, general_text.TEST)
+    )
     assert not set(general_text.TUNING) & set(general_text.TEST) and not any(
         one in judged for one in chosen
     )

@@ -52,7 +52,9 @@ def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
     0.0
     """
     losses, following = [], []
-    every = text.training_windows(decoder.tokenizer, windows.stop, min(text.WINDOW, decoder.context))
+    every = text.training_windows(
+        decoder.tokenizer, windows.stop, min(text.WINDOW, decoder.context)
+    )
     for number in windows:
         ids = torch.tensor([every[number]], device=decoder.device)
         output = decoder.model.base_model(input_ids=ids, use_cache=False)

@@ -78,7 +78,11 @@ def unlearn(
 
 
 def edit_layer(
-    vocabulary: Vocabulary, edit: Edit, batch: LayerState, tokens: Sequence[int], hp: Hyperparameters
+    vocabulary: Vocabulary,
+    edit: Edit,
+    batch: LayerState,
+    tokens: Sequence[int],
+    hp: Hyperparameters,
 ) -> int:
     """One layer for all targets in turn, at a (texts, ff), h and x (texts, d); the number of moves.
 
