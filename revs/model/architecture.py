@@ -119,6 +119,10 @@ class Decoder:
         weight = self.ff2[l].weight
         return weight.T if self.architecture.transposed else weight
 
+    def ff2_name(self, l: int) -> str:
+        """The name of one block's FF₂ weight."""
+        return f"{self.architecture.layers}.{l}.{self.architecture.ff2}.weight"
+
     def numbered(self, layers: Sequence[int] | str) -> list[int]:
         """Layers by number, of "all", "upper" (the upper half) or some; ValueError for others."""
         there = len(self.layers)

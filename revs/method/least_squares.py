@@ -1,0 +1,249 @@
+"""REVS with a least-squares write: the paper's direction and rank, carried by chosen activations.
+
+REVS says along what FF₂'s output moves for a target token t (d_t, §3.2) and how far (the shift S at
+which t ranks r_h in the stream: ``revs.method.vocabulary``). The paper writes that by moving the k
+most activated neurons, which other texts fire too. Here a linear least-squares problem says which
+activations carry it. In a layer, for all targets at once, with a_i FF₂'s input where t_i is due,
+S_i the shift wanted there (0 where t_i already ranks r_h or lower) and K = [a_1 … a_n] (ff × n):
+
+    ΔW = Σ_i S_i · d_{t_i} · m_iᵀ,   [m_1 … m_n] = (K·Kᵀ + n·μ·C + n·ν·N + λ·ā·I)⁻¹·K
+
+C = E[a·aᵀ] over general text, N over text to protect, ā the mean of ‖a_i‖². A text with activations
+a then feels Σ_i S_i·d_{t_i}·(m_i·a): all of it where a = a_i, little where a is not like any a_i.
+MEMIT solves the same system for a value that it finds by gradient steps; here the vocabulary gives
+the value in closed form. Layers are edited from the lowest to the highest, in one forward pass over
+all targets, so that a layer sees the edits below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from revs.method.edit import Edit
+from revs.method.neuron import exact_schedule
+from revs.method.vocabulary import Line, Vocabulary
+from revs.model.architecture import Decoder, stream_of
+from revs.model.reading import inputs as inputs
+from revs.model.reading import pieces
+from revs.model.targets import Target
+
+VERSION = 1
+WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass
+Text = tuple[list[int], int]  # token ids, and the first position whose activation counts
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """How far, along what, and what is spared. A float r_h below 1 is a share of the vocabulary."""
+
+    r_h: float = 0.015  # the rank wanted for t in every layer's stream
+    lam: float = 0.01  # λ, against large weights
+    mu: float = 0.01  # μ, of general text
+    nu: float = 0.0  # ν, of text to protect
+    projection: str = "norm"  # or "raw": through the final norm, or U alone
+    ridge: float = 0.0  # of the direction (revs.method.vocabulary); 0: the paper's
+    layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
+    tokens: int = 5120  # of general text from which C is estimated
+
+    def __post_init__(self):
+        for name in ("lam", "mu", "nu", "ridge", "r_h"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be 0 or more.")
+        if not (self.lam or self.mu):
+            raise ValueError("lam and mu are both 0, so that nothing bounds the write: raise one.")
+        if self.projection not in ("norm", "raw"):
+            raise ValueError(f"projection is '{self.projection}', but must be norm or raw.")
+        if self.mu and self.tokens < WINDOW:
+            said = f"tokens is {self.tokens}, but must be {WINDOW} or more: C needs general text."
+            raise ValueError(said)
+
+    def rank(self, V: int) -> int:
+        """r_h as a whole rank. Raises ValueError if the vocabulary, of V tokens, has none such."""
+        r_h = round(self.r_h * V) if self.r_h < 1 else int(self.r_h)
+        if not 0 < r_h < V:
+            said = f"r_h is {self.r_h}, rank {r_h} of {V} tokens: give a rank from 1 to {V - 1}, or"
+            raise ValueError(f"{said} a share of the vocabulary.")
+        return r_h
+
+
+@torch.no_grad()
+def unlearn(
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    protect: Sequence[Text] = (),
+    moments: Mapping[int, Tensor] | None = None,
+) -> Edit:
+    """Demotes every token of every T, in place, in one pass; the Edit undoes it bit for bit.
+
+    ``protect``: texts whose activations are spared, weighted by ν. ``moments``: C of each layer, if
+    it is known (``second_moments``); nothing is drawn. Raises ValueError for what does not fit.
+    """
+    vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
+    r_h, layers = hp.rank(vocabulary.V), decoder.numbered(hp.layers)
+    if hp.nu and not protect:
+        raise ValueError(f"nu is {hp.nu}, but no text to protect was given: set it to 0.")
+    texts, places, tokens = laid_out(decoder, targets)
+    spared = []  # (weight, moments by layer)
+    if hp.mu:
+        C = moments or second_moments(decoder, general_text(decoder, hp.tokens), layers)
+        spared.append((hp.mu, C))
+    if hp.nu:
+        spared.append((hp.nu, second_moments(decoder, protect, layers)))
+    steps, seen = iter(progress(range(len(decoder.layers)))), {}
+    rows, positions = zip(*places, strict=True)
+
+    def keep(_module, inputs, output):
+        seen["a"] = inputs[0].reshape(len(texts), -1, inputs[0].shape[-1])
+        # a copy: Falcon adds attention to FF₂'s output in place
+        seen["h"] = output.reshape(len(texts), -1, output.shape[-1]).clone()
+
+    def stop_by(l: int):
+        def hook(_module, _inputs, output):
+            next(steps)
+            if l not in layers:
+                return None
+            a, h, x = seen["a"], seen["h"], stream_of(output)
+            at = (list(rows), list(positions))
+            S = shifts(vocabulary, l, h[at], x[at], tokens, r_h)
+            if not S.any():
+                return None
+            penalty = [(weight, C[l]) for weight, C in spared]
+            write(edit, vocabulary, l, a[at].to(vocabulary.dtype), tokens, S, hp.lam, penalty)
+            edit.unreached += int(S.isnan().sum())
+            add = decoder.after(l) or (lambda y: y)
+            x = x + (add(decoder.ff2[l].forward(a)) - add(h)).to(x)
+            return x if isinstance(output, Tensor) else (x, *output[1:])
+
+        return hook
+
+    with Edit(decoder) as edit:
+        ids, mask = decoder.pad(texts)
+        handles = [ff2.register_forward_hook(keep) for ff2 in decoder.ff2]
+        each = enumerate(decoder.layers)
+        handles += [layer.register_forward_hook(stop_by(l)) for l, layer in each]
+        decoder.run(handles, input_ids=ids, attention_mask=mask)
+        next(steps, None)
+    return edit
+
+
+def laid_out(
+    decoder: Decoder, targets: Sequence[Target]
+) -> tuple[list[list[int]], list[tuple[int, int]], list[int]]:
+    """One text a secret, up to its last token in T; where each t is due, (row, position), and t."""
+    texts, places, tokens = [], [], []
+    for row, target in enumerate(targets):
+        texts.append(target.before(max(target.T)))
+        decoder.check_length(len(texts[-1]) + 1, f"{target.id} (prompt and secret)")
+        places += [(row, len(target.prompt_ids) + position - 1) for position in target.T]
+        tokens += [target.secret_ids[position] for position in target.T]
+    return texts, places, tokens
+
+
+def shifts(
+    vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, tokens: Sequence[int], r_h: int
+) -> Tensor:
+    """S_i ≤ 0 of each target: along its direction, what brings t_i to rank r_h in the stream: (n,).
+
+    h: FF₂'s output, x: the stream, (n, d) where t_i is due. 0 where t_i ranks r_h or lower already;
+    nan where no shift reaches r_h, as may happen under a LayerNorm or a norm after FF₂.
+    """
+    S = torch.zeros(len(tokens), dtype=vocabulary.dtype, device=vocabulary.U.device)
+    plain = vocabulary.after[l] is None
+    at_rest = vocabulary.line(x, tokens[0]) if plain else None  # A serves every token
+    for i, t in enumerate(tokens):
+        if at_rest is None:
+            stream = vocabulary.hidden(l, h[i], x[i], t).rows(slice(1, 2))
+        elif at_rest.B is None:
+            w = vocabulary.direction(t)[1]
+            stream = Line(t, at_rest.A[i : i + 1], w, at_rest.scale[i : i + 1])
+        else:
+            stream = vocabulary.line(x[i : i + 1], t)
+        if int(stream.rank_at_rest()) < r_h:
+            found = exact_schedule(stream, r_h, 1 + r_h // 20)
+            S[i] = torch.where(found < 0, found, torch.nan)[0]
+    return S
+
+
+def write(
+    edit: Edit,
+    vocabulary: Vocabulary,
+    l: int,
+    K: Tensor,
+    tokens: Sequence[int],
+    S: Tensor,
+    lam: float,
+    spared: Sequence[tuple[float, Tensor]],
+) -> None:
+    """Adds ΔW to a layer's FF₂; K (n, ff), S (n,), ``spared``: weights and second moments."""
+    M = solution(K, lam, spared)
+    moved = S.nan_to_num().nonzero()[:, 0].tolist()
+    along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
+    left, right = along.to(K) * S[moved, None].to(K), M[moved]
+    weight = edit.decoder.neurons(l)
+    edit.keep_whole([edit.decoder.ff2_name(l)])
+    weight.copy_((weight.to(K) + left.T @ right).to(weight.dtype))
+
+
+def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor]] = ()) -> Tensor:
+    """The rows m_i, (n, ff), of (K·Kᵀ + n·Σ weight·C + λ·ā·I)⁻¹·K for keys in rows, K (n, ff).
+
+    Solved in float64; without ``spared`` by Woodbury's identity, as an n × n system.
+    """
+    n, ff = K.shape
+    keys = K.double()
+    bound = lam * keys.square().sum(1).mean()
+    if not spared:
+        gram = keys @ keys.T
+        gram.diagonal().add_(bound)
+        return torch.linalg.solve(gram, keys).to(K)
+    system = keys.T @ keys
+    for weight, C in spared:
+        system.add_(C.to(system), alpha=n * weight)
+    # C of fewer tokens than ff has no full rank: rounding must not make the system indefinite
+    system.diagonal().add_(max(float(bound), 1e-9 * float(system.diagonal().mean())))
+    return torch.cholesky_solve(keys.T, torch.linalg.cholesky(system)).T.to(K)
+
+
+def general_text(decoder: Decoder, tokens: int) -> list[Text]:
+    """So many tokens of general text, in windows; the first position of each is left out."""
+    length = min(WINDOW, decoder.context)
+    return [(ids, 1) for ids in pieces(decoder.tokenizer, -(-tokens // length), length)]
+
+
+@torch.no_grad()
+def second_moments(
+    decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]
+) -> dict[int, Tensor]:
+    """E[a·aᵀ] of FF₂'s inputs at some layers: {layer: (ff, ff)}, float32.
+
+    Over all positions of each text from the one that is given with it.
+    """
+    total = {l: torch.zeros(len(decoder.neurons(l)[0]), 1).to(decoder.neurons(l)) for l in layers}
+    total = {l: torch.zeros(len(z), len(z), device=z.device) for l, z in total.items()}
+    counted: list[Tensor] = []
+
+    def adding(l: int):
+        def add(_module, args):
+            a = args[0].reshape(*counted[-1].shape, -1)[counted[-1].to(args[0].device)].float()
+            total[l].addmm_(a.T, a)
+
+        return add
+
+    for start in range(0, len(texts), TOGETHER):
+        some = texts[start : start + TOGETHER]
+        ids, mask = decoder.pad([text for text, _ in some])
+        counts = mask.bool()
+        for row, (_, first) in zip(counts, some, strict=True):
+            row[:first] = False
+        counted.append(counts)
+        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers]
+        decoder.run(handles, input_ids=ids, attention_mask=mask)
+    number = sum(int(counts.sum()) for counts in counted)
+    return {l: sums / number for l, sums in total.items()}
