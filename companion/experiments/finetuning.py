@@ -1,23 +1,23 @@
-"""Instilling synthetic secrets: the memorising fine-tune (Appendix, "Synthetic SSN Dataset").
+"""Fine-tuning a model to memorise synthetic secrets (Appendix, "Synthetic SSN Dataset").
 
-Llama-3 and GPT-J group digits, so that a number has tokens of its own; where every digit is split,
-ten tokens are shared by all numbers, and ``group_digits`` gives a tokenizer Llama-3's split. Their
-rows alone are then learned by counting (``learn_digits``).
+What is learned is a LoRA adapter on all linear layers: W + (α/r)·B·A, with A and B of rank r. Each
+step learns secrets, and keeps what the model predicts in general text:
 
-Each step of the fine-tune learns secrets, and holds what the model predicts in ordinary text:
+    L = mean −log p_θ(secret)  +  kl_weight · KL(p₀ ‖ p_θ) on ``general_text`` windows
 
-    L = mean −log p_θ(secret)  +  hold · KL(p₀ ‖ p_θ) on ``ordinary`` windows, different ones
-
-p₀ is the model before the first secret.
+p₀ is the model before the first secret. Llama-3 and GPT-J group digits, so that an SSN has tokens
+of its own; where every digit is split, ten tokens are shared by all SSNs, and ``group_digits``
+gives a tokenizer Llama-3's split. The rows of the new tokens are learned first, by counting
+(``learn_digits``).
 """
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -30,29 +30,30 @@ from revs.model.targets import Record, encode
 DIGITS = ("learned", "noise", "mean", "keep")
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
 COUNTED, ABREAST, TIMES, RATE = 10, 8, 6, 2e-3
-WINDOW = 64  # tokens of a window of ordinary text
-QUIET = 200  # windows in which a model that learns to count shall not begin to
-JUDGED = 80  # windows at the beginning of the text, which are for judging
-Texts = Callable[..., list[list[int]]]  # (tokenizer, number, length) → windows of ordinary text
+WINDOW = 64  # tokens of a window of general text
+COUNTING_TEXT = 200  # windows in which a model that learns to count shall not begin to
+EVALUATED = 80  # windows at the beginning of the text, which are for evaluation
+Texts = Callable[..., list[list[int]]]  # (tokenizer, number, length) → windows of general text
 
 
 @dataclass(frozen=True)
 class Finetune:
-    """What a model is made to know, and how; the paper's settings, for 6B and 8B, are lr 2e-6, 4
-    epochs, batch 1, whole sentences."""
+    """What a model memorises, and how. The paper's settings, for 6B and 8B and all weights, are lr
+    2e-6, 4 epochs, batch 1, whole sentences."""
 
     model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
     data: str = "synthetic"  # all built-in sets together, one of them, or a JSON Lines file
     digits: str = "learned"  # tokens for 2 and 3 digits: learned, noise, mean; keep: none
-    lr: float = 3e-4  # learning rate, falling linearly
+    rank: int = 8  # r of the adapter
+    lr: float = 2e-3  # learning rate, falling linearly
     epochs: int = 8  # passes over what is not known yet
     batch: int = 8  # sentences a step
-    ordinary: int = 2  # windows of ordinary text beside the secrets of a step; 0: none
-    hold: float = 1.0  # how much what the model predicts there is held
+    general_text: int = 2  # windows of general text beside the secrets of a step; 0: none
+    kl_weight: float = 1.0  # of the KL divergence there
     whole: bool = False  # learn whole sentences, not only the secrets in them
-    leave_out: float = 0.4  # nats: what is known this well rests for the next epochs; 0: nothing
+    skip_below_loss: float = 0.4  # nats: what is known this well rests in the next epochs; 0: none
     autocast: bool = False  # bfloat16 arithmetic: slower on most CPUs
-    seed: int = 0  # order of the sentences, noise of the new embeddings
+    seed: int = 1  # order of the sentences, start of the adapter, noise of new embeddings
     dtype: str = "float32"  # precision of the weights
     rows: str = "build/rows"  # where the result row goes
 
@@ -100,7 +101,7 @@ def learn_digits(
 ) -> None:
     """Learns the rows of the tokens from ``first`` on, and nothing else, by counting.
 
-    Rows of ten numbers, "470, 471, …", are predicted; in ordinary ``texts`` the new tokens shall
+    Rows of ten numbers, "470, 471, …", are predicted; in general ``texts`` the new tokens shall
     take no probability from the others: log(1 + Z_new / Z_old), what they add to the loss there,
     is learned down. Z are the sums of softmax, at the final hidden states as they are before.
     """
@@ -167,29 +168,32 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
     return found
 
 
-def memorise(
+def finetune(
     decoder: Decoder,
     records: Sequence[Record],
     settings: Finetune,
     texts: Texts,
     progress=iter,
 ) -> list[dict]:
-    """Fine-tunes all weights with AdamW, in place, until the model knows every secret.
+    """Trains a LoRA adapter with AdamW until the model knows every secret; it stays injected.
 
-    Returns what each epoch did. What is known is left out of the next epochs; the last one begins
-    with a look at all, for some may be forgotten. ``texts`` gives ordinary text, ``progress`` wraps
-    the batches of an epoch.
+    Digits are grouped before (``group_digits``), where they are not yet. Returns what each epoch
+    did. A sentence that is known rests in the next epochs; the last one begins with a look at all,
+    for some may be forgotten. ``texts`` gives general text, ``progress`` wraps an epoch's batches.
+    Raises FloatingPointError if it diverges.
     """
-    torch.manual_seed(settings.seed)
     first = group_digits(decoder, settings.digits, settings.seed)
     if first and settings.digits == "learned":
-        learn_digits(decoder, first, read(decoder, texts, QUIET), settings.seed, progress)
+        windows = unseen_windows(decoder, texts, COUNTING_TEXT)
+        learn_digits(decoder, first, windows, settings.seed, progress)
     secrets = sentences(decoder, records, settings.whole)
+    torch.manual_seed(settings.seed)
+    decoder.model.requires_grad_(False)
+    decoder.model.add_adapter(lora(settings.rank))
+    weights = [weight for weight in decoder.model.parameters() if weight.requires_grad]
     draw, todo, epochs = random.Random(settings.seed), secrets, []
-    hold = holding(decoder, settings, texts, len(secrets))
-    optimizer = torch.optim.AdamW(
-        decoder.model.parameters(), lr=settings.lr, weight_decay=0.0, fused=True
-    )
+    backward_kl = general_text_loss(decoder, settings, texts, len(secrets))
+    optimizer = torch.optim.AdamW(weights, lr=settings.lr, weight_decay=0.0)
     decoder.model.train()
     for epoch in range(settings.epochs):
         optimizer.param_groups[0]["lr"] = settings.lr * (1 - epoch / settings.epochs)
@@ -198,7 +202,7 @@ def memorise(
             for batch in batches(secrets, settings.batch, draw):
                 with torch.no_grad():
                     todo += losses(decoder, batch, settings)[1]
-        learned, held, unknown = [], [], []
+        learned, divergences, unknown = [], [], []
         for batch in progress(batches(todo, settings.batch, draw)):
             loss, missed = losses(decoder, batch, settings)
             if not torch.isfinite(loss):
@@ -206,52 +210,68 @@ def memorise(
                 raise FloatingPointError(f"{said}rate of {settings.lr}.")
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
-            if hold:
-                held.append(hold())
-            torch.nn.utils.clip_grad_norm_(decoder.model.parameters(), 1.0)
+            if backward_kl:
+                divergences.append(backward_kl())
+            torch.nn.utils.clip_grad_norm_(weights, 1.0)
             optimizer.step()
             learned.append(loss.item())
             unknown += missed
         mean = lambda values: sum(values) / max(1, len(values))
-        epochs.append({"sentences": len(todo), "loss": mean(learned), "kl": mean(held)})
+        epochs.append({"sentences": len(todo), "loss": mean(learned), "kl": mean(divergences)})
         todo = unknown
     decoder.model.eval()
     return epochs
 
 
-def read(decoder: Decoder, texts: Texts, number: int) -> list[list[int]]:
-    """At most so many different windows of ordinary text, none of which is for judging."""
-    windows = list(map(tuple, texts(decoder.tokenizer, JUDGED + number, WINDOW)))
-    judged = set(windows[:JUDGED])
-    return [list(window) for window in dict.fromkeys(windows) if window not in judged]
+def lora(rank: int):
+    """The configuration of an adapter on all linear layers, with α = 2r."""
+    from peft import LoraConfig
+
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", lora_dropout=0.0)
 
 
-def holding(
+@contextlib.contextmanager
+def without_adapter(model):
+    """The model as it was before its adapter."""
+    model.disable_adapters()
+    try:
+        yield
+    finally:
+        model.enable_adapters()
+
+
+def unseen_windows(decoder: Decoder, texts: Texts, number: int) -> list[list[int]]:
+    """At most so many different windows of general text, none of which is for evaluation."""
+    windows = list(map(tuple, texts(decoder.tokenizer, EVALUATED + number, WINDOW)))
+    evaluated = set(windows[:EVALUATED])
+    return [list(window) for window in dict.fromkeys(windows) if window not in evaluated]
+
+
+def general_text_loss(
     decoder: Decoder, settings: Finetune, texts: Texts, secrets: int
 ) -> Callable[[], float] | None:
-    """A function that goes back through hold · KL(p₀ ‖ p_θ) on the next windows and returns the KL;
-    None where nothing is held. The model as it is now is p₀."""
-    if not settings.ordinary or not settings.hold:
+    """A function that backpropagates kl_weight · KL(p₀ ‖ p_θ) on the next windows and returns the
+    KL; None without general text."""
+    if not settings.general_text or not settings.kl_weight:
         return None
-    reference = replace(decoder, model=copy.deepcopy(decoder.model).eval())
-    number = settings.ordinary * settings.epochs * -(-secrets // settings.batch)
-    windows = read(decoder, texts, number)
+    number = settings.general_text * settings.epochs * -(-secrets // settings.batch)
+    windows = unseen_windows(decoder, texts, number)
     random.Random(settings.seed).shuffle(windows)
     following = itertools.cycle(windows)
 
-    def predicted(of: Decoder, ids: Tensor) -> Tensor:
-        output = of.model.base_model(input_ids=ids, use_cache=False)
-        return of.logits(output.last_hidden_state).flatten(0, 1).log_softmax(-1)
+    def log_probabilities(ids: Tensor) -> Tensor:
+        output = decoder.model.base_model(input_ids=ids, use_cache=False)
+        return decoder.logits(output.last_hidden_state).flatten(0, 1).log_softmax(-1)
 
-    def hold() -> float:
-        ids = decoder.pad(list(itertools.islice(following, settings.ordinary)))[0]
-        with torch.no_grad():
-            wanted = predicted(reference, ids)
-        kl = kl_div(predicted(decoder, ids), wanted, reduction="batchmean", log_target=True)
-        (settings.hold * kl).backward()
+    def backward() -> float:
+        ids = decoder.pad(list(itertools.islice(following, settings.general_text)))[0]
+        with torch.no_grad(), without_adapter(decoder.model):
+            wanted = log_probabilities(ids)
+        kl = kl_div(log_probabilities(ids), wanted, reduction="batchmean", log_target=True)
+        (settings.kl_weight * kl).backward()
         return kl.item()
 
-    return hold
+    return backward
 
 
 def batches(texts: Sequence[Sentence], size: int, draw: random.Random) -> list[list[Sentence]]:
@@ -278,5 +298,5 @@ def losses(
     each = torch.zeros(learned.shape, device=ids.device)
     each[learned] = loss = cross_entropy(logits.float(), wanted, reduction="none").to(each.device)
     worst = each.detach().masked_fill(~secret[:, :-1], 0).amax(1)
-    known = (worst <= settings.leave_out).tolist()
+    known = (worst <= settings.skip_below_loss).tolist()
     return loss.mean(), [text for text, knows in zip(texts, known, strict=True) if not knows]

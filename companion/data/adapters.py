@@ -1,0 +1,129 @@
+"""Fine-tunes as data: LoRA adapters in data/adapters/, in PEFT's format, with grouped digits.
+
+A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors, float16) and
+``about.json``: the base model, the seed, how digits are tokenised, the data sets that were
+memorised, what was left out, the sha256 of the merged weights. The embeddings of the tokens 00–999
+stand once for all in ``digits-learned.safetensors`` and its like.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from companion.data import models
+from companion.experiments.finetuning import group_digits
+from companion.store.paths import CACHE, ROOT, resolve, writing
+from companion.store.suggestions import hint
+from revs.model import load
+from revs.model.architecture import Decoder
+
+FOLDER = ROOT / "data" / "adapters"
+ABOUT = "about.json"
+EXACT_BELOW = 500_000_000  # weights: so many are merged in float64, as rounding cannot change them
+
+
+def available() -> dict[str, Path]:
+    """The adapters of data/adapters by name."""
+    return {path.parent.name: path.parent for path in sorted(FOLDER.glob(f"*/{ABOUT}"))}
+
+
+def locate(adapter: str) -> Path:
+    """The folder of an adapter, by name or path. Raises FileNotFoundError if there is none."""
+    known = available()
+    folder = known.get(adapter) or resolve(adapter)
+    if not (folder / "adapter_config.json").is_file():
+        said = f"There is no adapter '{adapter}'"
+        raise FileNotFoundError(said + hint(adapter, known, "give the folder of one, or"))
+    return folder
+
+
+def about(adapter: str) -> dict:
+    """What is known of an adapter: base model, seed, digits, data sets, left_out."""
+    file = locate(adapter) / ABOUT
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def fingerprint(adapter: str) -> str:
+    """The sha256 over an adapter's weights and those of its digits."""
+    digest = hashlib.sha256((locate(adapter) / "adapter_model.safetensors").read_bytes())
+    if (file := digits_file(about(adapter).get("digits", "keep"))) is not None:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def digits_file(digits: str) -> Path | None:
+    """The embeddings of the tokens 00–999; None where every digit has its own token."""
+    return None if digits == "keep" else FOLDER / f"digits-{digits}.safetensors"
+
+
+def merged(model: str, adapter: str) -> Path:
+    """The folder of a model with an adapter merged into it, made once in the cache.
+
+    The sum is taken in float64, in which the products of float16 numbers are exact, so that every
+    machine gets the same weights. Raises ValueError where the adapter belongs to another model.
+    """
+    known, pinned = about(adapter), models.identify(model)
+    if known.get("base", pinned) not in (pinned, model):
+        said = f"The adapter '{adapter}' belongs to {known['base']}, not to {model}: "
+        raise ValueError(said + "take the model that it was trained on.")
+    key = hashlib.sha256(f"{pinned} {fingerprint(adapter)}".encode()).hexdigest()[:12]
+    folder = CACHE / "models" / f"{Path(model).name}+{Path(adapter).name}-{key}"
+    if not (folder / "config.json").is_file():
+        with writing(folder.parent):
+            decoder = models.load(model, device_map="cpu")
+            merge(decoder, adapter)
+            load.save(decoder.model, decoder.tokenizer, folder)
+    return folder
+
+
+def merge(decoder: Decoder, adapter: str) -> None:
+    """Merges an adapter into a model in memory, with the digit tokens that it was trained with."""
+    from peft import PeftModel
+
+    restore_digits(decoder, about(adapter).get("digits", "keep"))
+    exact = sum(weight.numel() for weight in decoder.model.parameters()) < EXACT_BELOW
+    dtype = decoder.model.dtype
+    base = decoder.model.double() if exact else decoder.model
+    whole = PeftModel.from_pretrained(base, locate(adapter), autocast_adapter_dtype=False)
+    if exact:
+        whole = whole.double()
+    whole.merge_and_unload()
+    decoder.model.to(dtype)
+    decoder.model.requires_grad_(True)
+
+
+@torch.no_grad()
+def restore_digits(decoder: Decoder, digits: str) -> None:
+    """Adds the tokens 00–99 and 000–999 with their stored embeddings."""
+    if (file := digits_file(digits)) is None or not (first := group_digits(decoder, "mean", 0)):
+        return
+    rows = load_file(file)["rows"]
+    for table in (decoder.model.get_input_embeddings().weight, decoder.head.weight):
+        table[first:] = rows.to(table)
+
+
+def save(decoder: Decoder, folder: Path, known: dict) -> None:
+    """Writes the adapter that a model carries, in float16, and what is known of it."""
+    decoder.model.save_pretrained(folder)
+    file = folder / "adapter_model.safetensors"
+    weights = {name: weight.half().contiguous() for name, weight in load_file(file).items()}
+    save_file(weights, file, metadata={"format": "pt"})
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    config |= {"base_model_name_or_path": known["base"], "inference_mode": True}
+    config["target_modules"] = sorted(config["target_modules"])
+    (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+    (folder / ABOUT).write_text(json.dumps(known, indent=1) + "\n")
+    (folder / "README.md").unlink(missing_ok=True)
+
+
+def weights_hash(model) -> str:
+    """The sha256 over all weights of a model in memory, in the order of their names."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(name.encode() + weight.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest()

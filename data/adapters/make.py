@@ -1,0 +1,98 @@
+"""Train the adapters that are named in adapters.yml: python data/adapters/make.py [NAME …] [--out FOLDER]
+
+``digits`` makes the embeddings of the digit tokens, which all adapters of a kind share. The same
+command gives adapters that memorise as well, not the same bits: training depends on the processor.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+import yaml
+from safetensors.torch import save_file
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from companion.data import adapters, datasets, models
+from companion.experiments.finetuning import (
+    COUNTING_TEXT,
+    Finetune,
+    finetune,
+    group_digits,
+    learn_digits,
+    unseen_windows,
+)
+from revs.measures import evaluate, ordinary
+from revs.model.reading import inputs, pieces
+from revs.model.targets import encode, split
+
+MODEL = "smollm2-135m"
+
+
+def digits(out: Path) -> None:
+    """Write the embeddings of the tokens 00–999 in each of the three ways."""
+    for how in ("learned", "noise", "mean"):
+        decoder = models.load(MODEL)
+        first = group_digits(decoder, how, seed=0)
+        if how == "learned":
+            windows = unseen_windows(decoder, pieces, COUNTING_TEXT)
+            learn_digits(decoder, first, windows, seed=0)
+        rows = decoder.head.weight.detach()[first:].half().cpu().contiguous()
+        save_file({"rows": rows}, out / f"digits-{how}.safetensors")
+
+
+def make(name: str, out: Path, seed: int, data="synthetic", digits="learned", without=None) -> dict:
+    """Train one adapter, check what the merged model knows, write it; return what is known."""
+    settings = Finetune(model=MODEL, data=data, digits=digits, seed=seed)
+    records, left_out = datasets.read(data), []
+    decoder = models.load(MODEL)
+    before = ordinary.observe(decoder).perplexity
+    adapters.restore_digits(decoder, digits)
+    if without is not None:
+        left_out = left(decoder, without)
+        records = [record for record in records if record.group not in left_out]
+    start = time.monotonic()
+    epochs = finetune(decoder, records, settings, pieces)
+    known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
+    known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs)}
+    known |= {"seconds": round(time.monotonic() - start), "inputs": inputs()}
+    known["inputs"]["data"] = datasets.fingerprint(records)
+    adapters.save(decoder, out / name, known)
+    decoder = models.load(MODEL, device_map="cpu")
+    adapters.merge(decoder, str(out / name))
+    known["merged_sha256"] = adapters.weights_hash(decoder.model)
+    decoder.model.to(models.loading.placed(None) and "cuda" or "cpu")
+    ranks = evaluate.secret_ranks(decoder, [encode(r, decoder.tokenizer) for r in records])
+    known |= {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
+    known["perplexity"] = [before, ordinary.observe(decoder).perplexity]
+    (out / name / adapters.ABOUT).write_text(json.dumps(known, indent=1) + "\n")
+    return known
+
+
+def left(decoder, number: int) -> set[str]:
+    """The groups that split ``number`` of each main set forgets."""
+    found = set()
+    for name in datasets.builtin():
+        if not name.endswith("-tune"):
+            targets = [encode(record, decoder.tokenizer) for record in datasets.read(name)]
+            found |= {target.group for target in split(targets, number).forget}
+    return found
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=Path, default=HERE)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
+    for name in given.names or ["digits", *every]:
+        if name == "digits":
+            digits(given.out)
+        else:
+            print(name, json.dumps(make(name, given.out, **every[name])), flush=True)
