@@ -14,7 +14,7 @@ from pathlib import Path
 from companion.data import datasets, models
 from companion.experiments import check, command, memory
 from companion.experiments.finetuning import Finetune as Settings
-from companion.experiments.finetuning import memorise
+from companion.experiments.finetuning import finetune as memorise
 from companion.experiments.progress import progress
 from companion.experiments.provenance import base, provenance
 from companion.experiments.run_names import ending

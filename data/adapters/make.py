@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 
@@ -16,8 +15,6 @@ import yaml
 from safetensors.torch import save_file
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
-
 from companion.data import adapters, datasets, models
 from companion.experiments.finetuning import (
     COUNTING_TEXT,
@@ -31,6 +28,7 @@ from revs.measures import evaluate, ordinary
 from revs.model.reading import inputs, pieces
 from revs.model.targets import encode, split
 
+HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
 
 
