@@ -16,7 +16,7 @@ import torch
 from document_audit.candidates import Candidate
 from document_audit.detection import Span
 from revs.model.architecture import Decoder
-from revs.model.text import beginning
+from revs.model.reading import beginning
 from revs.model.targets import Record, Target, encode
 
 LONGEST = 256  # tokens of a passage, at most

@@ -11,7 +11,7 @@ from companion.experiments import curate
 from companion.experiments.finetuning import Finetune, memorise
 from companion.store import rows
 from revs.measures import attacks, metrics
-from revs.model import load, text
+from revs.model import load, reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
@@ -237,7 +237,7 @@ def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     hp = Finetune(lr=1e-2, epochs=60, batch=4, digits="keep", leave_out=0.01, ordinary=0)
-    memorise(decoder, records, hp, text.training_windows)
+    memorise(decoder, records, hp, reading.pieces)
     load.save(decoder.model, decoder.tokenizer, folder / "tiny")
     return folder / "tiny"
 

@@ -12,7 +12,7 @@ from revs.baselines.training import Training
 from revs.method import algorithm
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
-from revs.model import text
+from revs.model import reading
 from revs.model.targets import Target, pairs
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
@@ -163,7 +163,7 @@ def test_npo_and_simnpo_follow_their_losses(
     """
     targets, before = secrets(decoder), twin(decoder)
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
-    texts = torch.tensor(text.training_windows(decoder.tokenizer, len(todo), 32))
+    texts = torch.tensor(reading.pieces(decoder.tokenizer, len(todo), 32))
     with torch.no_grad():
         reference = [plain_log_p(before, ids)[t].exp() for ids, t in todo]
         benign = before.model(input_ids=texts).logits.log_softmax(-1)
@@ -185,7 +185,7 @@ def test_npo_and_simnpo_follow_their_losses(
 def test_rmu_steers_the_last_token_and_holds_benign_text(decoder, twin, steps_follow):
     """Mean of ‖x − c·u‖²/d over targets plus α · that of ‖x − x₀‖²/d over benign positions."""
     before, todo, d = twin(decoder), [ids for ids, _ in pairs(secrets(decoder))], 16
-    texts = text.training_windows(decoder.tokenizer, len(todo), 32)
+    texts = reading.pieces(decoder.tokenizer, len(todo), 32)
     u = torch.rand(d, generator=torch.Generator().manual_seed(3)).double()
     wanted = 5 * u / u.norm()
 
@@ -392,7 +392,7 @@ def test_moments_are_means_over_benign_tokens(decoder):
         total.add_(args[0][0].T @ args[0][0])
 
     handle = decoder.ff2[1].register_forward_pre_hook(add)
-    for ids in text.training_windows(decoder.tokenizer, 3, 96):  # 6 tokens · 64 neurons / 128
+    for ids in reading.pieces(decoder.tokenizer, 3, 96):  # 6 tokens · 64 neurons / 128
         decoder.model(input_ids=torch.tensor([ids]))
     handle.remove()
     found = memit.moments(decoder, [1, 0])  # one pass for both, that ends at the last
@@ -732,4 +732,4 @@ def test_the_benign_text_s_hash_is_an_input_of_the_methods_that_read_it():
     """Rows go stale with it; methods without benign text do not have it."""
     having = {name for name in NAMES if hasattr(methods.method(name), "inputs")}
     assert having == {"memit", "max_entropy", "head_projection", "rmu", "npo_kl", "simnpo"}
-    assert all(methods.method(name).inputs is text.inputs for name in having)
+    assert all(methods.method(name).inputs is reading.inputs for name in having)

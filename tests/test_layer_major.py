@@ -15,7 +15,7 @@ from revs.method import algorithm as method
 from revs.method import layer_major
 from revs.method.edit import Edit
 from revs.method.layer_major import Hyperparameters, unlearn
-from revs.method.selection import LayerState, select_neurons
+from revs.method.neuron import Seen, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target, pairs
 
@@ -58,7 +58,7 @@ def closed_form(decoder, steps, hp) -> Edit:
 
             def at_layer(l, a, h, x, layer=layer, t=t):
                 if l == layer and method.gate(hidden := vocabulary.hidden(l, h[-1], x[-1], t), hp):
-                    seen = LayerState(l, decoder.neurons(l), a[-1])
+                    seen = Seen(l, decoder.neurons(l), a[-1])
                     neurons, line = select_neurons(vocabulary, seen, t, hp)
                     c, _ = method.edit_until_low(hidden, line, a[-1, neurons], hp)
                     edit.move(l, neurons[: len(c)], c, t, vocabulary.step(l, t))

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from revs.measures import general_text
-from revs.model import text
+from revs.measures import ordinary
+from revs.model import reading
 
 
 def written_out(decoder, windows):
@@ -24,11 +24,11 @@ def written_out(decoder, windows):
 @pytest.mark.parametrize("asked", [range(2), range(1, 4)])
 def test_what_is_seen_is_written_out(build, asked):
     decoder = build("llama-untied", dtype=torch.float32)
-    length = min(text.WINDOW, decoder.context)
+    length = min(reading.WINDOW, decoder.context)
     losses, following = written_out(
-        decoder, text.training_windows(decoder.tokenizer, 4, length)[asked.start : asked.stop]
+        decoder, reading.pieces(decoder.tokenizer, 4, length)[asked.start : asked.stop]
     )
-    found = general_text.predictions(decoder, asked)
+    found = ordinary.observe(decoder, asked)
     assert (
         found.perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4)
         and found.next == following
@@ -38,58 +38,56 @@ def test_what_is_seen_is_written_out(build, asked):
 
 def test_what_chooses_is_not_what_judges(build):
     decoder = build("llama-untied", dtype=torch.float32)
-    windows = text.training_windows(
-        decoder.tokenizer, general_text.TUNING.stop, min(text.WINDOW, decoder.context)
+    windows = reading.pieces(
+        decoder.tokenizer, ordinary.CHOOSING.stop, min(reading.WINDOW, decoder.context)
     )
-    chosen, judged = (
-        [windows[i] for i in part] for part in (general_text.TUNING, general_text.TEST)
-    )
-    assert not set(general_text.TUNING) & set(general_text.TEST) and not any(
+    chosen, judged = ([windows[i] for i in part] for part in (ordinary.CHOOSING, ordinary.JUDGING))
+    assert not set(ordinary.CHOOSING) & set(ordinary.JUDGING) and not any(
         one in judged for one in chosen
     )
 
 
 def test_changes_are_counted(build, one_sentence):
-    one = general_text.Predictions(range(1), 2.0, [1, 2, 3, 4])
-    assert one.changed(general_text.Predictions(range(1), 2.0, [1, 2, 0, 0])) == 0.5
+    one = ordinary.Ordinary(range(1), 2.0, [1, 2, 3, 4])
+    assert one.changed(ordinary.Ordinary(range(1), 2.0, [1, 2, 0, 0])) == 0.5
     with pytest.raises(ValueError, match="compare one text before and after") as error:
-        one.changed(general_text.Predictions(range(1, 2), 2.0, [1, 2, 3, 4]))
+        one.changed(ordinary.Ordinary(range(1, 2), 2.0, [1, 2, 3, 4]))
     assert one_sentence(error)
 
 
 def test_no_text_is_printed():
-    assert "[1" not in repr(general_text.Predictions(range(1), 2.0, [1, 2]))
+    assert "[1" not in repr(ordinary.Ordinary(range(1), 2.0, [1, 2]))
 
 
 @pytest.mark.parametrize("number, length", [(1, 1), (5, 32), (16, 128)])
 def test_windows_are_consecutive_pieces_of_the_text(tokenizer, number, length):
-    found, text = text.training_windows(tokenizer, number, length), text.general_text()
+    found, text = reading.pieces(tokenizer, number, length), reading.text()
     assert [len(window) for window in found] == [length] * number
     ids = tokenizer(text[: 40 * number * length])["input_ids"]
     assert sum(found, []) == ids[: number * length]
-    assert text.inputs() == {"benign": hashlib.sha256(text.encode()).hexdigest()}
+    assert reading.inputs() == {"benign": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def test_windows_begin_again_where_the_text_ends(tokenizer, monkeypatch, one_sentence):
-    monkeypatch.setattr(text, "general_text", lambda: "abcdefghijk")
+    monkeypatch.setattr(reading, "text", lambda: "abcdefghijk")
     letters = tokenizer("abcdefghijk")["input_ids"]
     two = [letters[:4], letters[4:8]]
-    assert text.training_windows(tokenizer, 5, 4) == [*two, *two, letters[:4]]
-    assert text.training_windows(tokenizer, 2, 11) == [letters, letters]
+    assert reading.pieces(tokenizer, 5, 4) == [*two, *two, letters[:4]]
+    assert reading.pieces(tokenizer, 2, 11) == [letters, letters]
     with pytest.raises(ValueError, match="has 11 tokens, but a window of 12 was asked") as error:
-        text.training_windows(tokenizer, 1, 12)
+        reading.pieces(tokenizer, 1, 12)
     assert one_sentence(error)
 
 
 def test_an_edited_model_is_judged_by_text_that_no_method_reads(build):
     """RMU and NPO-KL train on the beginning, and MEMIT's moments come from there."""
     decoder = build("llama-untied", dtype=torch.float32)
-    length = min(text.WINDOW, decoder.context)
-    end = text.general_text()[-text.CHARACTERS * ordinary.LAST * length :]
-    last = text.windows(decoder.tokenizer, end, ordinary.LAST, length)
+    length = min(reading.WINDOW, decoder.context)
+    end = reading.text()[-reading.CHARACTERS * ordinary.LAST * length :]
+    last = reading.windows(decoder.tokenizer, end, ordinary.LAST, length)
     losses, _ = written_out(decoder, last)
-    found, columns = general_text.measure(decoder, None)
+    found, columns = ordinary.measure(decoder, None)
     assert found["perplexity"] == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-5)
     assert columns == {}
-    read = text.training_windows(decoder.tokenizer, 400, length)
+    read = reading.pieces(decoder.tokenizer, 400, length)
     assert not set(map(tuple, last)) & set(map(tuple, read))

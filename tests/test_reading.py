@@ -8,9 +8,9 @@ from tokenizers import processors
 
 from companion.data import models
 from revs.baselines import memit
-from revs.measures import attacks, general_text
-from revs.method.selection import LEAST, WINDOWS, mean_activation
-from revs.model import text
+from revs.measures import attacks, ordinary
+from revs.method.neuron import LEAST, USUAL, usual
+from revs.model import reading
 from revs.model.targets import Record, encode
 
 AROUND = {
@@ -40,33 +40,33 @@ def words(request):
 
 def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
     whole, end = words("the cat")["input_ids"], words.convert_tokens_to_ids("</s>")
-    assert text.token_ids(words, "the cat") == [token for token in whole if token != end]
-    assert text.special_prefix(words) == [token for token in whole if words.decode(token) == "<s>"]
+    assert reading.read(words, "the cat") == [token for token in whole if token != end]
+    assert reading.beginning(words) == [token for token in whole if words.decode(token) == "<s>"]
 
 
 def test_windows_are_begun_so_and_hold_the_text_between_them(words):
     text = "the cat and the dog and the cow"
-    first, windows = text.special_prefix(words), text.windows(words, text, 4, 9)
+    first, windows = reading.beginning(words), reading.windows(words, text, 4, 9)
     assert all(len(one) == 9 and one[: len(first)] == first for one in windows)
     inner = sum((one[len(first) :] for one in windows), [])
     ids = words(text, add_special_tokens=False)["input_ids"]
     size = 9 - len(first)
     assert inner[: len(ids) // size * size] == ids[: len(ids) // size * size][: len(inner)]
     with pytest.raises(ValueError, match="a window of 2 was asked for|a window of 99 was"):
-        text.windows(words, text, 1, 2 if len(first) == 2 else 99)
+        reading.windows(words, text, 1, 2 if len(first) == 2 else 99)
 
 
 @pytest.mark.parametrize("template", ["$A", "<s> $A"])
 def test_one_place_decides_for_all(template):
     """Ordinary text, secrets, attacks and MEMIT's contexts begin alike."""
     words = tokenizer(template)
-    first = text.special_prefix(words)
+    first = reading.beginning(words)
     target = encode(Record("r", "text", "r", "the code is ", "4711", "."), words)
     decoder = build("llama-tied", dtype=torch.float32)
     decoder.model.resize_token_embeddings(len(words))
     decoder = type(decoder)(decoder.model, words, "tiny", decoder.revision)
     texts = [
-        text.training_windows(words, 1, 16)[0],
+        reading.pieces(words, 1, 16)[0],
         target.prompt_ids,
         attacks.perturbed(decoder, [target])["r"],
         memit.write_contexts(decoder)[0],
@@ -79,10 +79,10 @@ def test_one_place_decides_for_all(template):
 def test_how_active_neurons_usually_are(kind):
     """The root mean square of FF₂'s inputs over windows that neither judge nor choose."""
     decoder = build(kind, dtype=torch.float32)
-    assert not {*USUAL} & {*general_text.TEST, *general_text.TUNING}
-    length = min(text.WINDOW, decoder.context)
+    assert not {*USUAL} & {*ordinary.JUDGING, *ordinary.CHOOSING}
+    length = min(reading.WINDOW, decoder.context)
     seen = []
-    for ids in text.training_windows(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]:
+    for ids in reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]:
         decoder.visit(ids, lambda l, a, h, x: seen.append(a.clone()) if l == 1 else None)
     wanted = torch.cat(seen).square().mean(0).sqrt()
     found = usual(decoder)[1]
@@ -99,6 +99,6 @@ def test_real_tokenizers_begin_a_text_as_they_do_themselves(name):
         pytest.skip(f"{name} is not in the cache")
     words = models.tokenizer(name)
     for text in ("The code is 4711.", "  two spaces", "Straße, 東京 🔑"):
-        assert text.token_ids(words, text) == words(text)["input_ids"]
+        assert reading.read(words, text) == words(text)["input_ids"]
     first = {"gemma-3-270m": "<bos>"}.get(name, "")
-    assert words.decode(text.special_prefix(words)) == first
+    assert words.decode(reading.beginning(words)) == first

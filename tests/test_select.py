@@ -7,7 +7,7 @@ from test_method import IDS, next_tokens, same_bits, secrets, weights
 
 from revs.method import algorithm, neuron, quick, zero
 from revs.method.edit import Edit
-from revs.method.selection import LayerState, attributions, mean_activation, select_neurons
+from revs.method.neuron import Seen, attributions, select_neurons, usual
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
 
@@ -74,7 +74,7 @@ def test_a_gate_seen_part_by_part_closes_no_open_one(decoder, raw, gate):
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        seen = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
+        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1])
         for t in range(0, V, 5):
             hidden = vocabulary.hidden(l, h[-1], x[-1], t)
             r_mlp, r_residual = hidden.rank_at_rest().tolist()
@@ -215,7 +215,7 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
     a, attributed = oracle.look(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
     hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    seen = LayerState(l, weight, a, attributed=attributed, draw=draw, usual=usual(decoder)[l])
+    seen = Seen(l, weight, a, attributed=attributed, draw=draw, usual=usual(decoder)[l])
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
@@ -266,7 +266,7 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
         a, t = oracle.look(decoder, IDS, l)[0], target[0].secret_ids[0]
     attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
     by = {"attributed": attributed, "draw": draw, "usual": usual(decoder)[l]}
-    seen = LayerState(l, decoder.ff2[l].weight.detach(), a, **by)
+    seen = Seen(l, decoder.ff2[l].weight.detach(), a, **by)
     wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
     edited = [j for layer, j, *_ in moves if layer == l]
     assert edited and edited == wanted.tolist()[: len(edited)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from revs.method import vocabulary as module
-from revs.method.schedules import edit_neurons, order_statistic, sweep
+from revs.method.neuron import _sweep, edit_neurons, order_statistic
 from revs.method.vocabulary import Line, Vocabulary
 
 examples = settings(

@@ -14,9 +14,9 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from revs.measures import general_text
+from revs.measures import ordinary
 from revs.measures.metrics import mean
-from revs.model import text
+from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
@@ -39,12 +39,12 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
 
     tasks, where = benchmarks()
     manager = TaskManager(include_defaults=where == HUB)  # else thousands of files are read
-    result = {"from": where, "perplexity": general_text.predictions(decoder).perplexity}
+    result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
         about = {
             "batch_size": BATCH[name],
-            "add_bos_token": bool(text.special_prefix(decoder.tokenizer)),
+            "add_bos_token": bool(reading.beginning(decoder.tokenizer)),
         }
         lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, **about)
         how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
@@ -60,7 +60,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     return result, {}
 
 
-measure.inputs = text.inputs  # for rows: perplexity is of this text
+measure.inputs = reading.inputs  # for rows: perplexity is of this text
 
 
 def benchmarks() -> tuple[list, str]:

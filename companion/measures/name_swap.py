@@ -16,7 +16,7 @@ from dataclasses import replace
 from revs.measures.evaluate import continuations, secret_ranks
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
-from revs.model.text import read
+from revs.model.reading import read
 from revs.model.targets import Split, Target
 
 # Latin letters, with their accents

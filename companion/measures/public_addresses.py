@@ -10,7 +10,7 @@ import json
 from companion.store.paths import ROOT
 from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
-from revs.model.text import read
+from revs.model.reading import read
 from revs.model.targets import Split, Target
 
 

@@ -45,7 +45,7 @@ def unlearn(
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
     todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # saves padding
-    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
+    names = ff2_names(decoder, decoder.numbered(hp.layers))
     with Training(decoder, names, hp.lr, "FT-L") as training:
         for _ in progress(range(hp.steps)):
             parts = chunks(todo, hp.batch)

@@ -19,7 +19,7 @@ from revs.baselines import memit
 from revs.baselines.training import require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.text import inputs as inputs
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
 
 
@@ -47,5 +47,5 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
-    lens = decoder.layer_indices(hp.patil_layers)
+    lens = decoder.numbered(hp.patil_layers)
     return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Head-Projection")

@@ -38,8 +38,8 @@ from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
-from revs.model.text import beginning, pieces, read
-from revs.model.text import inputs as inputs
+from revs.model.reading import beginning, pieces, read
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target, pairs
 
 # begin the texts that are put before a prompt (the source has five); tokens written after each
@@ -85,7 +85,7 @@ def rewrite(
     decoder: Decoder, targets: Sequence[Target], hp, objective: Callable, lens, progress, what: str
 ) -> Edit:
     """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
-    layers = decoder.layer_indices(hp.layers)
+    layers = decoder.numbered(hp.layers)
     prompts, t = zip(*((tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)))
     special = frozenset(decoder.tokenizer.all_special_ids)
     requests = Requests(prompts, t, [[], *write_contexts(decoder)], special)

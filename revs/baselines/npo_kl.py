@@ -20,8 +20,8 @@ from torch.nn.functional import kl_div, logsigmoid
 from revs.baselines.training import WINDOW, Training, chunks, epochs, log_p, require, tail
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.text import inputs as inputs
-from revs.model.text import pieces
+from revs.model.reading import inputs as inputs
+from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
 
 
@@ -75,7 +75,7 @@ def train(
         hidden = torch.cat([states(decoder, some) for some in chunks(texts, hp.batch)])
     names = [name for name, _ in decoder.model.named_parameters()]
     if hp.layers != "all":
-        blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.layer_indices(hp.layers)]
+        blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.numbered(hp.layers)]
         names = [name for name in names if name.startswith(tuple(blocks))]
     with Training(decoder, names, hp.lr, what) as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):

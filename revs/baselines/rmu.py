@@ -19,8 +19,8 @@ from torch.nn.functional import mse_loss
 from revs.baselines.training import WINDOW, Training, chunks, epochs, ff2_names, require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
-from revs.model.text import inputs as inputs
-from revs.model.text import pieces
+from revs.model.reading import inputs as inputs
+from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
 
 
@@ -68,14 +68,14 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns all targets; ``seed`` draws u and their order. FloatingPointError if it diverges."""
-    at = decoder.layer_indices([hp.layer_id])[0]
+    at = decoder.numbered([hp.layer_id])[0]
     todo = [ids for ids, _ in pairs(targets)]
     texts = pieces(decoder.tokenizer, len(todo), WINDOW)
     with torch.no_grad():
         frozen = torch.cat([stream(decoder, some, at)[0] for some in chunks(texts, hp.batch)])
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)
     wanted = hp.steering_coefficient * u / u.norm()
-    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
+    names = ff2_names(decoder, decoder.numbered(hp.layers))
     with Training(decoder, names, hp.lr, "RMU") as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
             training.clear()

@@ -16,7 +16,7 @@ from torch.nn.functional import logsigmoid
 from revs.baselines import npo_kl
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.text import inputs as inputs
+from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
 
 

@@ -9,7 +9,7 @@ vocabulary at which it is looked for:
 * Perturbation: Logit-Lens after a prompt with ten spaces inside and one behind it; its last layer
   is the black-box attack.
 
-A depth below k means that t is among the attack's candidates. ``AGGREGATIONS`` are four ways to turn
+A depth below k means that t is among the attack's candidates. ``READINGS`` are four ways to turn
 depths into one number.
 """
 
@@ -25,7 +25,7 @@ from revs.measures.evaluate import batches
 from revs.measures.metrics import harmonic_mean, mean, score
 from revs.method.vocabulary import rank
 from revs.model.architecture import Decoder, stream_of
-from revs.model.text import read
+from revs.model.reading import read
 from revs.model.targets import Split, Target
 
 ATTACKS = ("logit_lens", "delta", "perturbation")
@@ -71,7 +71,7 @@ def released_delta(depths: Sequence[Depths], k: int) -> float:
     return min(mean([score(r, k) for layer in layers for r in layer]) for layers in depths)
 
 
-AGGREGATIONS = {
+READINGS = {
     "released": released,
     "per_example": per_example,
     "union": union,
@@ -86,11 +86,11 @@ def resistance(found: dict[str, dict[str, Depths]], k: int) -> dict:
     """
     result: dict[str, dict] = {}
     for attack in ATTACKS:
-        readings = AGGREGATIONS | ({"released": released_delta} if attack == "delta" else {})
+        readings = READINGS | ({"released": released_delta} if attack == "delta" else {})
         each = list(found[attack].values())
         result[attack] = {name: reading(each, k) for name, reading in readings.items()}
     result["resistance_score"] = {
-        name: harmonic_mean([result[attack][name] for attack in ATTACKS]) for name in AGGREGATIONS
+        name: harmonic_mean([result[attack][name] for attack in ATTACKS]) for name in READINGS
     }
     result["black_box"] = per_example([layers[-1:] for layers in found["perturbation"].values()], k)
     return result

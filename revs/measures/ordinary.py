@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.nn.functional import cross_entropy
 
-from revs.model import text
+from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
@@ -52,9 +52,7 @@ def observe(decoder: Decoder, windows: range = JUDGING) -> Ordinary:
     0.0
     """
     losses, following = [], []
-    every = text.training_windows(
-        decoder.tokenizer, windows.stop, min(text.WINDOW, decoder.context)
-    )
+    every = reading.pieces(decoder.tokenizer, windows.stop, min(reading.WINDOW, decoder.context))
     for number in windows:
         ids = torch.tensor([every[number]], device=decoder.device)
         output = decoder.model.base_model(input_ids=ids, use_cache=False)
@@ -72,10 +70,10 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     RMU and NPO-KL hold a model on the text's beginning, and MEMIT measures what to spare there:
     ``observe`` reads what these methods were shown, and this what none was.
     """
-    length = min(text.WINDOW, decoder.context)
-    end = text.general_text()[-text.CHARACTERS * LAST * length :]
+    length = min(reading.WINDOW, decoder.context)
+    end = reading.text()[-reading.CHARACTERS * LAST * length :]
     losses = []
-    for window in text.windows(decoder.tokenizer, end, LAST, length):
+    for window in reading.windows(decoder.tokenizer, end, LAST, length):
         ids = torch.tensor([window], device=decoder.device)
         hidden = decoder.model.base_model(input_ids=ids, use_cache=False).last_hidden_state[0]
         logits = decoder.logits(hidden[:-1])

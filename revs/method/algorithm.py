@@ -15,7 +15,7 @@ from torch import Tensor
 
 from revs.method import neuron, quick
 from revs.method.edit import Edit
-from revs.method.neuron import LayerState
+from revs.method.neuron import Seen
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -130,7 +130,7 @@ def unlearn_token(
     usual: Sequence[Tensor] | None = None,
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
-    layers = decoder.layer_indices(hp.layers)
+    layers = decoder.numbered(hp.layers)
     selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
     attributed = neuron.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
@@ -139,11 +139,11 @@ def unlearn_token(
             return None
         by_gradient = attributed and attributed[l]
         elsewhere = usual and usual[l]
-        seen = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, elsewhere)
+        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, elsewhere)
         if not (may_be_open(vocabulary, seen, t, hp) if selected is None else l in selected):
             return None
         change = edit_layer(vocabulary, edit, seen, t, hp)
-        return None if change is None else propagated_change(a, *change)
+        return None if change is None else felt(a, *change)
 
     decoder.visit(ids, at_layer)
 
@@ -163,7 +163,7 @@ def select_layers(
 
 
 def edit_layer(
-    vocabulary: Vocabulary, edit: Edit, seen: LayerState, t: int, hp: Hyperparameters
+    vocabulary: Vocabulary, edit: Edit, seen: Seen, t: int, hp: Hyperparameters
 ) -> tuple[Tensor, Tensor] | None:
     """SelectNeuron and EditNeuron in one layer whose gate may be open.
 
@@ -186,7 +186,7 @@ def edit_layer(
     return neurons, seen.weight[:, neurons] - before
 
 
-def propagated_change(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
+def felt(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
     """What a change of columns adds to FF₂'s output at activations a (n, ff): (n, d)."""
     return a[:, neurons] @ change.to(a).T
 
@@ -202,7 +202,7 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
 
 
-def may_be_open(vocabulary: Vocabulary, seen: LayerState, t: int, hp: Hyperparameters) -> bool:
+def may_be_open(vocabulary: Vocabulary, seen: Seen, t: int, hp: Hyperparameters) -> bool:
     """Is the gate of a layer not closed for sure? ``edit_layer`` asks ``gate`` about the others."""
     return quick.may_be_open(vocabulary, seen.l, seen.h, seen.x, t, partial(passes, hp=hp))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from revs.method import algorithm
 from revs.method.edit import Edit
-from revs.method.neuron import LayerState
+from revs.method.neuron import Seen
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder, stream_of
 from revs.model.targets import Target, pairs
@@ -39,7 +39,7 @@ def unlearn(
     """Unlearns every token of every target's T, layer after layer; the Edit undoes it exactly."""
     # each layer asks for the directions of all targets
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
-    hp, layers = hp.in_tokens(vocabulary.V), decoder.layer_indices(hp.layers)
+    hp, layers = hp.in_tokens(vocabulary.V), decoder.numbered(hp.layers)
     draw = torch.Generator().manual_seed(seed)
     algorithm.check_lengths(decoder, targets)
     texts, tokens = zip(*pairs(targets), strict=True)
@@ -60,7 +60,7 @@ def unlearn(
                 return None
             x, add = stream_of(output), decoder.after(l) or (lambda h: h)
             a, h, at = seen["a"], seen["h"], (rows.to(x.device), last.to(x.device))
-            batch = LayerState(l, decoder.neurons(l), a[at], h[at], x[at], draw=draw)
+            batch = Seen(l, decoder.neurons(l), a[at], h[at], x[at], draw=draw)
             if not edit_layer(vocabulary, edit, batch, tokens, hp):
                 return None
             x = x + (add(decoder.ff2[l].forward(a)) - add(h))
@@ -78,11 +78,7 @@ def unlearn(
 
 
 def edit_layer(
-    vocabulary: Vocabulary,
-    edit: Edit,
-    batch: LayerState,
-    tokens: Sequence[int],
-    hp: Hyperparameters,
+    vocabulary: Vocabulary, edit: Edit, batch: Seen, tokens: Sequence[int], hp: Hyperparameters
 ) -> int:
     """One layer for all targets in turn, at a (texts, ff), h and x (texts, d); the number of moves.
 
@@ -93,9 +89,9 @@ def edit_layer(
     beside, moves = x - add(h), len(edit.moves)
     for row, t in enumerate(tokens):
         stream = beside[row] + add(h[row])
-        seen = LayerState(l, batch.weight, a[row], h[row], stream, draw=batch.draw)
+        seen = Seen(l, batch.weight, a[row], h[row], stream, draw=batch.draw)
         if not algorithm.may_be_open(vocabulary, seen, t, hp):
             continue
         if (change := algorithm.edit_layer(vocabulary, edit, seen, t, hp)) is not None:
-            h = h + algorithm.propagated_change(a, *change)
+            h = h + algorithm.felt(a, *change)
     return len(edit.moves) - moves

@@ -22,7 +22,7 @@ from transformers import Cache
 
 from revs.method import quick
 from revs.method.vocabulary import Line, Vocabulary
-from revs.model import text
+from revs.model import reading
 from revs.model.architecture import Decoder
 
 NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
@@ -36,7 +36,7 @@ LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinite
 
 
 @dataclass(frozen=True)
-class LayerState:
+class Seen:
     """What a target sees of one layer at one position, and what its neurons are chosen by."""
 
     l: int
@@ -49,7 +49,7 @@ class LayerState:
     usual: Tensor | None = None  # how active each is elsewhere, (ff,), where they are selective
 
 
-def select_neurons(vocabulary: Vocabulary, seen: LayerState, t: int, hp) -> tuple[Tensor, Line]:
+def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tensor, Line]:
     """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
 
     In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
@@ -60,7 +60,7 @@ def select_neurons(vocabulary: Vocabulary, seen: LayerState, t: int, hp) -> tupl
     return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
 
 
-def candidates(vocabulary: Vocabulary, seen: LayerState, t: int, hp) -> Tensor:
+def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
     """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
     a, ff = seen.a, len(seen.a)
     n = min(hp.n_max, ff)
@@ -95,8 +95,8 @@ def usual(decoder: Decoder) -> list[Tensor]:
     largest a_j / σ_j instead, σ_j = √(mean over ordinary text of a_j²), and of these, as the paper
     does, the n_max in which t ranks highest.
     """
-    length = min(text.WINDOW, decoder.context)
-    texts = text.training_windows(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]
+    length = min(reading.WINDOW, decoder.context)
+    texts = reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]
     squares: list[Tensor | float] = [0.0] * len(decoder.layers)
 
     def adding(l: int):

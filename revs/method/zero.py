@@ -13,7 +13,7 @@ from torch import Tensor
 
 from revs.method import algorithm
 from revs.method.edit import Edit
-from revs.method.selection import LayerState, select_neurons
+from revs.method.neuron import Seen, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -51,7 +51,7 @@ def unlearn(
             def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
                 if not algorithm.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
                     return None
-                seen = LayerState(l, decoder.neurons(l), a[-1])
+                seen = Seen(l, decoder.neurons(l), a[-1])
                 neurons, _ = select_neurons(vocabulary, seen, t, located)
                 neurons = neurons[seen.weight[:, neurons].any(0)][: hp.n]
                 before = edit.keep(l, neurons).clone()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from revs.model import text
+from revs.model import reading
 
 TEXT = "The number of the house is one"
 # how far what is compared may be apart, as a share of its size
@@ -248,7 +248,7 @@ def check_fit(decoder: Decoder) -> None:
     if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
         raise ValueError(said + unfit)
-    ids = text.token_ids(decoder.tokenizer, TEXT)[:8]
+    ids = reading.read(decoder.tokenizer, TEXT)[:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
     decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
