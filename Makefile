@@ -2,8 +2,6 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 PROFILE ?= quick
-A ?= paper
-B ?= build
 BASE ?= HEAD
 AGAIN ?= 0
 
@@ -17,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan run adopt verify record compare clean
+.PHONY: help book test plan run adopt verify record clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -45,9 +43,6 @@ verify: $(INSTALLED)  ## small runs by the code of BASE=commit and by this one: 
 
 record: $(INSTALLED)  ## what is recorded of each profile and what is missing; AGAIN=3 makes three rows anew
 	@$(PY) -m companion.workflow.record $(AGAIN)
-
-compare: $(INSTALLED)  ## two sets of rows side by side: A, B = paper, record, build or a folder
-	@$(PY) -m companion.analysis.compare "$(A)" "$(B)"
 
 clean:  ## remove build/
 	@rm -rf build .snakemake

@@ -433,18 +433,18 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(sources, monkeyp
     for name in ("Snakefile", "_toc.yml"):
         shutil.copy(ROOT / name, place)
     monkeypatch.setattr(build, "ROOT", place)
-    (place / "params" / "mine.yml").write_text("title: t\nruns:\n- notebook: bench\n")
-    row = place / "build/record/rows/bench/ssn/smollm2-135m/floor.json"
+    (place / "params" / "mine.yml").write_text("title: t\nruns:\n- notebook: tune\n")
+    row = place / "build/record/rows/tune/ssn-tune/smollm2-135m/revs-seed0.json"
     rows.write_text(row, "old")
-    code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('bench: it broke.')\n"
+    code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('tune: it broke.')\n"
     code = "def run(): ...\n\n\nif __name__ == '__main__':\n" + code
-    (place / "companion" / "runs" / "bench.py").write_text(code)
+    (place / "companion" / "runs" / "tune.py").write_text(code)
     words = build.command("mine", 1, "jupyter=false")
     for made_again in (1, 2):
         done = subprocess.run(words, cwd=place / "build", capture_output=True, text=True)
         assert done.returncode == 1 and row.read_text() == "old" + ", new" * made_again
-    log = place / "build/logs/record/bench/ssn/smollm2-135m/floor.log"
-    assert log.read_text() == "bench: it broke.\n"
+    log = place / "build/logs/record/tune/ssn-tune/smollm2-135m/revs-seed0.log"
+    assert log.read_text() == "tune: it broke.\n"
 
 
 def test_the_slurm_profile_and_the_workflow_fit_snakemake():

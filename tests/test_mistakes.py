@@ -510,7 +510,7 @@ def parameters_that_are_no_mapping(place):
     yield running(place, "x = 1", "-y", "3")
 
 
-@mistake("There is no profile 'quik': there are ablations, bench")
+@mistake("There is no profile 'quik': there are ablations, c")
 def an_unknown_profile(place):
     yield partial(profile.read, "quik")
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from companion.analysis import compare, extraction, results, tables
+from companion.analysis import extraction, results, tables
 from companion.data.datasets import builtin
 from companion.experiments import finetune as memorise
 from companion.experiments import methods, tune
@@ -191,26 +191,6 @@ def test_values_stand_beside_their_older_selves_the_highest_first():
 
 
 # --- sides ---------------------------------------------------------------------------------------
-
-
-def test_a_run_made_again_stands_beside_the_recorded_one(shelf, monkeypatch):
-    recorded, here = rows.RECORDED, rows.RECORDED.with_name("build")
-    shelf(seed=1, efficacy=0.4), shelf(seed=2, efficacy=0.4)
-    monkeypatch.setattr(rows, "RECORDED", here)
-    shelf(seed=1, efficacy=0.4), shelf(seed=2, efficacy=0.9), shelf(seed=3)
-    monkeypatch.setattr(rows, "RECORDED", recorded)
-    monkeypatch.setattr(rows, "MEASURED", here)
-    frame = compare.made_again().sort_values("run")
-    assert list(frame["results"]) == ["equal", "differ"] and set(frame["weights"]) == {"the same"}
-    origins = ["recorded", "recorded", "measured in this build"]  # seed 3 is of this build alone
-    assert list(results.runs(MODEL, "ssn")["origin"]) == origins
-
-
-def test_sides_do_not_mix_trials_with_results(shelf):
-    shelf(seed=1, efficacy=0.5)
-    shelf(seed=0, tag="trial00", efficacy=1.0)
-    cells = compare.from_rows(rows.RECORDED).set_index(["method", "metric"])["value"]
-    assert cells["REVS", "Efficacy"] == "50.0 (1)"
 
 
 # --- what is committed ---------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def on_others(row: dict, recorded: dict, begun: dict, again: dict) -> set[str]:
     weights.
     """
     old, now = recorded.get(row["name"]), weights(row)
-    if row["kind"] == "bench" or (old and old["result"] == row["result"] and weights(old) == now):
+    if old and old["result"] == row["result"] and weights(old) == now:
         return set()
     mine = beginning(row)
     alike = {name for name in begun if begun[name] == mine}

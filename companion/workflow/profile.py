@@ -27,7 +27,7 @@ from companion.store.rows import RECORDED, find
 from companion.store.stamps import methods
 from companion.store.suggestions import hint
 
-EXPERIMENTS = ("bench", "curate", "memorise", "own", "tune", "unlearn")
+EXPERIMENTS = ("curate", "memorise", "own", "tune", "unlearn")
 MAPPINGS = ("finetune", "held", "hyperparameters", "ranges")  # parameters that may be one
 # parameters that a job's name shows without a tag
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
@@ -59,11 +59,7 @@ class Job:
             return place
         if self.notebook == "memorise":
             return place + ending(settings, defaults("memorise"))
-        last = f"seed{settings.get('seed')}"
-        if self.notebook == "bench":
-            last = settings["what"]
-        else:
-            last = f"{settings['method']}-{last}"
+        last = f"{settings['method']}-seed{settings.get('seed')}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
     @property

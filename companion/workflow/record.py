@@ -42,7 +42,7 @@ def listed() -> list[str]:
     lines = []
     for name in (name for name in known() if name not in HERE):
         there, missing = sorted_out(name)
-        stale = [row for row in there if rows.stale(row) and row["kind"] != "bench"]
+        stale = [row for row in there if rows.stale(row)]
         line = f"{name:16} {len(there):4} of {len(there) + len(missing):4} runs are recorded"
         line += f", {len(stale)} of them stale" if stale else ""
         line += f"; missing: {missing[0]}" if missing else ""

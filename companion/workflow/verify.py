@@ -76,7 +76,7 @@ def verify(folder: Path, before: Path, now: Path) -> dict[str, list[str]]:
 
 def stale(folder: Path) -> list[dict]:
     """The stale rows that a small run can speak for."""
-    return [row for row in rows.find(folder).values() if row["kind"] != "bench" and rows.stale(row)]
+    return [row for row in rows.find(folder).values() if rows.stale(row)]
 
 
 def begin(row: dict) -> set[str]:
