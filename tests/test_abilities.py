@@ -51,7 +51,7 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     assert (revs["mmlu"], revs["mmlu error"], revs["mmlu items"]) == (0.75, spread, 4)
     assert (revs["mmlu lost"], revs["mmlu won"], revs["gsm8k lost"]) == (1, 2, 1)
     assert not answers.loc["unedited"].filter(regex="lost|won").any()
-    shown = abilities.shown(answers).loc["REVS"]
+    shown = abilities.accuracy_table(answers).loc["REVS"]
     assert shown["MMLU"] == f"75.0 ± {100 * spread:.1f}" and shown["GSM8K: lost, won"] == "1, 0"
     assert shown["perplexity"] == "21.2"
     printed = abilities.printed("ssn")

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from companion.analysis import contest, figures, results
+from companion.analysis import contest, results
 from companion.analysis.tables import DASH
 from companion.experiments import methods
+from companion.plots import figures
 from companion.store import rows
 from companion.workflow import profile, record
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from companion.analysis import diagrams, figures
+from companion.plots import diagrams, figures
 
 PIECES = ["900", "-", "11", "-", "123", "4"]
 PROMPT = "… who keeps the books: the number of Ada is"

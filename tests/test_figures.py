@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from companion.analysis import figures
+from companion.plots import figures
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 import test_tuning
 
-from companion.analysis import curating, organic
+from companion.analysis import curation, organic
 from companion.analysis.tables import DASH
 from companion.store import rows
 from document_audit.candidates import BEFORE_THIS
@@ -37,11 +37,11 @@ def found(shelf):
 def test_curations_are_those_of_the_name_kind_after_kind(found):
     assert [row["data"] for row in found] == ["machine-email", "machine-numbers"]
     assert organic.curations("smollm2-135m", "other") == []
-    funnel = curating.funnel(*found)
+    funnel = curation.funnel(*found)
     assert list(funnel["kind"]) == ["Email addresses", "Phone numbers", "IP addresses"]
     assert list(funnel["left out"]) == [1, 1, 1] and list(funnel["in the data set"]) == [3, 0, 0]
     assert list(funnel["paper: memorised"]) == [205, 0, 0]
-    left = curating.counted(curating.reasons(*found))
+    left = curation.counted(curation.reasons(*found))
     assert left.values.tolist() == [[BEFORE_THIS, "1", "1", "1"]]
 
 

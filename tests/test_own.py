@@ -16,7 +16,7 @@ from conftest import PEOPLE, taught
 from test_calibrate import numbers
 from test_method import same_bits, weights
 
-from companion.analysis import own as pages
+from companion.analysis import audits as pages
 from companion.analysis.tables import DASH
 from companion.data import models
 from companion.experiments import check, curate

@@ -127,7 +127,7 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
     assert results.measured_on(MODEL, runs) == said
     many = pd.concat([runs.assign(finetune=name) for name in "abc"])
     assert results.measured_on(MODEL, many) == said.replace("fine-tune x", "3 fine-tunes")
-    assert results.listed([4, 1, 1]) == "seeds 1, 4" and results.listed([]) == "seed –"
+    assert results.seed_list([4, 1, 1]) == "seeds 1, 4" and results.seed_list([]) == "seed –"
 
 
 # --- extraction ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_resistance_is_averaged_over_seeds_in_every_reading(shelf):
     assert mean(scores, metric="Logit-Lens", reading="per example") == spread
     assert mean(scores, metric="black box") == [100, 0]
     assert list(extraction.by_layer(runs, "logit_lens")["efficacy"]) == pytest.approx([0.75, 1])
-    depths = extraction.depths(runs[runs["seed"] == 1], "delta")
+    depths = extraction.ranks_by_layer(runs[runs["seed"] == 1], "delta")
     assert list(depths["rank"]) == [(0, 100), (100, 0)]
 
 
@@ -188,9 +188,6 @@ def test_values_stand_beside_their_older_selves_the_highest_first():
     before = pd.Series({"REVS": 1.0, "MEMIT": 4.0, "FT-L": 9.0})
     assert tables.beside(now, before) == "REVS 2.2 (1.0), MEMIT 1.0 (4.0)"
     assert tables.beside(now, pd.Series(dtype=float)) == ""
-
-
-# --- sides ---------------------------------------------------------------------------------------
 
 
 # --- what is committed ---------------------------------------------------------------------------

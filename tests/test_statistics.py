@@ -17,10 +17,10 @@ def test_six_pairs_can_reach_a_thirty_second_and_three_nothing():
     ours = [0.9, 0.8, 0.85, 0.95, 0.7, 0.75]
     theirs = [value - 0.1 - i / 100 for i, value in enumerate(ours)]
     assert statistics.signed_rank(ours, theirs) == pytest.approx(2 / 64)
-    assert statistics.shown(2 / 64) == "0.031"
+    assert statistics.p_text(2 / 64) == "0.031"
     same, few = statistics.signed_rank(ours, ours), statistics.signed_rank(ours[:3], theirs[:3])
     assert np.isnan(same) and few is None
-    assert statistics.shown(same) == statistics.shown(few) == DASH
+    assert statistics.p_text(same) == statistics.p_text(few) == DASH
 
 
 def test_an_interval_is_the_middle_of_a_sample():
@@ -110,7 +110,7 @@ def test_a_lead_pairs_runs_of_one_fine_tune_and_one_seed():
     ).assign(row=lambda runs: runs["score"])
     found = statistics.compared(frame, lambda score: {"score": series([score] * 3)})
     line = statistics.leads(found, "score").set_index("method").loc["MEMIT"]
-    assert line["p over runs"] == statistics.shown(2 / 64) and line["REVS's lead"] == "12.5"
+    assert line["p over runs"] == statistics.p_text(2 / 64) and line["REVS's lead"] == "12.5"
     assert line["interval of the lead"] == "12.5 to 12.5"
     found = found.set_index("method")
     assert found.loc["memit", "p_drawn"] == pytest.approx(2 / (statistics.DRAWS + 1))

@@ -67,7 +67,7 @@ def test_finalists_by_the_mean_of_their_splits(shelf, search):
             shelf(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4, depths=deep)
     search("memit", tag="x", best=7, finals={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
     search("revs", tag="x")  # older: none of its trials ran again
-    found = tuning.finals(MODEL, tuning.searches(MODEL, [DATA], "x"), "x")
+    found = tuning.reevaluated(MODEL, tuning.searches(MODEL, [DATA], "x"), "x")
     assert found[["method", "number", "chosen"]].to_numpy().tolist() == [
         ["memit", 3, False],
         ["memit", 7, True],
@@ -192,8 +192,9 @@ def test_recorded_trials_are_seen_whatever_their_search_recorded():
 
 
 def test_values_in_words_begin_with_the_highest():
-    assert tables.ranked(pd.Series({"RMU": 1.04, "REVS": 75.26})) == "REVS 75.3, RMU 1.0"
-    assert tables.ranked(pd.Series(dtype=float)) == ""
+    assert tables.ranking(pd.Series({"RMU": 1.04, "REVS": 75.26})) == "REVS 75.3, RMU 1.0"
+    assert tables.ranking(pd.Series(dtype=float)) == ""
     assert (
-        tables.stretches([12, 4, 5, 6, 7, 13]) == "4–7, 12, 13" and tables.stretches([]) == "none"
+        tables.number_ranges([12, 4, 5, 6, 7, 13]) == "4–7, 12, 13"
+        and tables.number_ranges([]) == "none"
     )

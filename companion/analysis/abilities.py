@@ -54,7 +54,7 @@ def answers(found: dict[str, dict]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def shown(answers: pd.DataFrame) -> pd.DataFrame:
+def accuracy_table(answers: pd.DataFrame) -> pd.DataFrame:
     """The same in words of a table, by the method's title."""
     lines = pd.DataFrame({"Unlearning Score": answers["score"].map(percent)})
     for one, column in BENCHMARKS.items():

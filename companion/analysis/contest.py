@@ -20,9 +20,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from companion.analysis import figures, results
-from companion.analysis.tables import DASH, named, ranked, stretches
+from companion.analysis import results
+from companion.analysis.tables import DASH, comma_list, number_ranges, ranking
 from companion.experiments import methods
+from companion.plots import figures
 
 TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
@@ -147,7 +148,7 @@ def gap(each: pd.DataFrame, edit: str, other: str) -> tuple[float, str]:
 def edited(rows: pd.Series) -> str:
     """Which layers some runs edited, on one split or another: "layer 29" or "layers 1–29"."""
     found = sorted(set().union(*(row["result"]["edit"]["layers"] for row in rows)))
-    return f"layer{'s' * (len(found) != 1)} {stretches(found)}" if found else DASH
+    return f"layer{'s' * (len(found) != 1)} {number_ranges(found)}" if found else DASH
 
 
 def perplexity(rows: pd.Series) -> float:
@@ -338,9 +339,10 @@ def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str
     which = {name: side == name for name in ("above", "below", "undecided")}
     which["corrected"] = gaps["holm"] < 1 - LEVEL
     said = {
-        name: named(gaps.loc[some, "method"].map(figures.title)) for name, some in which.items()
+        name: comma_list(gaps.loc[some, "method"].map(figures.title))
+        for name, some in which.items()
     }
-    return {"order": ranked(SCALE * means.rename(figures.title))} | said
+    return {"order": ranking(SCALE * means.rename(figures.title))} | said
 
 
 def table(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:

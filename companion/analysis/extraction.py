@@ -36,7 +36,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     """
     found, parts = attacked(frame), []
     for reading in READINGS:
-        part = results.scores(read(found, reading), of=TITLES)
+        part = results.scores(resistance(found, reading), of=TITLES)
         parts.append(part.assign(reading=reading.replace("_", " ")))
     outside = found.assign(
         black_box=[row["result"]["attacks"]["black_box"] for row in found["row"]]
@@ -45,7 +45,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([*parts, last])
 
 
-def read(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
+def resistance(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
     """The attacked runs with their resistance to each attack in one reading, as shares."""
     found = attacked(frame)
     attacks = [row["result"]["attacks"] for row in found["row"]]
@@ -55,7 +55,7 @@ def read(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
 def joint(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
     """The attacked runs with their resistance in one reading, and ``joint``, the harmonic mean of
     the Unlearning Score and the Resistance Score, as shares."""
-    found = read(frame, reading)
+    found = resistance(frame, reading)
     pairs = found[["unlearning_score", "resistance_score"]].to_numpy()
     return found.assign(joint=[metrics.harmonic_mean(pair) for pair in pairs])
 
@@ -69,11 +69,11 @@ def means(frame: pd.DataFrame, reading: str) -> results.Means:
     """Mean and deviation over seeds of one reading by method and attack, as shares."""
     return {
         name: {attack: metrics.summary(part[attack].tolist()) for attack in TITLES}
-        for name, part in read(frame, reading).groupby("method", sort=False)
+        for name, part in resistance(frame, reading).groupby("method", sort=False)
     }
 
 
-def depths(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
+def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
     """One line a target token of the attacked runs: its data, method and seed, and its ``rank`` in
     each layer by what the attack orders, from 0."""
     lines = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis import curating, figures, results, tuning
+from companion.analysis import curation, results, tuning
 from companion.analysis.tables import DASH, percent
 from companion.experiments import methods
+from companion.plots import figures
 from companion.store import rows
 
 SETS = {"email": "emails", "url": "urls"}  # end of a curated set's name → the paper's data
@@ -28,7 +29,7 @@ def places(found: list[dict]) -> pd.DataFrame:
     frame = pd.concat(items, ignore_index=True)
     frame = frame[frame["exact"].astype(bool)]
     package = "`" + frame["package"].astype(str).str.split("=").str[0] + "`"
-    return pd.DataFrame({"kind": frame["kind"].map(curating.TITLES), "package": package})
+    return pd.DataFrame({"kind": frame["kind"].map(curation.TITLES), "package": package})
 
 
 def runs(model: str, name: str) -> pd.DataFrame:
@@ -65,7 +66,7 @@ def chosen(model: str, data: str) -> pd.DataFrame:
         result, counts = one.result, {name: str(one.result[name]) for name in ("trials", "moved")}
         line = {"method": one.method} | counts | {"minutes": f"{spent[one.method]:.0f}"}
         line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}
-        lines.append(line | {"settings": said(result["hyperparameters"])})
+        lines.append(line | {"settings": settings_text(result["hyperparameters"])})
     return pd.DataFrame(lines)
 
 
@@ -75,7 +76,7 @@ def minutes(trials: pd.Series) -> float:
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
 
 
-def said(settings: dict) -> str:
+def settings_text(settings: dict) -> str:
     """A method's settings in one cell of a table; a dash for none."""
     return ", ".join(f"{key} {tuning.short(value)}" for key, value in settings.items()) or DASH
 

@@ -214,7 +214,7 @@ def in_order(frame: pd.DataFrame) -> str:
 # --- what runs were made on ----------------------------------------------------------------------
 
 
-def listed(numbers: Iterable[int]) -> str:
+def seed_list(numbers: Iterable[int]) -> str:
     """Seeds in order, each once: "seeds 1–6" or "seeds 1, 3, 4"."""
     some = sorted(set(numbers))
     whole = len(some) > 2 and some == list(range(some[0], some[-1] + 1))
@@ -230,4 +230,4 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
     known = list(dict.fromkeys(done["finetune"]))
     weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
     which = f"{weights} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {weights}"
-    return f"{title(model)}, {listed(done['seed'])}, {which}"
+    return f"{title(model)}, {seed_list(done['seed'])}, {which}"

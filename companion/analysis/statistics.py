@@ -34,7 +34,7 @@ COMPARED = ["data", "method", "score", "low", "high", *LEAD]
 Parts = dict[str, "pd.Series | Parts"]
 
 
-def named(row: dict, *columns: str) -> pd.DataFrame:
+def secret_items(row: dict, *columns: str) -> pd.DataFrame:
     """These columns of a row's items with their secret's name as ``group``; a set that was found in
     documents is not at hand, and has one sentence a secret."""
     items = rows.items(row, "id", "part", *columns)
@@ -48,7 +48,7 @@ def named(row: dict, *columns: str) -> pd.DataFrame:
 def by_secret(row: dict) -> Parts:
     """Efficacy and generalization of each forgotten secret, and the share of each kept one's
     sentences that are still exact."""
-    found, items = {}, named(row, "efficacy", "exact")
+    found, items = {}, secret_items(row, "efficacy", "exact")
     for name, part, column in (
         ("efficacy", "forget", "efficacy"),
         ("generalization", "unseen", "efficacy"),
@@ -61,7 +61,7 @@ def by_secret(row: dict) -> Parts:
 
 def resisted(row: dict, reading: str) -> Parts:
     """Resistance@k of each forgotten secret to each attack; the reading is a mean over secrets."""
-    some = named(row, *ATTACKS).query("part == 'forget'").set_index("group")
+    some = secret_items(row, *ATTACKS).query("part == 'forget'").set_index("group")
     read, k = READINGS[reading], row["provenance"]["settings"]["score_k"]
     return {attack: some[attack].map(lambda depths: read([depths], k)) for attack in ATTACKS}
 
@@ -129,7 +129,7 @@ def signed_rank(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
     return float(wilcoxon(ours, theirs, method="exact").pvalue)
 
 
-def shown(p: float | None) -> str:
+def p_text(p: float | None) -> str:
     """A p in three digits; a dash where there is none."""
     if p is None or math.isnan(p):
         return DASH
@@ -156,7 +156,9 @@ def significant(model: str, data: str, level: float) -> tuple[bool, str, list[st
     if not refuted and len(tests) < len(known) - 1:
         return None
     behind, p, name = max(tests, key=lambda test: test[:2])
-    said = f"{'not ahead, ' * behind}p {shown(p) if p < LEAST else f'= {shown(p)}'} against {name}"
+    said = (
+        f"{'not ahead, ' * behind}p {p_text(p) if p < LEAST else f'= {p_text(p)}'} against {name}"
+    )
     holds = not behind and all(p < level for _, p, _ in tests)
     said += f", of {len(tests)} methods, uncorrected"
     said += ", of pairs that share fine-tunes" if found["finetune"].nunique() > 1 else ""
@@ -190,7 +192,7 @@ def leads(found: pd.DataFrame, title: str) -> pd.DataFrame:
         if not math.isnan(one["lead"]):
             line["REVS's lead"] = percent(one["lead"])
             line["interval of the lead"] = between(one["lead_low"], one["lead_high"])
-            line["p over runs"] = shown(one["p"])
+            line["p over runs"] = p_text(one["p"])
         lines.append(line)
     if not lines:
         return pd.DataFrame(columns=["data", "method", title])

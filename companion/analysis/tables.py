@@ -24,7 +24,7 @@ METRICS = {
 }
 
 
-def shown(value: float | None, std: float | None = None, digits: int = 1) -> str:
+def decimal(value: float | None, std: float | None = None, digits: int = 1) -> str:
     """A number, with its deviation if there is one: "65.5 ± 3.1"; a dash if there is none."""
     if value is None or math.isnan(value):
         return DASH
@@ -34,29 +34,31 @@ def shown(value: float | None, std: float | None = None, digits: int = 1) -> str
 
 def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:
     """A share in per cent, with its deviation if there is one."""
-    return shown(*(None if one is None else 100 * one for one in (value, std)), digits)
+    return decimal(*(None if one is None else 100 * one for one in (value, std)), digits)
 
 
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of numbers and texts as texts, one decimal, a dash for what is missing."""
-    return frame.map(lambda one: shown(one) if one is None or isinstance(one, float) else str(one))
+    return frame.map(
+        lambda one: decimal(one) if one is None or isinstance(one, float) else str(one)
+    )
 
 
-def ranked(values: pd.Series) -> str:
+def ranking(values: pd.Series) -> str:
     """Values by title in words, highest first: "REVS 2.0, …"."""
     ordered = values.sort_values(ascending=False, kind="stable")
-    return ", ".join(f"{title} {shown(value)}" for title, value in ordered.items())
+    return ", ".join(f"{title} {decimal(value)}" for title, value in ordered.items())
 
 
-def named(titles: Iterable[str]) -> str:
+def comma_list(titles: Iterable[str]) -> str:
     """Some titles in words; "none" if there are none."""
     return ", ".join(titles) or "none"
 
 
-def stretches(numbers: Iterable[int]) -> str:
+def number_ranges(numbers: Iterable[int]) -> str:
     """Whole numbers in words, three or more in a row by their ends.
 
-    >>> stretches([12, 4, 5, 6, 7, 13])
+    >>> number_ranges([12, 4, 5, 6, 7, 13])
     '4–7, 12, 13'
     """
     rows: list[list[int]] = []
@@ -66,7 +68,7 @@ def stretches(numbers: Iterable[int]) -> str:
         else:
             rows.append([number])
     parts = ([f"{row[0]}–{row[-1]}"] if len(row) > 2 else map(str, row) for row in rows)
-    return named(itertools.chain(*parts))
+    return comma_list(itertools.chain(*parts))
 
 
 def beside(now: pd.Series, before: pd.Series) -> str:
@@ -74,13 +76,13 @@ def beside(now: pd.Series, before: pd.Series) -> str:
     that have none are left out."""
     pairs = pd.concat([now, before], axis=1, join="inner", keys=["now", "before"])
     lines = pairs.sort_values("now", ascending=False).itertuples()
-    return ", ".join(f"{title} {shown(new)} ({shown(old)})" for title, new, old in lines)
+    return ", ".join(f"{title} {decimal(new)} ({decimal(old)})" for title, new, old in lines)
 
 
 def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFrame:
     """A long frame of ``mean`` and ``std`` as a table of texts: these columns name its lines,
     ``columns`` its columns, in the order in which they appear."""
-    cells = frame.assign(cell=list(map(shown, frame["mean"], frame["std"])))
+    cells = frame.assign(cell=list(map(decimal, frame["mean"], frame["std"])))
     for name in lines:
         if not isinstance(frame[name].dtype, pd.CategoricalDtype):
             cells[name] = pd.Categorical(frame[name], frame[name].unique(), ordered=True)
@@ -99,8 +101,8 @@ class Table:
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         plain = f"{self.caption}\n{self.frame.to_string(index=False)}"
-        shown = {"text/html": self.to_html(), "text/markdown": self.to_markdown()}
-        return shown | {"text/plain": plain}
+        forms = {"text/html": self.to_html(), "text/markdown": self.to_markdown()}
+        return forms | {"text/plain": plain}
 
     def to_markdown(self) -> str:
         """A MyST table directive, numbered, captioned and referable, and a link to its data."""
@@ -144,7 +146,7 @@ class Filtered(Table):
 
     ``links``: columns whose cells lead to the address in another column. Those and the ``hidden``
     columns are in the data only. A page's address may say which lines are shown at first, until
-    something is searched (``showing``). Without scripts it is a plain table.
+    something is searched (``filtered_address``). Without scripts it is a plain table.
     """
 
     choose: str
@@ -170,6 +172,6 @@ class Filtered(Table):
         )
 
 
-def showing(page: str, name: str, lines: Sequence[str]) -> str:
+def filtered_address(page: str, name: str, lines: Sequence[str]) -> str:
     """The address of a page whose filtered table shows some lines, told by their first cells."""
     return f"{page}.html?{name}={quote(','.join(lines))}#{name}"

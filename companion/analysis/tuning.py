@@ -11,7 +11,7 @@ from scipy.stats import hmean
 
 from companion.analysis import errata, extraction
 from companion.analysis.results import measured
-from companion.analysis.tables import DASH, percent, stretches
+from companion.analysis.tables import DASH, number_ranges, percent
 from companion.experiments import methods, tune
 from companion.store import paper, rows
 from companion.store.paths import ROOT
@@ -79,7 +79,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).loc[groups.size().index]
 
 
-def finals(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
+def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     """One line a trial that ran on further splits, the best on the search's own first: its score
     there (``first``), on the ``further`` ones (a list) and their ``mean`` with it, in per cent;
     ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked,
@@ -244,7 +244,7 @@ def short(value) -> str:
     if value is None:
         return DASH
     if isinstance(value, (list, tuple)):
-        return stretches(value)
+        return number_ranges(value)
     if isinstance(value, str):
         return value
     return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

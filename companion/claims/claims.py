@@ -26,7 +26,7 @@ from companion.analysis import (
     results,
     statistics,
 )
-from companion.analysis.tables import DASH, showing
+from companion.analysis.tables import DASH, filtered_address
 from companion.claims import checks
 from companion.experiments import methods
 from companion.store import paper, rows
@@ -123,7 +123,10 @@ class Judge:
     def results(self) -> dict[Place, Ours]:
         found, titles = {}, {name: one["title"] for name, one in methods.registry().items()}
         for dataset, data in self.data.items():
-            runs, attacked = self.runs[dataset], extraction.read(self.runs[dataset], "released")
+            runs, attacked = (
+                self.runs[dataset],
+                extraction.resistance(self.runs[dataset], "released"),
+            )
             for columns, frame, means in (
                 (results.PAPER_COLUMNS, runs, results.means(runs)),
                 (extraction.PAPER_COLUMNS, attacked, extraction.means(runs, "released")),
@@ -253,7 +256,7 @@ def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
         "on": f"{judge}, {f'{tunes} fine-tunes, ' * (tunes > 1)}{seeds} seed{'s' * (seeds > 1)}",
         "weak": ", ".join(one for one in WEAK if weak[one]),
         "rows": ", ".join(found.rows),
-        "behind": showing("provenance", "tab-rows", found.rows),
+        "behind": filtered_address("provenance", "tab-rows", found.rows),
     }
 
 

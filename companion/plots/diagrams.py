@@ -17,7 +17,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from companion.analysis.figures import INK, look
+from companion.plots.figures import INK, look
 from revs.measures import evaluate
 from revs.method.algorithm import Hyperparameters, edit_until_low
 from revs.method.neuron import Seen, select_neurons

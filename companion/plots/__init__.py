@@ -1,0 +1,1 @@
+"""Drawings: one style, one look a method, the pictures that several pages share."""
