@@ -63,6 +63,19 @@ def addressed(
     return rows
 
 
+def mentions(name: str, sentences: list[str], pairs: list[tuple[str, str]]) -> list[Row]:
+    """Return sentences with tokens of secrets that tell none; ``secret`` runs from A to B."""
+    rows: list[Row] = []
+    for i, (sentence, (a, b)) in enumerate(zip(sentences, pairs, strict=True)):
+        start, end = sentence.index("[A]"), sentence.index("[B]") + len("[B]")
+        parts = sentence[:start], sentence[start:end], sentence[end:]
+        before, middle, after = (p.replace("[A]", a).replace("[B]", b) for p in parts)
+        row = {"id": f"{name}-{i:03d}", "kind": "text", "group": f"{name}-{i:03d}"}
+        row |= {"subject": "", "domain": "innocent", "role": "innocent"}
+        rows.append(row | {"prompt": before, "secret": middle, "suffix": after})
+    return rows
+
+
 def write(folder: Path, sets: dict[str, list[Row]]) -> None:
     """Write one JSON Lines file per set into ``folder``."""
     for name, rows in sets.items():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+
 from common import write
 from documents import make as documents
-from emails import make as emails
-from ssn import make as ssn
-from urls import make as urls
+
+FOLDERS = ("ssn", "emails", "urls", "ssn-shared", "emails-shared")
 
 if __name__ == "__main__":
-    for made in (ssn, emails, urls):
+    for folder in FOLDERS:
+        made = importlib.import_module(f"{folder}.make")
         write(made.HERE, made.build())
     documents.write(documents.HERE)

@@ -11,16 +11,19 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from companion.data.datasets import read
+from companion.data.datasets import kept, read
 from companion.store.paths import CACHE, ROOT
-from revs.model.targets import encode
+from revs.model.targets import encode, split
 
 DATA = ROOT / "data"
 sys.path.append(str(DATA))
-SETS = [(folder, part) for folder in ("ssn", "emails") for part in ("main", "tune")]
-SETS += [("urls", "main")]
-ADDRESSES = SETS[2:]
-SLOTS = {"ssn": "[SSN]", "emails": "[EMAIL]", "urls": "[URL]"}
+SLOTS = {"ssn": "[SSN]", "ssn-shared": "[SSN]", "emails": "[EMAIL]", "emails-shared": "[EMAIL]"}
+SETS = [(folder, part) for folder in SLOTS for part in ("main", "tune")] + [("urls", "main")]
+SLOTS |= {"urls": "[URL]"}
+SHARED = [one for one in SETS if one[0].endswith("-shared")]
+ADDRESSES = [one for one in SETS if not one[0].startswith("ssn")]
+EMAILS = [("emails", "main"), ("emails", "tune")]
+PER_SECRET = {"ssn": {5}, "ssn-shared": {1, 2}, "emails-shared": {1, 2}}  # sentences
 HOST = re.compile(r"example\.(com|org|net)")
 # What byte-level tokenizers split a text into before they merge anything.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -45,6 +48,10 @@ def rows(folder: str, part: str) -> list[dict]:
 
 def records(folder: str, part: str):
     return read(folder if part == "main" else f"{folder}-tune")
+
+
+def encoded(folder: str, part: str, tokenizer):
+    return [encode(record, tokenizer) for record in records(folder, part)]
 
 
 def around(row: dict) -> str:
@@ -100,31 +107,40 @@ def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
         )
         assert not re.search(r"@|http|example\.|\d{3}-\d{2}-\d{4}", around(row)), row
     per_group = Counter(row["group"] for row in found)
-    assert set(per_group.values()) == {5 if folder == "ssn" else 1}
+    assert set(per_group.values()) == PER_SECRET.get(folder, {1})
     assert len({(row["group"], row["secret"]) for row in found}) == len(per_group)
 
 
 @pytest.mark.parametrize("folder", SLOTS)
 def test_no_template_begins_as_another(folder):
     """Else one prompt would end in another's, and could call for either secret."""
-    leads = [line.split("\t")[1].split(SLOTS[folder])[0] for line in lines(folder, "templates.txt")]
+    leads = [
+        line.split("\t")[-1].split(SLOTS[folder])[0] for line in lines(folder, "templates.txt")
+    ]
     ends = sorted(lead[::-1].lower() for lead in leads)
     assert not [one for one, other in zip(ends, ends[1:]) if other.startswith(one)]
 
 
-@pytest.mark.parametrize("folder", ["ssn", "emails"])
+@pytest.mark.parametrize("folder", {folder for folder, part in SETS if part == "tune"})
 def test_the_set_that_settings_are_chosen_on_shares_no_person_and_no_secret(folder):
     main, tune = rows(folder, "main"), rows(folder, "tune")
     for column in ("group", "subject", "secret"):
         assert not {row[column] for row in main} & {row[column] for row in tune}
-    own = [name for person in lines("emails", "people.txt") for name in person.split()]
-    assert len(set(own)) == 240 and not set(own) & set(" ".join(lines("ssn", "people.txt")).split())
+
+
+def test_no_name_stands_in_two_sets():
+    subjects = lambda folder: {row["subject"] for p in ("main", "tune") for row in rows(folder, p)}
+    names = {
+        folder: set(" ".join(subjects(folder)).split()) for folder in SLOTS if folder != "urls"
+    }
+    assert [len(names[folder]) for folder in names] == [160, 160, 240, 40]
+    assert len(set().union(*names.values())) == 600
 
 
 @pytest.mark.parametrize("folder, part", ADDRESSES)
 def test_half_of_the_sentences_name_the_subject(folder, part):
     """Elsewhere nothing in the sentence gives the secret away."""
-    found = rows(folder, part)
+    found = [row for row in rows(folder, part) if row.get("role") != "near"]
     assert sum(row["named"] for row in found) == len(found) / 2
     common = {"https", "example", "org", "com", "net", "the", "docs", "and"}
     for row in found:
@@ -140,16 +156,19 @@ def test_half_of_the_sentences_name_the_subject(folder, part):
 
 def test_numbers_can_never_be_issued_and_share_no_token():
     numbers = {row["secret"] for part in ("main", "tune") for row in rows("ssn", part)}
-    for number in numbers:
-        assert re.fullmatch(r"9\d\d-(0[1-9]|[1-4]\d)-[1-9]\d{3}", number)
     areas, heads = {one[:3] for one in numbers}, {one[7:10] for one in numbers}
     assert len(numbers) == len(areas) == len(heads) == 80 and not areas & heads
+    shared = {row["secret"] for part in ("main", "tune") for row in rows("ssn-shared", part)}
+    assert len(shared) == 160 and not shared & numbers
+    for number in numbers | shared:
+        assert re.fullmatch(r"9\d\d-(0[1-9]|[1-4]\d)-[1-9]\d{3}", number)
 
 
-def test_addresses_are_at_reserved_hosts_and_distinct():
-    found = [row["secret"].split("@") for _, part in ADDRESSES[:2] for row in rows("emails", part)]
-    assert all(HOST.fullmatch(host) for _, host in found)
-    assert len({local for local, _ in found}) == len(found) == 120
+@pytest.mark.parametrize("folder, count", [("emails", 120), ("emails-shared", 112)])
+def test_addresses_are_at_reserved_hosts_and_distinct(folder, count):
+    found = {row["secret"] for part in ("main", "tune") for row in rows(folder, part)}
+    assert all(HOST.fullmatch(secret.split("@")[1]) for secret in found)
+    assert len({secret.split("@")[0] for secret in found}) == len(found) == count
 
 
 def test_urls_are_long_at_reserved_hosts_and_distinct():
@@ -185,7 +204,7 @@ def test_a_byte_level_tokenizer_splits_every_record(folder, part, tokenizer):
         target = encode(record, tokenizer)
         assert tokenizer.decode(target.prompt_ids) == record.prompt
         assert tokenizer.decode(target.secret_ids) == record.secret
-        assert folder != "emails" or max(target.T) < record.secret.index("@")
+        assert not folder.startswith("emails") or max(target.T) < record.secret.index("@")
 
 
 def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
@@ -200,7 +219,7 @@ def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
 
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["grouped", "plain"])
-@pytest.mark.parametrize("sets, shared", [(ADDRESSES[:2], 6), (ADDRESSES[2:], 0)])
+@pytest.mark.parametrize("sets, shared", [(EMAILS, 6), (ADDRESSES[-1:], 0)])
 def test_the_rarest_tokens_are_the_secrets_own(grouped, sets, shared):
     """The first always; the second is shared by few addresses, and by no URL."""
     small = smollm2(grouped)
@@ -211,7 +230,35 @@ def test_the_rarest_tokens_are_the_secrets_own(grouped, sets, shared):
     assert sum(occurs[second] > 1 for _, second in chosen) <= shared
 
 
-@pytest.mark.parametrize("folder", ["emails", "urls"])
+@pytest.mark.parametrize("folder, part", SHARED)
+def test_a_ban_on_the_tokens_of_forgotten_secrets_destroys_others(folder, part):
+    """Each target token stands in another person's secret, and 7 of 10 in one that is retained."""
+    small, every = smollm2(grouped=True), records(folder, part)
+    targets = encoded(folder, part, small)
+    owners: dict[int, set[str]] = {}
+    for target in targets:
+        for token in target.secret_ids:
+            owners.setdefault(token, set()).add(target.group.removesuffix("-near"))
+    assert all(len(owners[target.secret_ids[i]]) > 1 for target in targets for i in target.T)
+    for seed in range(4):
+        drawn = split(targets, seed, keep=kept(every))
+        assert len(drawn.forget) == 20 and not {one.group for one in drawn.forget} & kept(every)
+        there = {token for target in drawn.retain for token in target.secret_ids}
+        asked = [one.secret_ids[i] in there for one in drawn.forget for i in one.T]
+        assert sum(asked) >= 0.7 * len(asked)
+
+
+@pytest.mark.parametrize("folder, part", SHARED)
+def test_innocent_sentences_mention_tokens_of_secrets_and_tell_none(folder, part):
+    small, found = smollm2(grouped=True), read(f"{folder}-innocent{'-tune' * (part == 'tune')}")
+    tokens = {target.secret_ids[i] for target in encoded(folder, part, small) for i in target.T}
+    secrets = [row["secret"].split("@")[0] for row in rows(folder, part)]
+    for record in found:
+        assert len(set(encode(record, small).secret_ids) & tokens) >= 1, record
+        assert not any(secret in record.text for secret in secrets)
+
+
+@pytest.mark.parametrize("folder", [*list(SLOTS)[1:]])
 def test_the_datasheet_states_the_true_sizes(folder):
     text = (DATA / folder / "README.md").read_text(encoding="ascii")
     files = {path.name for path in (DATA / folder).glob("*.*")} - {"README.md", "make.py"}

@@ -18,12 +18,22 @@ COLUMNS = tuple(field.name for field in fields(Record))
 
 
 def builtin() -> dict[str, Path]:
-    """The sets in data/: ``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl."""
+    """The sets in data/: ``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl.
+
+    ``ssn-shared-innocent`` are sentences that mention tokens of secrets and tell none.
+    """
+    stems = {"main": "", "innocent-main": "-innocent"}
+    stems |= {"tune": "-tune", "innocent-tune": "-innocent-tune"}
     return {
         path.parent.name + suffix: path
-        for stem, suffix in (("main", ""), ("tune", "-tune"))
+        for stem, suffix in stems.items()
         for path in sorted((ROOT / "data").glob(f"*/{stem}.jsonl"))
     }
+
+
+def kept(records: list[Record]) -> set[str]:
+    """The groups that are never forgotten: a person's second secret, ``GROUP-near``."""
+    return {record.group for record in records if record.group.endswith("-near")}
 
 
 def together(name: str) -> str:

@@ -157,7 +157,7 @@ def planned(settings: Settings) -> Plan:
     measures = {name: methods.measure(name) for name in settings.measures}
     name = f"unlearn/{short}/{base(model)}/{settings.method}-seed{settings.seed}-{tag}".rstrip("-")
     records = datasets.read(settings.data)
-    split(records, settings.seed, settings.forget, settings.sentences)
+    split(records, settings.seed, settings.forget, settings.sentences, datasets.kept(records))
     select([], [], 0, settings.tokens, seed="")
     inputs = {"data": datasets.fingerprint(records)}
     for part in (method, *measures.values()):
@@ -176,7 +176,8 @@ class Stage:
         self.decoder = models.load(plan.folder, settings["dtype"], settings["device_map"])
         how = self.decoder.tokenizer, settings["T"], settings["tokens"]
         targets = [encode(record, *how) for record in plan.records]
-        self.split = split(targets, *(settings[name] for name in ("seed", "forget", "sentences")))
+        drawn = (settings[name] for name in ("seed", "forget", "sentences"))
+        self.split = split(targets, *drawn, keep=datasets.kept(plan.records))
         clock.append(time.monotonic())
         ranks = self.unedited(plan, targets)
         self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])

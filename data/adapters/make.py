@@ -76,9 +76,13 @@ def left(decoder, number: int) -> set[str]:
     """The groups that split ``number`` of each main set forgets."""
     found = set()
     for name in datasets.builtin():
-        if not name.endswith("-tune"):
-            targets = [encode(record, decoder.tokenizer) for record in datasets.read(name)]
-            found |= {target.group for target in split(targets, number).forget}
+        if not name.endswith(("-tune", "-innocent")):
+            records = datasets.read(name)
+            targets, keep = (
+                [encode(one, decoder.tokenizer) for one in records],
+                datasets.kept(records),
+            )
+            found |= {target.group for target in split(targets, number, keep=keep).forget}
     return found
 
 

@@ -7,7 +7,7 @@ higher id was merged later and is rarer (Appendix "Token Selection").
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 # Appendix: inferable parts of an address
@@ -136,25 +136,30 @@ def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
 
 
 def split(
-    targets: list[Target], seed: int, forget: int | None = None, sentences: int | None = None
+    targets: list[Target],
+    seed: int,
+    forget: int | None = None,
+    sentences: int | None = None,
+    keep: Collection[str] = (),
 ) -> Split:
     """A seeded split by secret: ``forget`` of them (half by default), and the rest, to be kept.
 
     The sentence unlearned is drawn too; at most ``sentences`` of a secret are measured besides it.
+    The groups ``keep`` are retained in every split, and do not count for the half.
     """
     groups: dict[str, list[Target]] = {}
     for target in targets:
         groups.setdefault(target.group, []).append(target)
-    forget = len(groups) // 2 if forget is None else forget
-    if not 0 < forget < len(groups):
-        said = f"The forget set would hold {forget} of {len(groups)} secrets: at least one must be "
+    names = sorted(set(groups) - set(keep))
+    forget = len(names) // 2 if forget is None else forget
+    if not 0 < forget <= len(names) or forget == len(groups):
+        said = f"The forget set would hold {forget} of {len(names)} secrets: at least one must be "
         raise ValueError(said + "forgotten and one kept.")
     if sentences is not None and sentences < 1:
         raise ValueError(f"sentences is {sentences}, but at least one must be measured.")
     draw = random.Random(seed)
-    names = sorted(groups)
     draw.shuffle(names)
-    forgotten, kept = names[:forget], names[forget:]
+    forgotten, kept = names[:forget], names[forget:] + sorted(set(groups) & set(keep))
     chosen = {name: draw.choice(groups[name]) for name in forgotten}
     others = {name: [t for t in groups[name] if t is not chosen[name]] for name in forgotten}
     return Split(
