@@ -261,7 +261,11 @@ def test_innocent_sentences_mention_tokens_of_secrets_and_tell_none(folder, part
 @pytest.mark.parametrize("folder", [*list(SLOTS)[1:]])
 def test_the_datasheet_states_the_true_sizes(folder):
     text = (DATA / folder / "README.md").read_text(encoding="ascii")
-    files = {path.name for path in (DATA / folder).glob("*.*")} - {"README.md", "make.py", "__init__.py"}
+    files = {path.name for path in (DATA / folder).glob("*.*")} - {
+        "README.md",
+        "make.py",
+        "__init__.py",
+    }
     for name in files:
         assert f"| `{name}` | {len(lines(folder, name))} " in text
     assert "CC0-1.0" in (DATA / folder / "LICENSE").read_text(encoding="ascii")
