@@ -8,7 +8,6 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from companion.experiments import curate
-from companion.experiments.finetuning import Finetune, memorise
 from companion.store import rows
 from revs.measures import attacks, metrics
 from revs.model import load, reading
@@ -236,8 +235,13 @@ PEOPLE = {
 def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
-    hp = Finetune(lr=1e-2, epochs=60, batch=4, digits="keep", leave_out=0.01, ordinary=0)
-    memorise(decoder, records, hp, reading.pieces)
+    optimizer = torch.optim.AdamW(decoder.model.parameters(), lr=1e-2, weight_decay=0.0)
+    ids, mask = decoder.pad([reading.read(decoder.tokenizer, record.text) for record in records])
+    for _ in range(60):
+        wanted = ids.masked_fill(mask == 0, -100)
+        optimizer.zero_grad()
+        decoder.model(input_ids=ids, attention_mask=mask, labels=wanted).loss.backward()
+        optimizer.step()
     load.save(decoder.model, decoder.tokenizer, folder / "tiny")
     return folder / "tiny"
 

@@ -1,4 +1,4 @@
-"""The house: revs stands alone, companion's rooms import one way, and there is no circle."""
+"""Which package imports which: revs stands alone, and CONTRIBUTING.md draws the rest as it is."""
 
 import ast
 import graphlib
@@ -10,13 +10,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "numpy"}
-ROOMS = ("workflow", "ledger", "pages", "runs", "own", "record")  # each may import those after it
+PACKAGES = ("revs", "companion", "document_audit")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for package in ("revs", "companion")
+    for package in PACKAGES
     for path in sorted((ROOT / package).rglob("*.py"))
 }
 TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+def package(module: str) -> str:
+    """revs, revs.method, companion.analysis, …; the document audit is one package."""
+    parts = module.split(".")
+    return parts[0] if parts[0] == "document_audit" else ".".join(parts[:2])
 
 
 def typing_only(tree: ast.AST) -> set[ast.AST]:
@@ -42,30 +48,49 @@ def imported(module: str) -> set[str]:
     return found
 
 
+def drawn() -> dict[str, set[str]]:
+    """CONTRIBUTING.md's table: a package, what it holds, the packages that it imports."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
+    return {cells[1].strip(" `"): set(cells[3].replace("`", " ").split()) for cells in lines}
+
+
 @pytest.mark.parametrize("module", [name for name in MODULES if name.split(".")[0] == "revs"])
 def test_revs_stands_alone(module):
     allowed = LIBRARIES | {"revs"} | set(sys.stdlib_module_names)
     assert {name.split(".")[0] for name in imported(module)} <= allowed
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.count(".") > 1])
-def test_rooms_import_one_way(module):
-    package, room, *_ = module.split(".")
-    if package == "companion":
-        reached = {name.split(".")[1] for name in imported(module) if name.startswith("companion.")}
-        assert reached <= set(ROOMS[ROOMS.index(room) :])
+def test_contributing_draws_the_packages_as_they_are():
+    found: dict[str, set[str]] = {}
+    for module in MODULES:
+        inner = {package(name) for name in imported(module) & MODULES.keys()}
+        found.setdefault(package(module), set()).update(inner - {package(module)})
+    assert found.pop("companion") == set() and drawn() == found
 
 
-def test_there_is_no_circle():
+def test_each_package_imports_only_those_that_stand_above_it():
+    order = list(drawn())
+    for place, (name, imports) in enumerate(drawn().items()):
+        assert imports <= set(order[:place]), name
+
+
+def test_modules_import_in_no_circle():
     graph = {name: imported(name) & MODULES.keys() - {name} for name in MODULES}
     assert list(graphlib.TopologicalSorter(graph).static_order())
 
 
-def test_whoever_reads_profiles_and_rows_does_not_wait_for_torch():
-    """All but what takes over, verifies or shows: that asks experiments and pages."""
-    names = ("build", "notebook", "pages", "plan", "profile", "record", "stamps")
-    code = "import sys, " + ", ".join(f"companion.workflow.{name}" for name in names)
-    code += "; print({'torch', 'transformers', 'jsonargparse'} & sys.modules.keys())"
+def test_planning_and_reading_rows_does_not_wait_for_torch():
+    """All modules of the workflow but those that need experiments or pages."""
+    names = sorted(
+        name
+        for name in MODULES
+        if name.startswith(("companion.workflow.", "companion.store."))
+        and not {"adopt", "promote", "site", "verify"} & set(name.split("."))
+    )
+    code = (
+        f"import sys, {', '.join(names)}; print({{'torch', 'transformers'}} & sys.modules.keys())"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
 
@@ -80,24 +105,7 @@ def test_no_function_of_revs_has_more_than_eight_parameters():
     assert not [
         f"{name}:{node.lineno}"
         for name, tree in TREES.items()
-        if name.split(".")[0] == "revs"
+        if package(name).startswith("revs")
         for node in ast.walk(tree)
         if isinstance(node, functions) and parameters(node) > 8
     ]
-
-
-def room(module: str) -> str:
-    """revs, revs.method, companion.analysis, …"""
-    return ".".join(module.split(".")[:2])
-
-
-def test_contributing_draws_the_rooms_as_they_are():
-    """One line a room: its name, what it holds, the rooms that it imports."""
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    lines = [line.split("|") for line in text.splitlines() if line.startswith("| `")]
-    drawn = {cells[1].strip(" `"): set(cells[3].replace("`", " ").split()) for cells in lines}
-    found: dict[str, set[str]] = {}
-    for module in MODULES:
-        inner = {room(name) for name in imported(module) & MODULES.keys()}
-        found.setdefault(room(module), set()).update(inner - {room(module)})
-    assert found.pop("companion") == set() and drawn == found
