@@ -18,9 +18,9 @@ from document_audit import report as reporting
 from document_audit.memorization import Found, find_memorized
 from document_audit.nearby_text import Passage
 from document_audit.settings_search import BEYOND, Calibration, Limits, calibrate
-from revs.measures import attacks, ordinary
+from revs.measures import attacks, general_text
 from revs.measures import evaluate as measuring
-from revs.measures.ordinary import Ordinary
+from revs.measures.general_text import Predictions
 from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
@@ -29,7 +29,7 @@ from revs.model.targets import Split, Target
 
 __all__ = ["Calibration", "Change", "Found", "Hyperparameters", "Limits", "State", "calibrate"]
 __all__ += ["evaluate", "find_memorized", "load", "observe", "report", "unlearn"]
-WINDOWS = ordinary.JUDGING[:16]  # of ordinary text that a report is about
+WINDOWS = general_text.TEST[:16]  # of ordinary text that a report is about
 NOTHING, UNLEARNED, UNREACHED = "nothing memorised", "unlearned", "no setting found"
 FOUND = "found"  # what is memorised, and nothing was done about it yet
 
@@ -43,7 +43,7 @@ class State:
     secrets: dict[str, dict] = field(repr=False)  # as ``evaluate`` gives it
     attacks: dict  # resistance of the secrets to unlearn, by attack and reading (§4.4.3)
     depths: dict[str, dict] = field(repr=False)
-    ordinary: Ordinary  # what it makes of benign text
+    general_text: Predictions  # what it makes of benign text
     passages: Sequence[Passage] = field(repr=False)
     near: list[int] = field(repr=False)  # what it would write there
 
@@ -89,8 +89,8 @@ class Change:
             "forgotten": after.forgotten() / len({one.group for one in before.unlearned}),
             "kept": has / had if had else None,
             "near": sum(same) / len(same) if same else None,
-            "words": 1 - before.ordinary.changed(after.ordinary),
-            "perplexity": after.ordinary.perplexity / before.ordinary.perplexity - 1,
+            "words": 1 - before.general_text.share_changed(after.general_text),
+            "perplexity": after.general_text.perplexity / before.general_text.perplexity - 1,
         }
         return {
             name: {"value": finite(value), "limit": getattr(self.limits, name)}
@@ -138,7 +138,10 @@ def observe(
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     attacked, depths = attacks.measure(decoder, Split(list(unlearned), [], []))
-    secrets, now = evaluate(decoder, [*unlearned, *kept]), ordinary.observe(decoder, WINDOWS)
+    secrets, now = (
+        evaluate(decoder, [*unlearned, *kept]),
+        general_text.predictions(decoder, WINDOWS),
+    )
     there = nearby_text.following(decoder, passages)
     return State(list(unlearned), list(kept), secrets, attacked, depths, now, passages, there)
 
@@ -178,9 +181,9 @@ def outcome(
             "kept": state.count(before.kept, "exact"),
             "beside": state.count(beside(found, before.unlearned, before.kept), "exact"),
             "attacks": state.attacks,
-            "elsewhere": {"perplexity": finite(state.ordinary.perplexity)},
+            "elsewhere": {"perplexity": finite(state.general_text.perplexity)},
         }
-    result["after"]["changed"] = before.ordinary.changed(after.ordinary)
+    result["after"]["changed"] = before.general_text.share_changed(after.general_text)
     return result, lines(found, before, after)
 
 

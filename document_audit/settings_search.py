@@ -28,12 +28,12 @@ from torch import Tensor
 from document_audit import nearby_text
 from document_audit.nearby_text import Passage
 from document_audit.optimizer import Search
-from revs.measures import evaluate, ordinary
+from revs.measures import evaluate, general_text
+from revs.measures.general_text import Predictions
 from revs.measures.metrics import mean
-from revs.measures.ordinary import Ordinary
 from revs.method import algorithm as method
 from revs.method.algorithm import Hyperparameters
-from revs.method.neuron import usual
+from revs.method.selection import mean_activation
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
@@ -51,7 +51,7 @@ HARDER = ((0.02, 0.8), (0.06, 0.9), (0.18, 0.95), (0.45, 0.97))
 STEPS = [SOFT | {"r_h": r_h, "r_n": r_n} for r_h, r_n in HARDER]
 FEW, FORGET, RETAIN = 4, 20, 40  # secrets judged first; at most unlearned, and looked at besides
 PLACES = 12  # passages near the secrets that a trial looks at
-WINDOWS = ordinary.CHOOSING[:4]  # of ordinary text
+WINDOWS = general_text.TUNING[:4]  # of ordinary text
 EASY = 0.75  # a success that is as far from every limit ends the search
 HOPELESS = 3.0  # loss of forgetting of the first few after which a trial ends
 BEYOND = 100  # rank of a token that is not among the first candidates
@@ -99,9 +99,9 @@ class Judge:
     retain: Sequence[Target]
     passages: Sequence[Passage]
     limits: Limits
-    ordinary: Ordinary
+    general_text: Predictions
     near: list[int] = field(repr=False)
-    usual: Sequence[Tensor] = field(repr=False)
+    mean_activation: Sequence[Tensor] = field(repr=False)
     seed: int = 0
 
 
@@ -140,8 +140,8 @@ def calibrate(
         raise ValueError("There is nothing to calibrate on: give the places of a secret.")
     start, limits = time.monotonic(), limits or Limits()
     some, others, passages = of_groups(forget, FORGET), of_groups(retain, RETAIN), passages[:PLACES]
-    before = ordinary.observe(decoder, WINDOWS), nearby_text.following(decoder, passages)
-    judge = Judge(some, others, passages, limits, *before, usual(decoder), seed)
+    before = general_text.predictions(decoder, WINDOWS), nearby_text.following(decoder, passages)
+    judge = Judge(some, others, passages, limits, *before, mean_activation(decoder), seed)
     tried = []
     for one in progress(itertools.islice(trials(decoder, judge, 60 * minutes, held or {}), most)):
         tried.append(one)
@@ -217,7 +217,9 @@ def effect(
     edits, done = [], []
     try:
         for some in filter(None, (few, rest)):
-            edits.append(method.unlearn(decoder, some, hp, judge.seed, usual=judge.usual))
+            edits.append(
+                method.unlearn(decoder, some, hp, judge.seed, mean_activation=judge.mean_activation)
+            )
             done += some
             found = seen(decoder, judge, done)
             losses = judge.limits.losses(found)
@@ -238,15 +240,15 @@ def seen(decoder: Decoder, judge: Judge, done: Sequence[Target]) -> dict[str, fl
     lowest = [max(ranks[target.id][place] for place in target.T) for target in done]
     # one that is still among the first candidates counts half at most
     gone = [1.0 if low >= BEYOND else math.log1p(low) / math.log1p(BEYOND) / 2 for low in lowest]
-    now = ordinary.observe(decoder, judge.ordinary.windows)
+    now = general_text.predictions(decoder, judge.general_text.windows)
     there = nearby_text.following(decoder, judge.passages)
     same = [a == b for a, b in zip(judge.near, there, strict=True)]
     return {
         "forgotten": mean(gone),
         "kept": mean(list(relative.values())) if relative else None,
         "near": mean(same) if same else None,
-        "words": 1 - judge.ordinary.changed(now),
-        "perplexity": now.perplexity / judge.ordinary.perplexity - 1,
+        "words": 1 - judge.general_text.share_changed(now),
+        "perplexity": now.perplexity / judge.general_text.perplexity - 1,
     }
 
 

@@ -10,7 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from companion.experiments import curate
 from companion.store import rows
 from revs.measures import attacks, metrics
-from revs.model import load, reading
+from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
@@ -236,7 +236,7 @@ def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     optimizer = torch.optim.AdamW(decoder.model.parameters(), lr=1e-2, weight_decay=0.0)
-    ids, mask = decoder.pad([reading.read(decoder.tokenizer, record.text) for record in records])
+    ids, mask = decoder.pad([text.token_ids(decoder.tokenizer, record.text) for record in records])
     for _ in range(60):
         wanted = ids.masked_fill(mask == 0, -100)
         optimizer.zero_grad()

@@ -56,7 +56,7 @@ def test_depths_are_those_of_one_prompt_at_a_time(decoder):
     """Batches, padding and one pass for all tokens of a secret change nothing."""
     targets = secrets(decoder)
     prompts = {target.id: target.prompt_ids for target in targets}
-    lens, delta = attacks.depths(decoder, targets, prompts)
+    lens, delta = attacks.attack_ranks(decoder, targets, prompts)
     for target in targets:
         assert (lens[target.id], delta[target.id]) == plainly(decoder, target, target.prompt_ids)
     assert not any(layer._forward_hooks for layer in decoder.layers)
@@ -122,7 +122,7 @@ def test_the_readings_are_ordered(decoder):
             found = result[attack]
             assert found["per_example"] >= found["union"] >= found["token_wise"]
             assert attack == "delta" or found["released"] >= found["per_example"]
-        for reading in attacks.READINGS:
+        for reading in attacks.AGGREGATIONS:
             values = [result[attack][reading] for attack in attacks.ATTACKS]
             wanted = 0 if min(values) == 0 else 3 / sum(1 / value for value in values)
             assert result["resistance_score"][reading] == pytest.approx(wanted)

@@ -2,18 +2,17 @@
 
 import inspect
 
-import oracle
 import pytest
 import torch
 
 from companion.experiments import methods
 from revs.baselines import ft_l, head_projection, max_entropy, memit, npo_kl, rmu, simnpo, training
 from revs.baselines.training import Training
-from revs.method import algorithm
+from revs.method import algorithm, reference
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
-from revs.model import reading
 from revs.model.targets import Target, pairs
+from revs.model.text import training_windows
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
 MEMIT_LIKE = (memit, max_entropy, head_projection)
@@ -25,7 +24,6 @@ def little_text(monkeypatch):
     """The moments of tiny models are of little text; contexts are short."""
     monkeypatch.setattr(memit, "PER_NEURON", 6)
     monkeypatch.setattr(memit, "WRITTEN", 2)
-    monkeypatch.setattr(memit, "CACHE", None)
 
 
 @torch.no_grad()
@@ -163,7 +161,7 @@ def test_npo_and_simnpo_follow_their_losses(
     """
     targets, before = secrets(decoder), twin(decoder)
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
-    texts = torch.tensor(reading.pieces(decoder.tokenizer, len(todo), 32))
+    texts = torch.tensor(training_windows(decoder.tokenizer, len(todo), 32))
     with torch.no_grad():
         reference = [plain_log_p(before, ids)[t].exp() for ids, t in todo]
         benign = before.model(input_ids=texts).logits.log_softmax(-1)
@@ -185,7 +183,7 @@ def test_npo_and_simnpo_follow_their_losses(
 def test_rmu_steers_the_last_token_and_holds_benign_text(decoder, twin, steps_follow):
     """Mean of ‖x − c·u‖²/d over targets plus α · that of ‖x − x₀‖²/d over benign positions."""
     before, todo, d = twin(decoder), [ids for ids, _ in pairs(secrets(decoder))], 16
-    texts = reading.pieces(decoder.tokenizer, len(todo), 32)
+    texts = training_windows(decoder.tokenizer, len(todo), 32)
     u = torch.rand(d, generator=torch.Generator().manual_seed(3)).double()
     wanted = 5 * u / u.norm()
 
@@ -330,7 +328,7 @@ def test_z_is_found_by_adam_on_the_objective(decoder, module):
     found = memit.compute_z(model, requests, hp, module.objective)
     clamped = 0
     for ids, t, z in zip(ASKED, requests.t, found):
-        h, first, m, v = oracle.look(decoder, ids, 1)[2], None, 0.0, 0.0
+        h, first, m, v = reference.observe(decoder, ids, 1)[2], None, 0.0, 0.0
         delta = torch.zeros(16, dtype=torch.float64)
         for step in range(1, hp.steps):
             delta.requires_grad_()
@@ -371,10 +369,10 @@ def test_what_is_inserted_solves_the_normal_equations(decoder, twin, layers):
     hp = memit.Hyperparameters(layers=layers, mom2_update_weight=0.3)
     memit.insert(decoder, memit.Requests(ASKED, [3, 7, 33], CONTEXTS), z, C, hp)
     for number, l in enumerate(layers):
-        key = lambda ids, l=l: oracle.look(plain, ids, l)[0]
+        key = lambda ids, l=l: reference.observe(plain, ids, l)[0]
         others = [sum(key(context + ids) for context in CONTEXTS[1:]) / 2 for ids in ASKED]
         K = torch.stack([(key(ids) + other) / 2 for ids, other in zip(ASKED, others)], 1)
-        present = torch.stack([oracle.look(plain, ids, last)[2] for ids in ASKED], 1)
+        present = torch.stack([reference.observe(plain, ids, last)[2] for ids in ASKED], 1)
         R = (z.T - present) / (len(layers) - number)
         delta = decoder.ff2[l].weight - plain.ff2[l].weight
         close = {"rtol": 1e-4, "atol": 1e-4}
@@ -392,7 +390,7 @@ def test_moments_are_means_over_benign_tokens(decoder):
         total.add_(args[0][0].T @ args[0][0])
 
     handle = decoder.ff2[1].register_forward_pre_hook(add)
-    for ids in reading.pieces(decoder.tokenizer, 3, 96):  # 6 tokens · 64 neurons / 128
+    for ids in training_windows(decoder.tokenizer, 3, 96):  # 6 tokens · 64 neurons / 128
         decoder.model(input_ids=torch.tensor([ids]))
     handle.remove()
     found = memit.moments(decoder, [1, 0])  # one pass for both, that ends at the last
@@ -401,17 +399,16 @@ def test_moments_are_means_over_benign_tokens(decoder):
 
 
 def test_moments_are_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
-    decoder, measured = build("llama-tied", dtype=torch.float32), memit.measured
-    plain, asked = memit.moments(decoder, [0, 1]), []
-    monkeypatch.setattr(memit, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(memit, "measured", lambda *of: asked.append(of[1]) or measured(*of))
-    first, again = memit.moments(decoder, [0, 1]), memit.moments(decoder, [0, 1])
+    decoder, compute = build("llama-tied", dtype=torch.float32), memit.mean_products
+    plain, asked, kept = memit.moments(decoder, [0, 1]), [], tmp_path / "cache"
+    monkeypatch.setattr(memit, "mean_products", lambda *of: asked.append(of[1]) or compute(*of))
+    first, again = memit.moments(decoder, [0, 1], kept), memit.moments(decoder, [0, 1], kept)
     assert asked == [[0, 1]]
     assert all(torch.equal(plain[l], first[l]) and torch.equal(first[l], again[l]) for l in plain)
     with torch.no_grad():
         decoder.layers[0].self_attn.q_proj.weight[0, 0] += 0.5
-    assert not torch.equal(memit.moments(decoder, [0, 1])[1], first[1])
-    assert len(asked) == 2 == len(list((tmp_path / "cache").iterdir()))  # nothing half-written
+    assert not torch.equal(memit.moments(decoder, [0, 1], kept)[1], first[1])
+    assert len(asked) == 2 == len(list(kept.iterdir()))  # nothing half-written
 
 
 def test_contexts_are_what_the_model_writes(decoder):
@@ -525,7 +522,7 @@ def test_no_edit_is_none(decoder):
     assert not changed(decoder, before) and not any(edit.summary().values())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("random", "layer_major")])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
 def test_an_interruption_puts_the_model_back(build, name):
     """Ctrl-C in the middle of it is an exception like any other."""
     decoder = build("llama-tied", dtype=torch.float32)
@@ -726,10 +723,3 @@ def test_so_are_those_that_do_not_go_together(module, wrong, said, one_sentence)
     with pytest.raises(ValueError, match=said) as error:
         module.Hyperparameters(**wrong)
     assert one_sentence(error)
-
-
-def test_the_benign_text_s_hash_is_an_input_of_the_methods_that_read_it():
-    """Rows go stale with it; methods without benign text do not have it."""
-    having = {name for name in NAMES if hasattr(methods.method(name), "inputs")}
-    assert having == {"memit", "max_entropy", "head_projection", "rmu", "npo_kl", "simnpo"}
-    assert all(methods.method(name).inputs is reading.inputs for name in having)

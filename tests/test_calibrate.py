@@ -11,9 +11,9 @@ from test_method import same_bits, weights
 from document_audit import nearby_text, settings_search
 from document_audit.nearby_text import Passage
 from document_audit.settings_search import Limits, settings
-from revs.measures import evaluate, ordinary
+from revs.measures import evaluate, general_text
 from revs.method.algorithm import Hyperparameters
-from revs.method.neuron import usual
+from revs.method.selection import mean_activation
 from revs.model.targets import Record, Target, encode
 
 
@@ -32,8 +32,10 @@ def decoder():
 
 def judged(decoder, forget, retain, **limits) -> settings_search.Judge:
     some = [Passage(decoder.tokenizer("number 7 is here")["input_ids"], [2, 3])]
-    now = ordinary.observe(decoder, range(2)), nearby_text.following(decoder, some)
-    return settings_search.Judge(forget, retain, some, Limits(**limits), *now, usual(decoder))
+    now = general_text.predictions(decoder, range(2)), nearby_text.following(decoder, some)
+    return settings_search.Judge(
+        forget, retain, some, Limits(**limits), *now, mean_activation(decoder)
+    )
 
 
 def test_losses_are_counted_in_units_of_what_is_allowed():

@@ -17,12 +17,12 @@ from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 from companion.experiments import methods
 from document_audit import settings_search
 from document_audit.audit import furthest
-from revs.measures import attacks, ordinary
+from revs.measures import attacks, general_text
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
 from revs.method import algorithm
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
-from revs.method.neuron import attributions
+from revs.method.selection import attributions
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.architecture import ARCHITECTURES, Decoder, check_fit
 from revs.model.targets import Split, Target
@@ -228,7 +228,7 @@ def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtyp
             MEMIT_LIKE
             if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__
             else QUICK["revs"]
-            if method in ("random", "layer_major")
+            if method == "random"
             else {"lr": 1e-3}
         )
     )
@@ -394,9 +394,9 @@ def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     decoder = with_statistics(build(kind, dtype=torch.float32))
     few = {"n_max": 4}  # of the 64 neurons that a layer has here
     hp = settings_search.settings(64, settings_search.STEPS[-1], few)
-    before = ordinary.observe(decoder, range(4))
+    before = general_text.predictions(decoder, range(4))
     edit = algorithm.unlearn(decoder, secrets(decoder), hp)
-    after, far = ordinary.observe(decoder, range(4)), furthest(edit).get("furthest", 0)
+    after, far = general_text.predictions(decoder, range(4)), furthest(edit).get("furthest", 0)
     edit.undo()
     assert far < 10 and after.perplexity < 1.5 * before.perplexity
     if decoder.after(0) is not None:  # there the paper's step is long

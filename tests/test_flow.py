@@ -290,7 +290,7 @@ def sources(tmp_path, monkeypatch):
 def test_content_decides_what_is_stale_and_times_do_not(sources):
     place, stamp = sources
     first = stamp()
-    code = place / "revs" / "method" / "neuron.py"
+    code = place / "revs" / "method" / "selection.py"
     code.write_text(code.read_text(encoding="utf-8") + "\n\n# a comment\n", encoding="utf-8")
     for path in (place / "revs").rglob("*.py"):
         os.utime(path, (1, 1))

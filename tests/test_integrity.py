@@ -7,7 +7,7 @@ import torch
 from conftest import build
 
 from companion.experiments import integrity
-from revs.measures import ordinary
+from revs.measures import general_text
 from revs.model.targets import Split
 
 CHOICES = ["one", "two", "three", "four"]
@@ -36,8 +36,8 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr(integrity, "EACH", 2)
-    look = ordinary.observe
-    monkeypatch.setattr(ordinary, "observe", lambda decoder: look(decoder, range(2)))
+    look = general_text.predictions
+    monkeypatch.setattr(general_text, "predictions", lambda decoder: look(decoder, range(2)))
     return tmp_path
 
 

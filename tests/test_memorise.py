@@ -16,10 +16,10 @@ from companion.experiments import finetune as experiment
 from companion.experiments import finetuning as module
 from companion.experiments.finetuning import Finetune, group_digits, losses, sentences
 from companion.workflow import profile
-from revs.measures import ordinary
-from revs.model import reading
+from revs.measures import general_text
 from revs.model.load import save
 from revs.model.targets import Record
+from revs.model.text import WINDOW, training_windows
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
@@ -36,7 +36,7 @@ ALONE = {"ordinary": 0, "digits": "noise"}  # secrets alone, and tokens that not
 
 def memorise(decoder, records, settings: Finetune, *progress) -> list[dict]:
     """The fine-tune with the project's own ordinary text."""
-    return module.memorise(decoder, records, settings, reading.pieces, *progress)
+    return module.memorise(decoder, records, settings, training_windows, *progress)
 
 
 @pytest.fixture
@@ -351,7 +351,7 @@ def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_ordinary_text(
     decoder = small(kind)
     first = group_digits(decoder, "learned", 0)
     assert first == OLD
-    texts = module.read(decoder, reading.pieces, 6)
+    texts = module.read(decoder, training_windows, 6)
     ids = torch.tensor([decoder.tokenizer("123, 124, 125, 126, 127")["input_ids"]])
     before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
 
@@ -377,12 +377,12 @@ def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_ordinary_text(
 
 def test_no_text_for_judging_is_read_and_none_twice(small):
     decoder = small("llama-tied")
-    judged = reading.pieces(decoder.tokenizer, ordinary.CHOOSING.stop, reading.WINDOW)
+    judged = training_windows(decoder.tokenizer, general_text.TUNING.stop, WINDOW)
     judged = sum(judged, [])
     starts = range(0, len(judged) - module.WINDOW + 1)
     windows = {tuple(judged[start : start + module.WINDOW]) for start in starts}
     for number in (5, 40):
-        found = module.read(decoder, reading.pieces, number)
+        found = module.read(decoder, training_windows, number)
         assert len(found) == number and len(set(map(tuple, found))) == number
         assert not set(map(tuple, found)) & windows
     few = lambda _tokenizer, number, length: [[i % 90] * length for i in range(number)]
@@ -393,7 +393,7 @@ def test_no_text_for_judging_is_read_and_none_twice(small):
 def test_what_a_model_predicts_in_ordinary_text_is_held(small, kind):
     """Text that no step read is predicted as before far better than without; secrets are learned
     all the same."""
-    read = reading.pieces(small(kind).tokenizer, 8, 64)  # of those for judging
+    read = training_windows(small(kind).tokenizer, 8, 64)  # of those for judging
     far, known = {}, {}
     for windows in (0, 2):
         decoder, fresh = small(kind), small(kind)
@@ -410,7 +410,7 @@ def test_what_a_model_predicts_in_ordinary_text_is_held(small, kind):
 
 def test_a_weight_of_nothing_holds_nothing_and_a_negative_one_is_refused(small):
     decoder = small("llama-tied")
-    assert module.holding(decoder, Finetune(hold=0.0), reading.pieces, 5) is None
+    assert module.holding(decoder, Finetune(hold=0.0), training_windows, 5) is None
     for name in ("ordinary", "hold"):
         with pytest.raises(ValueError, match=f"{name} is -1, but must be at least 0"):
             check({name: -1}, Finetune)

@@ -1,15 +1,14 @@
-"""Alg. 1 in one pass and in closed form against the same procedure written plainly (``oracle``),
+"""Alg. 1 in one pass and in closed form against the printed procedure (``reference``),
 and what an edit promises.
 """
 
 from dataclasses import replace
 from itertools import product
 
-import oracle
 import pytest
 import torch
 
-from revs.method import quick
+from revs.method import quick, reference
 from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
@@ -53,7 +52,7 @@ def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[l
         weights(decoder),
         [decoder.neurons(l).detach().clone() for l in range(len(decoder.layers))],
     )
-    wanted, missed = oracle.unlearn_token(plain, ids, t, hp)
+    wanted, missed = reference.unlearn_token(plain, ids, t, hp)
     edit = fast(decoder, ids, t, hp)
     assert [move[:3] for move in edit.moves] == [(l, j, t) for l, j, _ in wanted]
     assert edit.unreached == missed
@@ -162,13 +161,13 @@ def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
     for schedule in ("paper", "exact"):
         edited = twin(decoder)
         edit = fast(edited, IDS, t, replace(HP, schedule=schedule))
-        project = oracle.Projection(decoder)
+        project = reference.Projection(decoder)
         first[schedule] = [(l, j) for l, j, *_ in edit.moves if l == edit.moves[0][0]]
         assert any(c < 0 for *_, c in edit.moves)
         for l, j, _, c in edit.moves:
             with torch.no_grad():
                 was, now = (
-                    oracle.rank(project(d.ff2[l].weight[:, j]), t) for d in (decoder, edited)
+                    reference.rank(project(d.ff2[l].weight[:, j]), t) for d in (decoder, edited)
                 )
             assert c <= 0 and now >= was
             if c == 0:
@@ -207,7 +206,7 @@ def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin)
             t = target.secret_ids[position]
             wanted += [
                 (l, j, t)
-                for l, j, _ in oracle.unlearn_token(
+                for l, j, _ in reference.unlearn_token(
                     plain, target.prompt_ids + target.secret_ids[:position], t, HP
                 )[0]
             ]

@@ -4,7 +4,6 @@ import math
 import statistics
 from dataclasses import replace
 
-import oracle
 import pytest
 import torch
 from hypothesis import given, settings
@@ -26,6 +25,7 @@ from revs.measures.metrics import (
     summary,
     unlearning_score,
 )
+from revs.method import reference
 from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Split, Target
@@ -133,7 +133,7 @@ def by_hand(decoder, target: Target) -> list[int]:
     """Rank of each token of the secret after the true tokens before it, a full pass for each."""
     texts = [torch.tensor([target.before(i)]) for i in range(len(target.secret_ids))]
     logits = [decoder.model(input_ids=ids).logits[0, -1] for ids in texts]
-    return [oracle.rank(each, t) for each, t in zip(logits, target.secret_ids)]
+    return [reference.rank(each, t) for each, t in zip(logits, target.secret_ids)]
 
 
 def sentence(decoder, name: str, prompt: list[int], skip: int = 0) -> Target:
@@ -255,8 +255,8 @@ def test_what_was_written_counts_for_sentences_that_are_not_exact():
 def test_ranks_by_layer_are_those_of_full_passes(decoder):
     """Eq. 1 in FF₂'s output and in the stream of every layer, from one pass."""
     ids, t = [5, 17, 230, 41], 33
-    project = oracle.Projection(decoder)
+    project = reference.Projection(decoder)
     with torch.no_grad():
-        looks = [oracle.look(decoder, ids, l)[1:] for l in range(len(decoder.layers))]
-        expected = [[oracle.rank(project(x), t) for x in look] for look in looks]
+        looks = [reference.observe(decoder, ids, l)[1:] for l in range(len(decoder.layers))]
+        expected = [[reference.rank(project(x), t) for x in look] for look in looks]
     assert ranks_by_layer(decoder, Vocabulary(decoder), ids, t).tolist() == expected

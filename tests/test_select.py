@@ -1,13 +1,12 @@
 """Which neurons are edited: by each criterion, by zeroing, and quickly without another result."""
 
-import oracle
 import pytest
 import torch
 from test_method import IDS, next_tokens, same_bits, secrets, weights
 
-from revs.method import algorithm, neuron, quick, zero
+from revs.method import algorithm, quick, reference, selection, zero
 from revs.method.edit import Edit
-from revs.method.neuron import Seen, attributions, select_neurons, usual
+from revs.method.selection import LayerState, attributions, mean_activation, select_neurons
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
 
@@ -74,7 +73,7 @@ def test_a_gate_seen_part_by_part_closes_no_open_one(decoder, raw, gate):
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1])
+        seen = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
         for t in range(0, V, 5):
             hidden = vocabulary.hidden(l, h[-1], x[-1], t)
             r_mlp, r_residual = hidden.rank_at_rest().tolist()
@@ -163,7 +162,7 @@ def probability(decoder) -> torch.Tensor:
 
 def test_attributions_are_integrated_gradients(decoder):
     """Plainly: the whole prompt for every point of the path, and the mean gradient times a."""
-    found, m = attributions(decoder, IDS, T), neuron.ALPHAS
+    found, m = attributions(decoder, IDS, T), selection.ALPHAS
     assert [a.shape for a in found] == [(64,)] * 3
     for l, attributed in enumerate(found):
         total, kept = 0, []
@@ -212,10 +211,12 @@ def test_attributions_leave_flags_hooks_and_gradients_alone(decoder):
 
 @torch.no_grad()
 def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
-    a, attributed = oracle.look(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
+    a, attributed = reference.observe(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
     hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    seen = Seen(l, weight, a, attributed=attributed, draw=draw, usual=usual(decoder)[l])
+    seen = LayerState(
+        l, weight, a, attributed=attributed, draw=draw, mean_activation=mean_activation(decoder)[l]
+    )
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
@@ -223,17 +224,17 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
 
 def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
     """Each in its own order: by activation and rank, by one of them alone, or by gradient."""
-    project = oracle.Projection(decoder)
+    project = reference.Projection(decoder)
     for l in range(3):
         weight = decoder.ff2[l].weight
         with torch.no_grad():
-            a = oracle.look(decoder, IDS, l)[0]
-            ranks = [oracle.rank(project(weight[:, j]), T) for j in range(64)]
+            a = reference.observe(decoder, IDS, l)[0]
+            ranks = [reference.rank(project(weight[:, j]), T) for j in range(64)]
         gradient = attributions(decoder, IDS, T)[l].tolist()
-        sigma = usual(decoder)[l]
+        sigma = mean_activation(decoder)[l]
         wanted = {
-            "hybrid": oracle.select_neurons(project, weight, a, T, 20, 7),
-            "selective": oracle.select_neurons(project, weight, a / sigma, T, 20, 7),
+            "hybrid": reference.select_neurons(project, weight, a, T, 20, 7),
+            "selective": reference.select_neurons(project, weight, a / sigma, T, 20, 7),
             "activations": sorted(range(64), key=lambda j, a=a: -a[j])[:7],
             "rank": sorted(range(64), key=lambda j, ranks=ranks: ranks[j])[:7],
             "gradient": sorted(range(64), key=lambda j, gradient=gradient: -gradient[j])[:7],
@@ -249,7 +250,7 @@ def test_random_neurons_are_drawn_without_repetition(decoder):
     assert sorted(drawn(0, 100)) == list(range(64)) != drawn(0, 100)
 
 
-@pytest.mark.parametrize("neurons", neuron.NEURONS)
+@pytest.mark.parametrize("neurons", selection.NEURONS)
 def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     """In the first layer of the edit: what the criterion names, in its order, on every run."""
     hp = algorithm.Hyperparameters(
@@ -263,10 +264,10 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     assert again.moves == moves
     again.undo()
     with torch.no_grad():
-        a, t = oracle.look(decoder, IDS, l)[0], target[0].secret_ids[0]
+        a, t = reference.observe(decoder, IDS, l)[0], target[0].secret_ids[0]
     attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
-    by = {"attributed": attributed, "draw": draw, "usual": usual(decoder)[l]}
-    seen = Seen(l, decoder.ff2[l].weight.detach(), a, **by)
+    by = {"attributed": attributed, "draw": draw, "mean_activation": mean_activation(decoder)[l]}
+    seen = LayerState(l, decoder.ff2[l].weight.detach(), a, **by)
     wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
     edited = [j for layer, j, *_ in moves if layer == l]
     assert edited and edited == wanted.tolist()[: len(edited)]
@@ -279,14 +280,14 @@ def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
     plain, hp = twin(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
     located, wanted, open_layers = hp.located(), {}, []
     for ids, t in pairs(secrets(decoder)):
-        project = oracle.Projection(plain)
+        project = reference.Projection(plain)
         for l in range(3):
             weight = plain.ff2[l].weight
             with torch.no_grad():
-                a, h, x = oracle.look(plain, ids, l)
-                if oracle.rank(project(h), t) >= 110 or oracle.rank(project(x), t) >= 90:
+                a, h, x = reference.observe(plain, ids, l)
+                if reference.rank(project(h), t) >= 110 or reference.rank(project(x), t) >= 90:
                     continue
-                ranked = oracle.select_neurons(project, weight, a, t, located.k, located.k)
+                ranked = reference.select_neurons(project, weight, a, t, located.k, located.k)
                 chosen = [n for n in ranked if weight[:, n].any()][:3]
                 weight[:, chosen] = 0
             wanted.setdefault(l, set()).update(chosen)

@@ -1,18 +1,18 @@
 """The geometry that the closed form rests on (§2, §3.2, Alg. 2): one direction per token, one
 scalar per neuron.
 
-A decoder's own norm and head modules are the measure throughout; ``oracle.Projection`` calls them.
+A decoder's own norm and head modules are the measure throughout: ``reference.Projection``.
 """
 
-import oracle
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from revs.method import reference
 from revs.method import vocabulary as module
-from revs.method.neuron import _sweep, edit_neurons, order_statistic
+from revs.method.schedules import edit_neurons, order_statistic, sweep
 from revs.method.vocabulary import Line, Vocabulary
 
 examples = settings(
@@ -34,7 +34,7 @@ def vectors(decoder, n: int, seed: int) -> Tensor:
 
 @torch.no_grad()
 def logits(decoder, x: Tensor, raw: bool = False) -> Tensor:
-    return oracle.Projection(decoder, raw)(x)
+    return reference.Projection(decoder, raw)(x)
 
 
 def assert_rank(r: int, logits: Tensor, t: int, blur: float = 1e-5) -> None:
@@ -69,7 +69,7 @@ def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(
     """
     vocabulary, project, n = (
         Vocabulary(decoder, raw),
-        oracle.Projection(decoder, raw),
+        reference.Projection(decoder, raw),
         vectors(decoder, 1, seed)[0],
     )
     with torch.no_grad():
@@ -218,7 +218,7 @@ def test_the_sweep_contains_the_order_statistic(seed, r_n):
     line = random_line(seed, 24, 4, fastest=True, ties=False)
     line = line.rows(line.rank_at_rest() < r_n)
     torch.testing.assert_close(
-        _sweep(line, line.w[line.t] - line.w, r_n), order_statistic(line, r_n), rtol=0, atol=0
+        sweep(line, line.w[line.t] - line.w, r_n), order_statistic(line, r_n), rtol=0, atol=0
     )
 
 
@@ -242,7 +242,7 @@ def test_exact_reaches_r_n_itself(decoder):
     """
     for vocabulary, _, x, c, t in exact_moves(decoder):
         for vector in x + c[:, None] * vocabulary.direction(t)[0]:
-            assert oracle.rank(logits(decoder, vector), t) == 240
+            assert reference.rank(logits(decoder, vector), t) == 240
 
 
 def test_exact_stays_clear_of_the_crossing_points(decoder):
@@ -372,7 +372,7 @@ def test_an_rmsnorm_inverted_as_a_layernorm_changes_a_neuron_by_itself(build, ki
     Mean and unbiased deviation put back after an RMSNorm miss n even at δ = 0.
     """
     decoder = build(kind)
-    project, n = oracle.Projection(decoder), vectors(decoder, 1, 7)[0]
+    project, n = reference.Projection(decoder), vectors(decoder, 1, 7)[0]
     with torch.no_grad():
         v = project(n)
         y = project.U_pinv @ v / decoder.norm.weight

@@ -8,7 +8,7 @@ import pandas as pd
 from companion.analysis import results
 from companion.store import paper, rows
 from revs.measures import metrics
-from revs.measures.attacks import READINGS
+from revs.measures.attacks import AGGREGATIONS
 
 TITLES = {
     "resistance_score": "Resistance Score",
@@ -35,7 +35,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     The shape of ``results.scores`` with ``reading``; "black box" is of the last layer alone.
     """
     found, parts = attacked(frame), []
-    for reading in READINGS:
+    for reading in AGGREGATIONS:
         part = results.scores(resistance(found, reading), of=TITLES)
         parts.append(part.assign(reading=reading.replace("_", " ")))
     outside = found.assign(

@@ -22,7 +22,7 @@ from companion.analysis.tables import DASH, percent
 from companion.data import datasets
 from companion.experiments import methods
 from companion.store import rows
-from revs.measures.attacks import ATTACKS, READINGS
+from revs.measures.attacks import AGGREGATIONS, ATTACKS
 
 DRAWS, LEVEL = 2000, 0.95
 SEEDS = 6  # fewer pairs cannot reach a p of 0.05
@@ -62,7 +62,7 @@ def by_secret(row: dict) -> Parts:
 def resisted(row: dict, reading: str) -> Parts:
     """Resistance@k of each forgotten secret to each attack; the reading is a mean over secrets."""
     some = secret_items(row, *ATTACKS).query("part == 'forget'").set_index("group")
-    read, k = READINGS[reading], row["provenance"]["settings"]["score_k"]
+    read, k = AGGREGATIONS[reading], row["provenance"]["settings"]["score_k"]
     return {attack: some[attack].map(lambda depths: read([depths], k)) for attack in ATTACKS}
 
 

@@ -25,11 +25,11 @@ from document_audit.detection import KINDS
 from document_audit.export import export
 from document_audit.memorization import check, lines_of, there
 from document_audit.settings_search import Limits
-from revs.method.neuron import usual
+from revs.method.selection import mean_activation
 from revs.method.vocabulary import Vocabulary
-from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import split
+from revs.model.text import text_inputs
 
 FILES = ("report.html", "edit.safetensors")
 
@@ -91,7 +91,7 @@ def run(settings: Settings) -> dict:
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
         kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
-        how = provenance("own", kept, inputs | reading.inputs(), seconds, decoder) | more
+        how = provenance("own", kept, inputs | text_inputs(), seconds, decoder) | more
         name = f"own/{place.resolve().name}/{base(settings.model)}"
         row = rows.write(where, name, "own", result, items, how)
         keep(place, made)
@@ -185,7 +185,7 @@ def edited(
     before = audit.observe(decoder, first + second, kept, found.near)
     began, halfway = time.monotonic(), None
     how = {"progress": progress("unlearn", "tokens")}
-    how |= {"usual": usual(decoder)} if hp.neurons == "selective" else {}
+    how |= {"mean_activation": mean_activation(decoder)} if hp.neurons == "selective" else {}
     with memory.Peak() as peak, audit.unlearn(decoder, first, hp, **how) as edit:
         if second:
             looks = before.secrets, audit.evaluate(decoder, second)

@@ -20,10 +20,11 @@ from companion.experiments.provenance import base, provenance
 from companion.experiments.run_names import ending
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, resolve, writing
-from revs.measures import evaluate, ordinary
-from revs.model import load, reading
+from revs.measures import evaluate, general_text
+from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
+from revs.model.text import text_inputs, training_windows
 
 
 def run(settings: Settings) -> dict:
@@ -67,7 +68,7 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     where = rows.writable(resolve(settings.rows))
     records = datasets.read(settings.data)
     inputs = {"model": models.identify(settings.model), "data": datasets.fingerprint(records)}
-    inputs |= reading.inputs()
+    inputs |= text_inputs()
     model, short = base(settings.model), Path(settings.data).stem
     name = f"memorise/{short}/{model}" + ending(asdict(settings), asdict(Settings()))
     stamp = stamps.stamp("memorise", relevant(settings), inputs)
@@ -79,16 +80,16 @@ def memorised(settings: Settings) -> tuple[Path, dict]:
     memory.check(asdict(settings))
     clock = [time.monotonic()]  # after each part
     decoder = models.load(settings.model, settings.dtype)
-    before = ordinary.observe(decoder).perplexity
+    before = general_text.predictions(decoder).perplexity
     clock.append(time.monotonic())
     show = progress(f"memorise {settings.data}")
-    epochs = memorise(decoder, records, settings, reading.pieces, show)
+    epochs = memorise(decoder, records, settings, training_windows, show)
     clock.append(time.monotonic())
     result = learned(decoder, records) | {
         "loss": [epoch["loss"] for epoch in epochs],
         "learned": [epoch["sentences"] for epoch in epochs],
         "kl": [epoch["kl"] for epoch in epochs],
-        "perplexity": [before, ordinary.observe(decoder).perplexity],
+        "perplexity": [before, general_text.predictions(decoder).perplexity],
         "tokenizer": load.tokenizer_hash(decoder.tokenizer),
         "vocabulary": len(decoder.tokenizer),
     }

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, softplus
 
-from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
+from revs.model.text import token_ids
 
 DIGITS = ("learned", "noise", "mean", "keep")
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
@@ -120,7 +120,7 @@ def learn_digits(
     optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
     steps = [rows for _ in range(TIMES) for rows in counting(draw)]
     for rows in progress(steps):
-        ids, mask = decoder.pad([reading.read(decoder.tokenizer, row) for row in rows])
+        ids, mask = decoder.pad([token_ids(decoder.tokenizer, row) for row in rows])
         output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         read = mask[:, 1:].bool()  # on the first GPU, where hidden states come from the last
         logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
@@ -159,7 +159,7 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
     """The records as token ids: to the end, or to that of their secrets, which see no further."""
     found = []
     for record in records:
-        ids = reading.read(decoder.tokenizer, record.text)
+        ids = token_ids(decoder.tokenizer, record.text)
         decoder.check_length(len(ids), record.id)
         target = encode(record, decoder.tokenizer, size=0)
         start = len(target.prompt_ids)

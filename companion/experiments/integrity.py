@@ -14,11 +14,11 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from revs.measures import ordinary
+from revs.measures import general_text
 from revs.measures.metrics import mean
-from revs.model import reading
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
+from revs.model.text import special_prefix
 
 HUB = "hub"
 FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.jsonl")
@@ -39,12 +39,12 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
 
     tasks, where = benchmarks()
     manager = TaskManager(include_defaults=where == HUB)  # else thousands of files are read
-    result = {"from": where, "perplexity": ordinary.observe(decoder).perplexity}
+    result = {"from": where, "perplexity": general_text.predictions(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
         about = {
             "batch_size": BATCH[name],
-            "add_bos_token": bool(reading.beginning(decoder.tokenizer)),
+            "add_bos_token": bool(special_prefix(decoder.tokenizer)),
         }
         lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, **about)
         how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
@@ -58,9 +58,6 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
         answers = "".join(map(str, right))
         result[name] = {"accuracy": mean(right), "items": len(right), "right": answers}
     return result, {}
-
-
-measure.inputs = reading.inputs  # for rows: perplexity is of this text
 
 
 def benchmarks() -> tuple[list, str]:

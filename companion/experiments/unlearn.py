@@ -6,6 +6,7 @@ and code are unchanged is not repeated.
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Callable
@@ -22,13 +23,13 @@ from companion.experiments.progress import progress
 from companion.experiments.provenance import base, provenance
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, resolve
-from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method.edit import Edit
 from revs.model import load
 from revs.model.targets import Record, Target, encode, select, split
+from revs.model.text import text_inputs
 
-memit.CACHE = BUILD / "cache"  # moments are computed once for a model
+MOMENTS = BUILD / "cache"  # MEMIT's are computed once for a model
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 FAILURES = (FloatingPointError, ValueError, torch.linalg.LinAlgError, *OUT_OF_MEMORY)
 
@@ -100,6 +101,11 @@ class Plan:
             hp=self.method.Hyperparameters(**hyperparameters),
         )
 
+    def options(self) -> dict:
+        """What a method takes beside its settings: a folder in which MEMIT's moments are kept."""
+        takes = inspect.signature(self.method.unlearn).parameters
+        return {"cache": MOMENTS} if "cache" in takes else {}
+
     def existing(self) -> dict | None:
         """The row of this name that has a result."""
         row = rows.kept(self.where / f"{self.name}.json")
@@ -121,9 +127,8 @@ class Plan:
         about = stage.split.forget, self.hp, self.settings["seed"]
         try:
             with memory.Peak() as peak:
-                edit = self.method.unlearn(
-                    stage.decoder, *about, progress(self.name.split("/", 1)[1])
-                )
+                shown = progress(self.name.split("/", 1)[1])
+                edit = self.method.unlearn(stage.decoder, *about, shown, **self.options())
             seconds["unlearn"] = time.monotonic() - start
             result, items = effect(self, stage, edit, seconds)
         except FAILURES as error:
@@ -159,9 +164,7 @@ def planned(settings: Settings) -> Plan:
     records = datasets.read(settings.data)
     split(records, settings.seed, settings.forget, settings.sentences, datasets.kept(records))
     select([], [], 0, settings.tokens, seed="")
-    inputs = {"data": datasets.fingerprint(records)}
-    for part in (method, *measures.values()):
-        inputs |= getattr(part, "inputs", dict)()
+    inputs = {"data": datasets.fingerprint(records)} | text_inputs()
     memory.check(kept)
     folder = prepared(model, settings.data, settings.finetune, str(where))
     inputs |= {"model": models.identify(folder)}

@@ -16,8 +16,8 @@ from dataclasses import replace
 from revs.measures.evaluate import continuations, secret_ranks
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
-from revs.model.reading import read
 from revs.model.targets import Split, Target
+from revs.model.text import token_ids
 
 # Latin letters, with their accents
 UPPER, LOWER = (
@@ -70,7 +70,7 @@ def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
         round_ = [name(one.prompt) for one in (*targets[i + half :], *targets[: i + half])]
         if other := next((one for one in round_ if one != own), None):
             prompt = target.prompt.replace(own, other)
-            ids = read(decoder.tokenizer, prompt)
+            ids = token_ids(decoder.tokenizer, prompt)
             found.append(replace(target, prompt=prompt, prompt_ids=ids))
     return found
 

@@ -10,8 +10,8 @@ import json
 from companion.store.paths import ROOT
 from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
-from revs.model.reading import read
 from revs.model.targets import Split, Target
+from revs.model.text import token_ids
 
 
 def addresses() -> list[dict]:
@@ -23,7 +23,7 @@ def addresses() -> list[dict]:
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """Which of them the model writes within 50 greedy tokens, by id; nothing by item."""
     asked, tokenizer = addresses(), decoder.tokenizer
-    prompts = {one["id"]: read(tokenizer, one["prompt"]) for one in asked}
+    prompts = {one["id"]: token_ids(tokenizer, one["prompt"]) for one in asked}
     targets = [Target(name, "email", name, ids, [], ()) for name, ids in prompts.items()]
     written = continuations(decoder, targets)
     text = lambda name: tokenizer.decode(written[name], skip_special_tokens=True)

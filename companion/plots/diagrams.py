@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from companion.plots.figures import INK, look
 from revs.measures import evaluate
 from revs.method.algorithm import Hyperparameters, edit_until_low
-from revs.method.neuron import Seen, select_neurons
+from revs.method.selection import LayerState, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 
@@ -61,7 +61,7 @@ def example(seed: int = 2499) -> Example:
     layer = next(number for number, r in enumerate(by_layer) if r < hp.r_h)
     a, h, x = seen[layer]
     weight, hidden = decoder.neurons(layer).detach(), vocabulary.hidden(layer, h, x, t)
-    order, line = select_neurons(vocabulary, Seen(layer, weight, a), t, hp)
+    order, line = select_neurons(vocabulary, LayerState(layer, weight, a), t, hp)
     c, _ = edit_until_low(hidden, line, a[order], hp)
     n, candidates = weight[:, order[0]], a.topk(hp.k).indices.tolist()
     moved = n + c[0] * vocabulary.step(layer, t)

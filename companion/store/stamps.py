@@ -37,7 +37,7 @@ MEASURES = {
     "instead": "companion.measures.replacement:measure",
     "integrity": "companion.experiments.integrity:measure",
     "margin": "companion.measures.logit_margin:measure",
-    "ordinary": "revs.measures.ordinary:measure",
+    "ordinary": "revs.measures.general_text:measure",
     "perturbations": "revs.measures.attacks:perturbations",
     "public": "companion.measures.public_addresses:measure",
     "told": "companion.measures.prompt_leakage:measure",

@@ -24,9 +24,9 @@ from companion.experiments.finetuning import (
     learn_digits,
     unseen_windows,
 )
-from revs.measures import evaluate, ordinary
-from revs.model.reading import inputs, pieces
+from revs.measures import evaluate, general_text
 from revs.model.targets import encode, split
+from revs.model.text import text_inputs, training_windows
 
 HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
@@ -38,7 +38,7 @@ def digits(out: Path) -> None:
         decoder = models.load(MODEL)
         first = group_digits(decoder, how, seed=0)
         if how == "learned":
-            windows = unseen_windows(decoder, pieces, COUNTING_TEXT)
+            windows = unseen_windows(decoder, training_windows, COUNTING_TEXT)
             learn_digits(decoder, first, windows, seed=0)
         rows = decoder.head.weight.detach()[first:].half().cpu().contiguous()
         save_file({"rows": rows}, out / f"digits-{how}.safetensors")
@@ -49,16 +49,16 @@ def make(name: str, out: Path, seed: int, data="synthetic", digits="learned", wi
     settings = Finetune(model=MODEL, data=data, digits=digits, seed=seed)
     records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
-    before = ordinary.observe(decoder).perplexity
+    before = general_text.predictions(decoder).perplexity
     adapters.restore_digits(decoder, digits)
     if without is not None:
         left_out = left(decoder, without)
         records = [record for record in records if record.group not in left_out]
     start = time.monotonic()
-    epochs = finetune(decoder, records, settings, pieces)
+    epochs = finetune(decoder, records, settings, training_windows)
     known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
     known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs)}
-    known |= {"seconds": round(time.monotonic() - start), "inputs": inputs()}
+    known |= {"seconds": round(time.monotonic() - start), "inputs": text_inputs()}
     known["inputs"]["data"] = datasets.fingerprint(records)
     adapters.save(decoder, out / name, known)
     decoder = models.load(MODEL, device_map="cpu")
@@ -67,7 +67,7 @@ def make(name: str, out: Path, seed: int, data="synthetic", digits="learned", wi
     decoder.model.to(models.loading.placed(None) and "cuda" or "cpu")
     ranks = evaluate.secret_ranks(decoder, [encode(r, decoder.tokenizer) for r in records])
     known |= {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
-    known["perplexity"] = [before, ordinary.observe(decoder).perplexity]
+    known["perplexity"] = [before, general_text.predictions(decoder).perplexity]
     (out / name / adapters.ABOUT).write_text(json.dumps(known, indent=1) + "\n")
     return known
 

@@ -17,6 +17,7 @@ from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
+VERSION = 1
 TOGETHER = 16  # prompts of one forward pass: gradients add up to the batch's
 
 
@@ -45,7 +46,7 @@ def unlearn(
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
     todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # saves padding
-    names = ff2_names(decoder, decoder.numbered(hp.layers))
+    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
     with Training(decoder, names, hp.lr, "FT-L") as training:
         for _ in progress(range(hp.steps)):
             parts = chunks(todo, hp.batch)

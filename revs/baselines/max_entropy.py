@@ -13,14 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
 from revs.baselines import memit
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,16 @@ def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Te
 
 
 def unlearn(
-    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    cache: Path | None = None,
 ) -> Edit:
-    """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
-    lens = decoder.numbered(hp.patil_layers)
-    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Max-Entropy")
+    """Unlearns all targets together; draws nothing. ``cache``: see ``memit.moments``.
+
+    Raises FloatingPointError if it diverges.
+    """
+    lens = decoder.layer_indices(hp.patil_layers)
+    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Max-Entropy", cache)

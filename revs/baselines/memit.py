@@ -11,7 +11,7 @@ Two steps, as in the source, for the end of a prompt as the subject:
 
        Δ = R·Kᵀ · (λC + K·Kᵀ)⁻¹
 
-   with keys K (FF₂'s inputs) and C = E[a·aᵀ], their second moment over benign text (Eq. 14 there).
+   with keys K (FF₂'s inputs) and C = E[a·aᵀ], their second moment over general text (Eq. 14 there).
 
 δ touches a prompt's last token only, so that nothing before it changes: a step of the optimiser
 runs one token a prompt.
@@ -38,15 +38,14 @@ from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
-from revs.model.reading import beginning, pieces, read
-from revs.model.reading import inputs as inputs
 from revs.model.targets import Target, pairs
+from revs.model.text import special_prefix, text_inputs, token_ids, training_windows
 
+VERSION = 1
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
-WINDOW, TOGETHER = 128, 16  # tokens of a window of benign text, windows of a forward pass
+WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass
 PER_NEURON = 24  # tokens for each neuron: fewer would estimate a matrix of rank ff poorly
-CACHE: Path | None = None  # a folder in which whoever runs MEMIT wants moments kept
 
 
 @dataclass(frozen=True)
@@ -75,23 +74,38 @@ def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Te
 
 
 def unlearn(
-    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    cache: Path | None = None,
 ) -> Edit:
-    """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
-    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT")
+    """Unlearns all targets together; draws nothing. ``cache``: see ``moments``.
+
+    Raises FloatingPointError if it diverges.
+    """
+    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT", cache)
 
 
 def rewrite(
-    decoder: Decoder, targets: Sequence[Target], hp, objective: Callable, lens, progress, what: str
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp,
+    objective: Callable,
+    lens: Sequence[int],
+    progress,
+    what: str,
+    cache: Path | None = None,
 ) -> Edit:
     """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
-    layers = decoder.numbered(hp.layers)
+    layers = decoder.layer_indices(hp.layers)
     prompts, t = zip(*((tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)))
     special = frozenset(decoder.tokenizer.all_special_ids)
     requests = Requests(prompts, t, [[], *write_contexts(decoder)], special)
     longest = max(map(len, requests.contexts)) + max(map(len, requests.prompts))
     decoder.check_length(longest, f"A prompt of {what}, with a text before it,")
-    C = moments(decoder, layers)
+    C = moments(decoder, layers, cache)
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     decoder.model.requires_grad_(False)
     try:
@@ -132,8 +146,8 @@ class Requests:
 
 def write_contexts(decoder: Decoder) -> list[list[int]]:
     """What the model itself writes (greedily) after some words, and a full stop."""
-    words = [read(decoder.tokenizer, word) for word in CONTEXTS]
-    stop = read(decoder.tokenizer, ". ")[len(beginning(decoder.tokenizer)) :]
+    words = [token_ids(decoder.tokenizer, word) for word in CONTEXTS]
+    stop = token_ids(decoder.tokenizer, ". ")[len(special_prefix(decoder.tokenizer)) :]
     write = lambda ids: greedy(decoder, [ids], WRITTEN, min_new_tokens=WRITTEN)[0]
     return [ids + write(ids) + stop for ids in words]
 
@@ -269,29 +283,32 @@ def keys_and_values(
 
 
 @torch.no_grad()
-def moments(decoder: Decoder, layers: Sequence[int]) -> dict[int, Tensor]:
-    """C = E[a·aᵀ] of FF₂'s inputs at some layers over benign text: {layer: (ff, ff)}, float32.
+def moments(
+    decoder: Decoder, layers: Sequence[int], cache: Path | None = None
+) -> dict[int, Tensor]:
+    """C = E[a·aᵀ] of FF₂'s inputs at some layers over general text: {layer: (ff, ff)}, float32.
 
-    The source takes 100,000 samples of Wikipedia. With a folder CACHE, this very model's are kept,
-    layer by layer.
+    The source takes 100,000 samples of Wikipedia; here 24 tokens a neuron, which a model of more
+    than about 8,000 neurons a layer reads from the general text more than once. With a folder
+    ``cache``, this very model's are kept there, layer by layer.
     """
     number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
-    if CACHE is None:
-        return measured(decoder, layers, number)
+    if cache is None:
+        return mean_products(decoder, layers, number)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), inputs()])
+    content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
-    kept = {l: CACHE / f"moments-{key}" / f"{l}.safetensors" for l in layers}
+    kept = {l: cache / f"moments-{key}" / f"{l}.safetensors" for l in layers}
     if missing := [l for l in layers if not kept[l].is_file()]:
         kept[missing[0]].parent.mkdir(parents=True, exist_ok=True)
-        for l, C in measured(decoder, missing, number).items():
-            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:  # whole or not at all
+        for l, C in mean_products(decoder, missing, number).items():
+            with tempfile.TemporaryDirectory(dir=cache) as scratch:  # whole or not at all
                 save_file({"C": C.cpu()}, Path(scratch, kept[l].name))
                 os.replace(Path(scratch, kept[l].name), kept[l])
     return {l: load_file(kept[l])["C"].to(decoder.ff2[l].weight.device) for l in layers}
 
 
-def measured(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, Tensor]:
+def mean_products(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, Tensor]:
     """The moments over so many windows, by forward passes that end at the last of the layers."""
     ff = decoder.neurons(0).shape[1]
     total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
@@ -307,7 +324,7 @@ def measured(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, 
 
         return add
 
-    texts = pieces(decoder.tokenizer, number, min(WINDOW, decoder.context))
+    texts = training_windows(decoder.tokenizer, number, min(WINDOW, decoder.context))
     for some in chunks(texts, TOGETHER):
         handles = [decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers]
         decoder.run(handles, input_ids=decoder.pad(some)[0])

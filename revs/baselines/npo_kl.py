@@ -1,7 +1,7 @@
 """NPO-KL, negative preference optimisation with a KL term (Zhang et al. 2024; App. "NPO-KL …").
 
     L = 2/β · E[ log(1 + (p_θ(t)/p_ref(t))^β) ]
-        + kl_coefficient · E[ KL(p_ref ‖ p_θ) on benign text ]
+        + kl_coefficient · E[ KL(p_ref ‖ p_θ) on general text ]
 
 The paper's Appendix words the first term as its opposite; the formula is its source's. All weights
 are trained, or those of some blocks.
@@ -20,9 +20,10 @@ from torch.nn.functional import kl_div, logsigmoid
 from revs.baselines.training import WINDOW, Training, chunks, epochs, log_p, require, tail
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.reading import inputs as inputs
-from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
+from revs.model.text import training_windows
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def train(
 ) -> Edit:
     """Descends on forget(log p_θ, log p_ref) + kl_coefficient · KL."""
     todo = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
-    texts = pieces(decoder.tokenizer, len(todo), WINDOW)
+    texts = training_windows(decoder.tokenizer, len(todo), WINDOW)
     with torch.no_grad():
         head = copy.deepcopy(decoder.head)
         before = torch.cat([log_p(decoder, some) for some in chunks(todo, hp.batch)])
         hidden = torch.cat([states(decoder, some) for some in chunks(texts, hp.batch)])
     names = [name for name, _ in decoder.model.named_parameters()]
     if hp.layers != "all":
-        blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.numbered(hp.layers)]
+        blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.layer_indices(hp.layers)]
         names = [name for name in names if name.startswith(tuple(blocks))]
     with Training(decoder, names, hp.lr, what) as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):

@@ -1,8 +1,8 @@
 """RMU, representation misdirection for unlearning (Li et al. 2024; Appendix "RMU Baseline").
 
-At one layer, the last token's stream is steered to a random direction u, that of benign text held:
+At one layer, the last token's stream is steered to a random direction u, that of general text held:
 
-    L = ‖x_θ(P) − c·u‖² / d  +  α · ‖x_θ(benign) − x₀(benign)‖² / d,   c: steering_coefficient
+    L = ‖x_θ(P) − c·u‖² / d  +  α · ‖x_θ(general) − x₀(general)‖² / d,   c: steering_coefficient
 
 FF₂ of the layers up to it is trained.
 """
@@ -19,9 +19,10 @@ from torch.nn.functional import mse_loss
 from revs.baselines.training import WINDOW, Training, chunks, epochs, ff2_names, require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder, Stop, stream_of
-from revs.model.reading import inputs as inputs
-from revs.model.reading import pieces
 from revs.model.targets import Target, pairs
+from revs.model.text import training_windows
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
 
 
 def objective(last: Tensor, wanted: Tensor, held: Tensor, frozen: Tensor, alpha: float) -> Tensor:
-    """The loss of last tokens' streams (B, d) against c·u (d,), and of benign ones (B, T, d)."""
+    """The loss of last tokens' streams (B, d) against c·u (d,), and of general ones (B, T, d)."""
     return mse_loss(last, wanted.expand_as(last)) + alpha * mse_loss(held, frozen)
 
 
@@ -68,14 +69,14 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Unlearns all targets; ``seed`` draws u and their order. FloatingPointError if it diverges."""
-    at = decoder.numbered([hp.layer_id])[0]
+    at = decoder.layer_indices([hp.layer_id])[0]
     todo = [ids for ids, _ in pairs(targets)]
-    texts = pieces(decoder.tokenizer, len(todo), WINDOW)
+    texts = training_windows(decoder.tokenizer, len(todo), WINDOW)
     with torch.no_grad():
         frozen = torch.cat([stream(decoder, some, at)[0] for some in chunks(texts, hp.batch)])
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)
     wanted = hp.steering_coefficient * u / u.norm()
-    names = ff2_names(decoder, decoder.numbered(hp.layers))
+    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
     with Training(decoder, names, hp.lr, "RMU") as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
             training.clear()

@@ -16,8 +16,9 @@ from torch.nn.functional import logsigmoid
 from revs.baselines import npo_kl
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.reading import inputs as inputs
 from revs.model.targets import Target
+
+VERSION = 1
 
 
 @dataclass(frozen=True)

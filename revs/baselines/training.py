@@ -11,7 +11,7 @@ from torch import Tensor
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 
-WINDOW = 32  # tokens of benign text beside each target
+WINDOW = 32  # tokens of general text beside each target
 Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
 
 

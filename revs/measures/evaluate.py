@@ -12,6 +12,7 @@ from revs.method.vocabulary import Vocabulary, rank
 from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target
 
+VERSION = 1
 BATCH = 32
 
 

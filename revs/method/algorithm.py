@@ -13,22 +13,23 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from revs.method import neuron, quick
+from revs.method import quick, schedules, selection
 from revs.method.edit import Edit
-from revs.method.neuron import Seen
+from revs.method.selection import LayerState
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
+VERSION = 1
 WHERE = ("mlp", "residual", "both")
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 CHOICES = {
     "gate": WHERE,
     "stop": WHERE,
-    "schedule": tuple(neuron.SCHEDULES),
+    "schedule": tuple(schedules.SCHEDULES),
     "projection": ("norm", "raw"),
     "order": ("lazy", "eager"),
-    "neurons": neuron.NEURONS,
+    "neurons": selection.NEURONS,
 }
 
 
@@ -47,7 +48,7 @@ class Hyperparameters:
     eps_r_n: float = 0.04  # ε of r_n
     gate: str = "both"  # what must rank too high for an edit: FF₂'s output (mlp), residual, both
     stop: str = "both"  # what must rank low enough for a layer to be left
-    schedule: str = "exact"  # or "paper": see revs.method.neuron
+    schedule: str = "exact"  # or "paper": see revs.method.schedules
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     order: str = "lazy"  # a layer is gated after the edits below it; "eager": all before any edit
     neurons: str = "hybrid"  # activation and rank; selective; one alone; gradient, random
@@ -94,21 +95,21 @@ def unlearn(
     hp: Hyperparameters,
     seed: int = 0,
     progress=iter,
-    usual: Sequence[Tensor] | None = None,
+    mean_activation: Sequence[Tensor] | None = None,
 ) -> Edit:
     """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random.
 
-    ``usual``: ``revs.method.neuron.usual``, if it is there already; for selective neurons.
+    ``mean_activation``, for selective neurons: that of ``revs.method.selection``, if there already.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     check_lengths(decoder, targets)
-    if usual is None and hp.neurons == "selective":
-        usual = neuron.usual(decoder)
+    if mean_activation is None and hp.neurons == "selective":
+        mean_activation = selection.mean_activation(decoder)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
-            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw, usual)
+            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw, mean_activation)
     return edit
 
 
@@ -127,23 +128,23 @@ def unlearn_token(
     hp: Hyperparameters,
     edit: Edit,
     draw: torch.Generator | None = None,
-    usual: Sequence[Tensor] | None = None,
+    mean_activation: Sequence[Tensor] | None = None,
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
-    layers = decoder.numbered(hp.layers)
+    layers = decoder.layer_indices(hp.layers)
     selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
-    attributed = neuron.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
+    attributed = selection.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
         if l not in layers:
             return None
         by_gradient = attributed and attributed[l]
-        elsewhere = usual and usual[l]
-        seen = Seen(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, elsewhere)
-        if not (may_be_open(vocabulary, seen, t, hp) if selected is None else l in selected):
+        average = mean_activation and mean_activation[l]
+        state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, average)
+        if not (may_be_open(vocabulary, state, t, hp) if selected is None else l in selected):
             return None
-        change = edit_layer(vocabulary, edit, seen, t, hp)
-        return None if change is None else felt(a, *change)
+        change = edit_layer(vocabulary, edit, state, t, hp)
+        return None if change is None else propagated_change(a, *change)
 
     decoder.visit(ids, at_layer)
 
@@ -163,30 +164,30 @@ def select_layers(
 
 
 def edit_layer(
-    vocabulary: Vocabulary, edit: Edit, seen: Seen, t: int, hp: Hyperparameters
+    vocabulary: Vocabulary, edit: Edit, state: LayerState, t: int, hp: Hyperparameters
 ) -> tuple[Tensor, Tensor] | None:
     """SelectNeuron and EditNeuron in one layer whose gate may be open.
 
     Returns the edited neurons (K,) and by how much their columns moved, as rounded: (d, K). None if
     the gate is closed after all, or nothing had to be edited.
     """
-    some = neuron.candidates(vocabulary, seen, t, hp)
-    n = seen.weight[:, some].T
-    hidden, line = quick.lines(vocabulary, seen.l, seen.h, seen.x, n, t)
+    some = selection.candidates(vocabulary, state, t, hp)
+    n = state.weight[:, some].T
+    hidden, line = quick.lines(vocabulary, state.l, state.h, state.x, n, t)
     if hp.order == "lazy" and not gate(hidden, hp):
         return None
-    neurons, line = neuron.best(some, line, hp)
-    c, unreached = edit_until_low(hidden, line, seen.a[neurons], hp)
+    neurons, line = selection.best(some, line, hp)
+    c, unreached = edit_until_low(hidden, line, state.a[neurons], hp)
     if not len(c):
         return None
     neurons = neurons[: len(c)]
-    before = seen.weight[:, neurons].clone()
-    edit.move(seen.l, neurons, c, t, vocabulary.step(seen.l, t))
+    before = state.weight[:, neurons].clone()
+    edit.move(state.l, neurons, c, t, vocabulary.step(state.l, t))
     edit.unreached += unreached
-    return neurons, seen.weight[:, neurons] - before
+    return neurons, state.weight[:, neurons] - before
 
 
-def felt(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
+def propagated_change(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
     """What a change of columns adds to FF₂'s output at activations a (n, ff): (n, d)."""
     return a[:, neurons] @ change.to(a).T
 
@@ -202,9 +203,9 @@ def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
 
 
-def may_be_open(vocabulary: Vocabulary, seen: Seen, t: int, hp: Hyperparameters) -> bool:
+def may_be_open(vocabulary: Vocabulary, state: LayerState, t: int, hp: Hyperparameters) -> bool:
     """Is the gate of a layer not closed for sure? ``edit_layer`` asks ``gate`` about the others."""
-    return quick.may_be_open(vocabulary, seen.l, seen.h, seen.x, t, partial(passes, hp=hp))
+    return quick.may_be_open(vocabulary, state.l, state.h, state.x, t, partial(passes, hp=hp))
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:
@@ -218,7 +219,7 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
     for some in quick.portions(c):
         part = line.rows(some)
-        c[some], reached[some] = neuron.edit_neurons(part, hp.r_n, hp.eps_r_n, hp.schedule)
+        c[some], reached[some] = schedules.edit_neurons(part, hp.r_n, hp.eps_r_n, hp.schedule)
         S = (a.to(c) * c)[: some.stop].cumsum(0)
         first = some.start == 0  # K = 0 is tested too
         S = torch.cat([S.new_zeros(1), S]) if first else S[some.start :]

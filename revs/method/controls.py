@@ -20,6 +20,7 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
+VERSION = 1
 CONTROLS = ("noise", "tokens", "columns")
 
 

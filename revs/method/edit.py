@@ -15,6 +15,8 @@ from torch import Tensor
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
+VERSION = 1
+
 
 class Edit:
     """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.

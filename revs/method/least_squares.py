@@ -24,12 +24,11 @@ import torch
 from torch import Tensor
 
 from revs.method.edit import Edit
-from revs.method.neuron import exact_schedule
+from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder, stream_of
-from revs.model.reading import inputs as inputs
-from revs.model.reading import pieces
 from revs.model.targets import Target
+from revs.model.text import training_windows
 
 VERSION = 1
 WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass
@@ -86,7 +85,7 @@ def unlearn(
     it is known (``second_moments``); nothing is drawn. Raises ValueError for what does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
-    r_h, layers = hp.rank(vocabulary.V), decoder.numbered(hp.layers)
+    r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
     if hp.nu and not protect:
         raise ValueError(f"nu is {hp.nu}, but no text to protect was given: set it to 0.")
     texts, places, tokens = laid_out(decoder, targets)
@@ -214,7 +213,7 @@ def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor]] = ())
 def general_text(decoder: Decoder, tokens: int) -> list[Text]:
     """So many tokens of general text, in windows; the first position of each is left out."""
     length = min(WINDOW, decoder.context)
-    return [(ids, 1) for ids in pieces(decoder.tokenizer, -(-tokens // length), length)]
+    return [(ids, 1) for ids in training_windows(decoder.tokenizer, -(-tokens // length), length)]
 
 
 @torch.no_grad()

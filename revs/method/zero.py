@@ -13,10 +13,12 @@ from torch import Tensor
 
 from revs.method import algorithm
 from revs.method.edit import Edit
-from revs.method.neuron import Seen, select_neurons
+from revs.method.selection import LayerState, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
+
+VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -51,11 +53,11 @@ def unlearn(
             def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
                 if not algorithm.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
                     return None
-                seen = Seen(l, decoder.neurons(l), a[-1])
-                neurons, _ = select_neurons(vocabulary, seen, t, located)
-                neurons = neurons[seen.weight[:, neurons].any(0)][: hp.n]
+                state = LayerState(l, decoder.neurons(l), a[-1])
+                neurons, _ = select_neurons(vocabulary, state, t, located)
+                neurons = neurons[state.weight[:, neurons].any(0)][: hp.n]
                 before = edit.keep(l, neurons).clone()
-                seen.weight[:, neurons] = 0
+                state.weight[:, neurons] = 0
                 return -a[:, neurons] @ before.T
 
             decoder.visit(ids, at_layer)

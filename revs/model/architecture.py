@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from revs.model import reading
+from revs.model.text import token_ids
 
 TEXT = "The number of the house is one"
 # how far what is compared may be apart, as a share of its size
@@ -123,7 +123,7 @@ class Decoder:
         """The name of one block's FF₂ weight."""
         return f"{self.architecture.layers}.{l}.{self.architecture.ff2}.weight"
 
-    def numbered(self, layers: Sequence[int] | str) -> list[int]:
+    def layer_indices(self, layers: Sequence[int] | str) -> list[int]:
         """Layers by number, of "all", "upper" (the upper half) or some; ValueError for others."""
         there = len(self.layers)
         if isinstance(layers, str):
@@ -248,7 +248,7 @@ def check_fit(decoder: Decoder) -> None:
     if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
         raise ValueError(said + unfit)
-    ids = reading.read(decoder.tokenizer, TEXT)[:8]
+    ids = token_ids(decoder.tokenizer, TEXT)[:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
     decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()

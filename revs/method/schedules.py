@@ -1,6 +1,6 @@
-"""SelectNeuron (§3.1.2) and EditNeuron (§3.2, Alg. 2): which neurons move, and how far along d_t.
+"""EditNeuron (§3.2, Alg. 2): how far a neuron moves along d_t, so that t gets the rank r_n in it.
 
-EditNeuron brings t's rank in a neuron to r_n; two schedules choose c of n* = n + c·d_t:
+Two schedules choose c of n* = n + c·d_t:
 
 ``paper``  a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low, until the
            rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
@@ -12,149 +12,17 @@ Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − �
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import Cache
 
 from revs.method import quick
-from revs.method.vocabulary import Line, Vocabulary
-from revs.model import reading
-from revs.model.architecture import Decoder
+from revs.method.vocabulary import Line
 
-NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
 # Alg. 2; the bound on the steps is the released code's
 START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
 # a search goes a little beyond where it expects r_n, and at most so many times as far as before
 OVER, FURTHEST = 1.05, 16.0
-ALPHAS = 20  # m of the integrated gradients, as in their source
-USUAL = range(40, 56)  # windows of ordinary text, which judge and choose nothing
-LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinitely selective
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a target sees of one layer at one position, and what its neurons are chosen by."""
-
-    l: int
-    weight: Tensor  # FF₂'s, (d, ff): column j is neuron j
-    a: Tensor  # FF₂'s input, (ff,)
-    h: Tensor | None = None  # FF₂'s output, (d,)
-    x: Tensor | None = None  # the residual stream after the layer, (d,)
-    attributed: Tensor | None = None  # of every neuron, (ff,), where they are chosen by gradient
-    draw: torch.Generator | None = None  # where they are chosen at random
-    usual: Tensor | None = None  # how active each is elsewhere, (ff,), where they are selective
-
-
-def select_neurons(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> tuple[Tensor, Line]:
-    """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
-
-    In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
-    criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
-    is not the paper's (``usual``).
-    """
-    some = candidates(vocabulary, seen, t, hp)
-    return best(some, vocabulary.neurons(seen.l, seen.weight[:, some].T, t), hp)
-
-
-def candidates(vocabulary: Vocabulary, seen: Seen, t: int, hp) -> Tensor:
-    """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
-    a, ff = seen.a, len(seen.a)
-    n = min(hp.n_max, ff)
-    some = {
-        "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
-        "selective": lambda: (a.float() / seen.usual).topk(min(hp.k, ff)).indices,
-        "rank": lambda: torch.arange(ff, device=a.device),
-        "activations": lambda: a.float().topk(n).indices,
-        "gradient": lambda: seen.attributed.topk(n).indices,
-        "random": lambda: torch.randperm(ff, generator=seen.draw)[:n].to(a.device),
-    }[hp.neurons]()
-    if len(some) < quick.WORTH * n:
-        return some
-    found = quick.highest(vocabulary, seen.l, seen.weight[:, some].T, t, n)
-    return some[found.to(some.device)]
-
-
-def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
-    """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
-    if hp.neurons not in ("hybrid", "selective", "rank"):
-        return some, line
-    order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
-    return some[order.to(some.device)], line.rows(order)
-
-
-@torch.no_grad()
-def usual(decoder: Decoder) -> list[Tensor]:
-    """How active neurons are in ordinary text, layer by layer: [(ff,), …], in float32.
-
-    Not the paper's. The k most activated neurons at a secret are also those that are active
-    everywhere, and whoever moves such a column is felt by every text. ``selective`` takes the k of
-    largest a_j / σ_j instead, σ_j = √(mean over ordinary text of a_j²), and of these, as the paper
-    does, the n_max in which t ranks highest.
-    """
-    length = min(reading.WINDOW, decoder.context)
-    texts = reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]
-    squares: list[Tensor | float] = [0.0] * len(decoder.layers)
-
-    def adding(l: int):
-        def add(_module, args):
-            squares[l] = squares[l] + args[0].flatten(0, -2).float().square().sum(0)
-
-        return add
-
-    for ids in texts:
-        handles = [ff2.register_forward_pre_hook(adding(l)) for l, ff2 in enumerate(decoder.ff2)]
-        decoder.run(handles, input_ids=decoder.pad([ids])[0])
-    found = [(total / (len(texts) * length)).sqrt() for total in squares]
-    return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
-
-
-def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
-    """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
-
-    Dai et al. 2022, Eq. 3, at the last position, on a layer's path from silence to activations a:
-    Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j with α_s = s/m. A path is one batch of m
-    last tokens; the tokens before them, which nothing changes, run once.
-    """
-    prefix = None
-    if len(ids) > 1:
-        with torch.no_grad():
-            inputs = decoder.pad([ids[:-1]])[0]
-            prefix = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
-        prefix.batch_repeat_interleave(m)
-    return [along_path(decoder, ids, t, l, prefix, m) for l in range(len(decoder.layers))]
-
-
-def along_path(
-    decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache | None, m: int
-) -> Tensor:
-    """Attr of one layer's neurons: (ff,)."""
-    scaled = []
-
-    def scale(_module, args):
-        alpha = torch.arange(1, m + 1, device=args[0].device) / m
-        a = args[0].detach().flatten(0, -2)  # one token a copy: (m, ff)
-        scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
-        return (scaled[1].view_as(args[0]),)
-
-    handle = decoder.ff2[l].register_forward_pre_hook(scale)
-    try:
-        with torch.enable_grad():
-            last = torch.full((m, 1), ids[-1], device=decoder.device)
-            hidden = decoder.model.base_model(
-                input_ids=last,
-                position_ids=torch.full_like(last, len(ids) - 1),
-                past_key_values=copy.deepcopy(prefix),
-                use_cache=True,
-            ).last_hidden_state[:, -1]
-            p = decoder.logits(hidden).softmax(-1)[:, t]
-            (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
-    finally:
-        handle.remove()
-    return scaled[0] * gradient.float().mean(0)
 
 
 def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor, Tensor]:
@@ -196,7 +64,7 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
     t, w = line.t, line.w
     slope = w[t] - w
     if (slope < 0).any():
-        return _sweep(line, slope, r_n)
+        return sweep(line, slope, r_n)
     # t itself, and tokens whose row of U equals t's: ahead for ever, or behind
     never = (slope == 0).nonzero()[:, 0]
     ahead = (line.A[:, never] > line.A[:, t : t + 1]).sum(-1)
@@ -206,7 +74,7 @@ def order_statistic(line: Line, r_n: int) -> Tensor:
     for need in (r_n - ahead).unique().tolist():  # one value, but for rows with such tokens ahead
         rows = r_n - ahead == need
         if need <= line.A.shape[1] - len(never):
-            c[rows] = _between(*around(x if rows.all() else x[rows], need))[:, 0]
+            c[rows] = between(*around(x if rows.all() else x[rows], need))[:, 0]
     return c.clamp_max(0.0)
 
 
@@ -224,12 +92,12 @@ def around(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return point, torch.where(rest < point, rest, -torch.inf).amax(-1, keepdim=True)
 
 
-def _between(point: Tensor, below: Tensor) -> Tensor:
+def between(point: Tensor, below: Tensor) -> Tensor:
     """A value of c just past a crossing point: midway to the next, or beyond without one."""
     return torch.where(below == -torch.inf, point - point.abs().clamp_min(1.0), (point + below) / 2)
 
 
-def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
+def sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
     """The first c below 0 with rank ≥ r_n when some tokens move faster than t itself.
 
     Passing a point downwards costs t a rank if w_j < w_t and gains it one if w_j > w_t.
@@ -243,7 +111,7 @@ def _sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
     after = torch.cat([x[:, 1:], torch.full_like(x[:, :1], -torch.inf)], -1)
     hit = (r >= r_n) & (x < 0) & (after < x)  # of points that coincide, the last one knows the rank
     first = hit.int().argmax(-1, keepdim=True)
-    c = _between(x.gather(-1, first), after.gather(-1, first))[:, 0]
+    c = between(x.gather(-1, first), after.gather(-1, first))[:, 0]
     return torch.where(hit.any(-1), c, 0.0)
 
 

@@ -8,10 +8,10 @@ from tokenizers import processors
 
 from companion.data import models
 from revs.baselines import memit
-from revs.measures import attacks, ordinary
-from revs.method.neuron import LEAST, USUAL, usual
-from revs.model import reading
+from revs.measures import attacks
+from revs.method.selection import AVERAGED, LEAST, mean_activation
 from revs.model.targets import Record, encode
+from revs.model.text import WINDOW, special_prefix, token_ids, training_windows, windows
 
 AROUND = {
     "nothing": "$A",
@@ -40,33 +40,33 @@ def words(request):
 
 def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
     whole, end = words("the cat")["input_ids"], words.convert_tokens_to_ids("</s>")
-    assert reading.read(words, "the cat") == [token for token in whole if token != end]
-    assert reading.beginning(words) == [token for token in whole if words.decode(token) == "<s>"]
+    assert token_ids(words, "the cat") == [token for token in whole if token != end]
+    assert special_prefix(words) == [token for token in whole if words.decode(token) == "<s>"]
 
 
 def test_windows_are_begun_so_and_hold_the_text_between_them(words):
     text = "the cat and the dog and the cow"
-    first, windows = reading.beginning(words), reading.windows(words, text, 4, 9)
-    assert all(len(one) == 9 and one[: len(first)] == first for one in windows)
-    inner = sum((one[len(first) :] for one in windows), [])
+    first, found = special_prefix(words), windows(words, text, 4, 9)
+    assert all(len(one) == 9 and one[: len(first)] == first for one in found)
+    inner = sum((one[len(first) :] for one in found), [])
     ids = words(text, add_special_tokens=False)["input_ids"]
     size = 9 - len(first)
     assert inner[: len(ids) // size * size] == ids[: len(ids) // size * size][: len(inner)]
     with pytest.raises(ValueError, match="a window of 2 was asked for|a window of 99 was"):
-        reading.windows(words, text, 1, 2 if len(first) == 2 else 99)
+        windows(words, text, 1, 2 if len(first) == 2 else 99)
 
 
 @pytest.mark.parametrize("template", ["$A", "<s> $A"])
 def test_one_place_decides_for_all(template):
     """Ordinary text, secrets, attacks and MEMIT's contexts begin alike."""
     words = tokenizer(template)
-    first = reading.beginning(words)
+    first = special_prefix(words)
     target = encode(Record("r", "text", "r", "the code is ", "4711", "."), words)
     decoder = build("llama-tied", dtype=torch.float32)
     decoder.model.resize_token_embeddings(len(words))
     decoder = type(decoder)(decoder.model, words, "tiny", decoder.revision)
     texts = [
-        reading.pieces(words, 1, 16)[0],
+        training_windows(words, 1, 16)[0],
         target.prompt_ids,
         attacks.perturbed(decoder, [target])["r"],
         memit.write_contexts(decoder)[0],
@@ -76,18 +76,15 @@ def test_one_place_decides_for_all(template):
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_how_active_neurons_usually_are(kind):
-    """The root mean square of FF₂'s inputs over windows that neither judge nor choose."""
-    decoder = build(kind, dtype=torch.float32)
-    assert not {*USUAL} & {*ordinary.JUDGING, *ordinary.CHOOSING}
-    length = min(reading.WINDOW, decoder.context)
-    seen = []
-    for ids in reading.pieces(decoder.tokenizer, USUAL.stop, length)[USUAL.start :]:
+def test_mean_activations_are_root_mean_squares_of_ff2_s_inputs(kind):
+    decoder, seen = build(kind, dtype=torch.float32), []
+    length = min(WINDOW, decoder.context)
+    for ids in training_windows(decoder.tokenizer, AVERAGED, length):
         decoder.visit(ids, lambda l, a, h, x: seen.append(a.clone()) if l == 1 else None)
-    wanted = torch.cat(seen).square().mean(0).sqrt()
-    found = usual(decoder)[1]
-    assert len(usual(decoder)) == len(decoder.layers)
-    torch.testing.assert_close(found, wanted.clamp_min(LEAST * wanted.mean()), rtol=1e-3, atol=1e-6)
+    wanted, found = torch.cat(seen).square().mean(0).sqrt(), mean_activation(decoder)
+    assert len(found) == len(decoder.layers)
+    wanted = wanted.clamp_min(LEAST * wanted.mean())
+    torch.testing.assert_close(found[1], wanted, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +96,6 @@ def test_real_tokenizers_begin_a_text_as_they_do_themselves(name):
         pytest.skip(f"{name} is not in the cache")
     words = models.tokenizer(name)
     for text in ("The code is 4711.", "  two spaces", "Straße, 東京 🔑"):
-        assert reading.read(words, text) == words(text)["input_ids"]
+        assert token_ids(words, text) == words(text)["input_ids"]
     first = {"gemma-3-270m": "<bos>"}.get(name, "")
-    assert words.decode(reading.beginning(words)) == first
+    assert words.decode(special_prefix(words)) == first

@@ -1,0 +1,148 @@
+"""SelectNeuron (§3.1.2): which neurons of a layer are edited.
+
+Of the k neurons that are most active at the secret, the n_max in which t ranks highest; and the
+paper's alternatives (Appendix, "Alternative Neuron Selection Strategies").
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+from revs.method import quick
+from revs.method.vocabulary import Line, Vocabulary
+from revs.model.architecture import Decoder
+from revs.model.text import WINDOW, training_windows
+
+NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
+ALPHAS = 20  # m of the integrated gradients, as in their source
+AVERAGED = 16  # of the training text, over which activations are averaged
+LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinitely selective
+
+
+@dataclass(frozen=True)
+class LayerState:
+    """What a target sees of one layer at one position, and what its neurons are chosen by."""
+
+    l: int
+    weight: Tensor  # FF₂'s, (d, ff): column j is neuron j
+    a: Tensor  # FF₂'s input, (ff,)
+    h: Tensor | None = None  # FF₂'s output, (d,)
+    x: Tensor | None = None  # the residual stream after the layer, (d,)
+    attributed: Tensor | None = None  # of every neuron, (ff,), where they are chosen by gradient
+    draw: torch.Generator | None = None  # where they are chosen at random
+    mean_activation: Tensor | None = (
+        None  # how active each is elsewhere, (ff,), where they are selective
+    )
+
+
+def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tuple[Tensor, Line]:
+    """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
+
+    In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
+    criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
+    is not the paper's (``mean_activation``).
+    """
+    some = candidates(vocabulary, state, t, hp)
+    return best(some, vocabulary.neurons(state.l, state.weight[:, some].T, t), hp)
+
+
+def candidates(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> Tensor:
+    """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
+    a, ff = state.a, len(state.a)
+    n = min(hp.n_max, ff)
+    some = {
+        "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
+        "selective": lambda: (a.float() / state.mean_activation).topk(min(hp.k, ff)).indices,
+        "rank": lambda: torch.arange(ff, device=a.device),
+        "activations": lambda: a.float().topk(n).indices,
+        "gradient": lambda: state.attributed.topk(n).indices,
+        "random": lambda: torch.randperm(ff, generator=state.draw)[:n].to(a.device),
+    }[hp.neurons]()
+    if len(some) < quick.WORTH * n:
+        return some
+    found = quick.highest(vocabulary, state.l, state.weight[:, some].T, t, n)
+    return some[found.to(some.device)]
+
+
+def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
+    """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
+    if hp.neurons not in ("hybrid", "selective", "rank"):
+        return some, line
+    order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
+    return some[order.to(some.device)], line.rows(order)
+
+
+@torch.no_grad()
+def mean_activation(decoder: Decoder) -> list[Tensor]:
+    """How active neurons are in general text, layer by layer: [(ff,), …], in float32.
+
+    Not the paper's. The k most activated neurons at a secret are also those that are active
+    everywhere, and whoever moves such a column is felt by every text. ``selective`` takes the k of
+    largest a_j / σ_j instead, σ_j = √(mean over general text of a_j²), and of these, as the paper
+    does, the n_max in which t ranks highest.
+    """
+    length = min(WINDOW, decoder.context)
+    texts = training_windows(decoder.tokenizer, AVERAGED, length)
+    squares: list[Tensor | float] = [0.0] * len(decoder.layers)
+
+    def adding(l: int):
+        def add(_module, args):
+            squares[l] = squares[l] + args[0].flatten(0, -2).float().square().sum(0)
+
+        return add
+
+    for ids in texts:
+        handles = [ff2.register_forward_pre_hook(adding(l)) for l, ff2 in enumerate(decoder.ff2)]
+        decoder.run(handles, input_ids=decoder.pad([ids])[0])
+    found = [(total / (len(texts) * length)).sqrt() for total in squares]
+    return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
+
+
+def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
+    """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
+
+    Dai et al. 2022, Eq. 3, at the last position, on a layer's path from silence to activations a:
+    Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j with α_s = s/m. A path is one batch of m
+    last tokens; the tokens before them, which nothing changes, run once.
+    """
+    prefix = None
+    if len(ids) > 1:
+        with torch.no_grad():
+            inputs = decoder.pad([ids[:-1]])[0]
+            prefix = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
+        prefix.batch_repeat_interleave(m)
+    return [along_path(decoder, ids, t, l, prefix, m) for l in range(len(decoder.layers))]
+
+
+def along_path(
+    decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache | None, m: int
+) -> Tensor:
+    """Attr of one layer's neurons: (ff,)."""
+    scaled = []
+
+    def scale(_module, args):
+        alpha = torch.arange(1, m + 1, device=args[0].device) / m
+        a = args[0].detach().flatten(0, -2)  # one token a copy: (m, ff)
+        scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
+        return (scaled[1].view_as(args[0]),)
+
+    handle = decoder.ff2[l].register_forward_pre_hook(scale)
+    try:
+        with torch.enable_grad():
+            last = torch.full((m, 1), ids[-1], device=decoder.device)
+            hidden = decoder.model.base_model(
+                input_ids=last,
+                position_ids=torch.full_like(last, len(ids) - 1),
+                past_key_values=copy.deepcopy(prefix),
+                use_cache=True,
+            ).last_hidden_state[:, -1]
+            p = decoder.logits(hidden).softmax(-1)[:, t]
+            (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
+    finally:
+        handle.remove()
+    return scaled[0] * gradient.float().mean(0)

@@ -1,0 +1,101 @@
+"""Text as the model reads it (§4.1): the one place that decides how text becomes token ids.
+
+Many tokenizers put a token before a text, and their models have never read one without it: what
+they make of a text that lacks it says little. Everything that is not a secret in its sentence
+(``revs.model.targets``, which keeps offsets) is read through this file.
+
+General text has nothing to do with the secrets (the paper takes Wikipedia). It lies beside this
+file: prose of several registers in turn, passage after passage (``data/general_text`` says where
+it is from). The first eighth of the passages is for evaluation, the rest for training and
+statistics: no window of one shares a passage with a window of the other.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+
+FILE = Path(__file__).with_name("general_text.txt")
+PASSAGES = "\n\n\n"  # what separates them
+EVALUATION = 8  # one passage in so many
+CHARACTERS = 12  # of text that are tokenised for each token wanted: more than any tokenizer needs
+WINDOW = 128  # tokens of a window that is evaluated, or a model's context
+PROBE = "a"  # any text: what stands around it is the tokenizer's
+
+
+def special_prefix(tokenizer) -> list[int]:
+    """The ids that a tokenizer puts before a text, such as that of <bos>; of many none.
+
+    What it puts behind one is left out: a text that goes on has not ended.
+
+    >>> special_prefix(tokenizer)
+    []
+    """
+    bare = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
+    whole = tokenizer(PROBE)["input_ids"]
+    starts = range(len(whole) - len(bare) + 1)
+    return whole[: next((i for i in starts if whole[i:][: len(bare)] == bare), 0)]
+
+
+def token_ids(tokenizer, text: str) -> list[int]:
+    """The ids of a text that begins here and may go on."""
+    return special_prefix(tokenizer) + tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:
+    """Consecutive windows of ``length`` ids, each begun as a text is.
+
+    They begin again with the first where the text is too short for so many. Raises ValueError where
+    it is too short for one.
+    """
+    first = special_prefix(tokenizer)
+    text = text[: CHARACTERS * number * length]
+    ids, size = tokenizer(text, add_special_tokens=False)["input_ids"], length - len(first)
+    if not 0 < size <= len(ids):
+        raise ValueError(
+            f"The text has {len(ids)} tokens, but a window of {length} was asked for: ask for "
+            "shorter windows."
+        )
+    starts = range(0, len(ids) - size + 1, size)
+    return [first + ids[starts[i % len(starts)] :][:size] for i in range(number)]
+
+
+@functools.cache
+def general_text() -> str:
+    """The whole general text."""
+    if not FILE.exists():  # until it is committed
+        from pydoc_data.topics import topics
+
+        return PASSAGES.join(topics[name] for name in sorted(topics))
+    return FILE.read_text(encoding="utf-8")
+
+
+def text_inputs() -> dict[str, str]:
+    """The hash of the general text, for what is recorded of results that depend on it."""
+    return {"general_text": hashlib.sha256(general_text().encode()).hexdigest()}
+
+
+def evaluation_text() -> str:
+    """The passages that results are measured on and that no method reads."""
+    passages = general_text().split(PASSAGES)
+    return PASSAGES.join(passages[: len(passages) // EVALUATION])
+
+
+def training_text() -> str:
+    """The passages that methods may read: to train on, or for statistics of activations."""
+    passages = general_text().split(PASSAGES)
+    return PASSAGES.join(passages[len(passages) // EVALUATION :])
+
+
+def evaluation_windows(tokenizer, number: int, length: int) -> list[list[int]]:
+    """Consecutive ``windows`` of the evaluation text."""
+    return windows(tokenizer, evaluation_text(), number, length)
+
+
+def training_windows(tokenizer, number: int, length: int) -> list[list[int]]:
+    """Consecutive ``windows`` of the training text, of about 200,000 tokens.
+
+    Whoever asks for more reads them again from the first.
+    """
+    return windows(tokenizer, training_text(), number, length)

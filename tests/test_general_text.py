@@ -1,0 +1,116 @@
+"""General text: its split and windows, perplexity, next tokens and KL written out."""
+
+import hashlib
+import math
+
+import pytest
+import torch
+from test_method import weights
+
+from revs.measures import general_text
+from revs.model import text
+
+LENGTH = 96  # of a window of the tiny models
+
+
+def log_p(decoder, window):
+    with torch.no_grad():
+        return decoder.model(input_ids=torch.tensor([window])).logits[0].log_softmax(-1)
+
+
+def written_out(decoder, windows):
+    """−log p of each token after those before it, and the argmax at every place."""
+    found = [(log_p(decoder, window), window) for window in windows]
+    losses = [-float(p[i, t]) for p, window in found for i, t in enumerate(window[1:])]
+    return losses, [token for p, _ in found for token in p.argmax(-1).tolist()]
+
+
+@pytest.mark.parametrize("asked", [range(2), range(1, 4)])
+def test_predictions_are_those_of_one_window_at_a_time(build, asked):
+    decoder = build("llama-untied", dtype=torch.float32)
+    some = text.evaluation_windows(decoder.tokenizer, 4, LENGTH)[asked.start : asked.stop]
+    losses, following = written_out(decoder, some)
+    found = general_text.predictions(decoder, asked)
+    assert found.perplexity == pytest.approx(math.exp(sum(losses) / len(losses)), rel=1e-4)
+    assert found.next == following and len(following) == LENGTH * len(asked)
+    assert "[" not in repr(found)  # no text is printed
+
+
+@pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
+def test_integrity_is_perplexity_kl_and_unchanged_tokens(build, kind):
+    """Also where the head changes with the model."""
+    decoder = build(kind, dtype=torch.float32)
+    before = general_text.predictions(decoder, range(2), keep=True)
+    windows = text.evaluation_windows(decoder.tokenizer, 2, LENGTH)
+    was = torch.cat([log_p(decoder, window) for window in windows])
+    same = general_text.integrity(decoder, before)
+    assert same["unchanged"] == 1 and abs(same["kl"]) < 1e-6
+    assert same["perplexity"] == pytest.approx(same["perplexity_before"], rel=1e-5)
+    with torch.no_grad():
+        for weight in weights(decoder):
+            decoder.model.get_parameter(weight).mul_(1.1)
+    found = general_text.integrity(decoder, before)
+    now = torch.cat([log_p(decoder, window) for window in windows])
+    after = general_text.predictions(decoder, range(2))
+    assert found["perplexity"] == pytest.approx(after.perplexity, rel=1e-5)
+    assert found["perplexity_before"] == before.perplexity
+    assert found["unchanged"] == pytest.approx(1 - before.share_changed(after))
+    wanted = (was.exp() * (was - now)).sum(-1).mean()
+    assert found["kl"] == pytest.approx(float(wanted), rel=1e-3) and found["kl"] > 0
+
+
+def test_changes_are_counted(one_sentence):
+    one = general_text.Predictions(range(1), 2.0, [1, 2, 3, 4])
+    assert one.share_changed(general_text.Predictions(range(1), 2.0, [1, 2, 0, 0])) == 0.5
+    with pytest.raises(ValueError, match="compare one text before and after") as error:
+        one.share_changed(general_text.Predictions(range(1, 2), 2.0, [1, 2, 3, 4]))
+    assert one_sentence(error)
+
+
+def test_training_and_evaluation_and_tuning_read_different_text(tokenizer):
+    """No window of one stands in the text of another, and all are there."""
+    windows = text.evaluation_windows(tokenizer, general_text.TUNING.stop, text.WINDOW)
+    tested, tuned = (
+        [windows[i] for i in some] for some in (general_text.TEST, general_text.TUNING)
+    )
+    assert len(set(map(tuple, windows))) == len(windows) == len(tested) + len(tuned)
+    written = lambda some: {tokenizer.decode(window) for window in some}
+    assert not any(window in text.training_text() for window in written(windows))
+    trained = text.training_windows(tokenizer, 400, text.WINDOW)
+    assert not any(window in text.evaluation_text() for window in written(trained))
+
+
+def test_the_text_is_committed_and_its_hash_is_an_input():
+    whole = text.FILE.read_bytes()
+    assert text.text_inputs() == {"general_text": hashlib.sha256(whole).hexdigest()}
+    parts = text.evaluation_text(), text.training_text()
+    assert text.PASSAGES.join(parts) == text.general_text() and 1e6 < len(whole) <= 1.3e6
+
+
+@pytest.mark.parametrize("number, length", [(1, 1), (5, 32), (16, 128)])
+def test_windows_are_consecutive(tokenizer, number, length):
+    for windows, whole in (
+        (text.evaluation_windows, text.evaluation_text()),
+        (text.training_windows, text.training_text()),
+    ):
+        found = windows(tokenizer, number, length)
+        assert [len(window) for window in found] == [length] * number
+        ids = tokenizer(whole[: 40 * number * length])["input_ids"]
+        assert sum(found, []) == ids[: number * length]
+
+
+def test_windows_begin_again_where_the_text_ends(tokenizer, one_sentence):
+    whole = "abcdefghijk"
+    letters = tokenizer(whole)["input_ids"]
+    two = [letters[:4], letters[4:8]]
+    assert text.windows(tokenizer, whole, 5, 4) == [*two, *two, letters[:4]]
+    assert text.windows(tokenizer, whole, 2, 11) == [letters, letters]
+    with pytest.raises(ValueError, match="has 11 tokens, but a window of 12 was asked") as error:
+        text.windows(tokenizer, whole, 1, 12)
+    assert one_sentence(error)
+
+
+def test_an_edited_model_is_measured_on_evaluation_text(build):
+    decoder = build("llama-untied", dtype=torch.float32)
+    found, columns = general_text.measure(decoder, None)
+    assert found == {"perplexity": general_text.predictions(decoder).perplexity} and columns == {}
