@@ -2,7 +2,6 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 PROFILE ?= quick
-BASE ?= HEAD
 AGAIN ?= 0
 
 VENV := .venv
@@ -11,11 +10,12 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
 # two test files at a time, each with one thread: a laptop's two cores and its memory suffice
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
+STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
 # these notebooks, of which one loads the model, are executed once more, as a reader's Jupyter does
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test plan run adopt verify record clean
+.PHONY: help book test check plan run adopt record clean environment
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -23,11 +23,15 @@ help:  ## what can be made
 book: $(INSTALLED)  ## run the quick profile and render the book
 	@$(PY) -m companion.workflow.build quick
 
-test: $(INSTALLED)  ## style, all tests, the strict book, every notebook
-	@$(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet .
+test: $(INSTALLED)  ## style, types, all tests, the strict book, every notebook
+	@$(STYLE)
 	@$(PY) -m companion.workflow.build quick
 	$(PYTEST) tests
 	$(PY) -m pytest -q --nbmake --nbmake-timeout=600 $(NBMAKE)
+
+check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes, before a commit
+	@$(STYLE)
+	$(PYTEST) -m "not slow" tests
 
 plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|… (params/) would run: runs, time, memory, downloads
 	@$(PY) -m companion.workflow.plan $(PROFILE)
@@ -38,9 +42,6 @@ run: $(INSTALLED)  ## the runs of PROFILE=… from nothing, resumable (hours); a
 adopt: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
 	@$(PY) -m companion.workflow.adopt
 
-verify: $(INSTALLED)  ## small runs by the code of BASE=commit and by this one: if equal, the recorded rows hold
-	@$(PY) -m companion.workflow.verify "$(BASE)"
-
 record: $(INSTALLED)  ## what is recorded of each profile and what is missing; AGAIN=3 makes three rows anew
 	@$(PY) -m companion.workflow.record $(AGAIN)
 
@@ -48,6 +49,8 @@ clean:  ## remove build/
 	@rm -rf build .snakemake
 	@echo "build/ is gone. What stays: the environment in $(VENV)/, and the cache of models:"
 	@du -sh "$${REVS_CACHE:-$$HOME/.cache/revs}" 2>/dev/null || echo "(the cache is empty)"
+
+environment: $(INSTALLED)
 
 $(INSTALLED):
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo 'Python 3.11 or 3.12 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
