@@ -236,7 +236,7 @@ def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
     optimizer = torch.optim.AdamW(decoder.model.parameters(), lr=1e-2, weight_decay=0.0)
-    ids, mask = decoder.pad([text.token_ids(decoder.tokenizer, record.text) for record in records])
+    ids, mask = decoder.pad([token_ids(decoder.tokenizer, record.text) for record in records])
     for _ in range(60):
         wanted = ids.masked_fill(mask == 0, -100)
         optimizer.zero_grad()
