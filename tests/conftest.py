@@ -13,6 +13,7 @@ from revs.measures import attacks, metrics
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
+from revs.model.text import token_ids
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
 NO_SPECIAL = {
