@@ -40,6 +40,8 @@ def answers(found: dict[str, dict]) -> pd.DataFrame:
 
     Shares, by the benchmark's name; ``lost`` and ``won`` are counts against the unedited model.
     """
+    if not found:
+        return pd.DataFrame()
     lines, before = {}, found["unedited"]["result"]["integrity"]
     for name in filter(found.get, methods.registry()):
         result = found[name]["result"]

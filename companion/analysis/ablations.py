@@ -61,6 +61,11 @@ def scores(model: str, data: str) -> pd.DataFrame:
     return frame
 
 
+def changed_settings(runs: pd.DataFrame) -> pd.Series:
+    """Of the runs of ``scores`` in words what each changed: "gate = mlp, stop = mlp"."""
+    return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
+
+
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
     """Of the runs of ``scores`` the base and those in which this setting alone differs from it."""
     alone = runs["tag"].str.startswith("curve") & runs["changed"].map(set).eq({name})

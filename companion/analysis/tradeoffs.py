@@ -15,7 +15,7 @@ from companion.analysis import extraction, results
 from companion.analysis.results import finished, measured
 from companion.analysis.tables import METRICS, percent
 from companion.experiments import methods
-from companion.store import rows
+from companion.store import paper, rows
 from revs.measures import metrics
 
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
@@ -94,6 +94,28 @@ def points(curves: Callable[[str, str], Curves], *models: str) -> pd.DataFrame:
         ],
         ignore_index=True,
     )
+
+
+def panels(
+    candidates: pd.DataFrame, strength: pd.DataFrame, targets: pd.DataFrame, model: str, gptj: str
+) -> pd.DataFrame:
+    """Each panel of the paper's two figures, its data set, and how many points ours has."""
+    kinds = {"c_size": candidates, "specificity": strength, "targets": targets}
+    titles = {"ssn": "SSN", "email": "Emails", "url": "URLs"}
+    ours = {"fig:tradeoff_plots": (model, "ft_l"), "fig:combined_plots": (gptj, "memit")}
+    lines = []
+    for figure, (one, rival) in ours.items():
+        for label in paper.tables()["figures"][figure]["panels"]:
+            of = next(points for kind, points in kinds.items() if kind in label)
+            data = next(title for key, title in titles.items() if f"_{key}" in label)
+            drawn = of.loc[of["panel"] == f"{data}, {results.short(one)}", "method"]
+            counts = [
+                f"{methods.registry()[name]['title']} {(drawn == name).sum()} points"
+                for name in ("revs", rival)
+            ]
+            said = f"{results.title(one)}: {', '.join(counts)}"
+            lines.append({"panel": f"`{label}`", "data": data, "ours": said})
+    return pd.DataFrame(lines)
 
 
 # --- claims about curves, judged from rows (params/claims.yml) ------------------------------------

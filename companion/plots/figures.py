@@ -91,6 +91,21 @@ def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
         )
 
 
+def band(ax: Axes, frame: pd.DataFrame, x: str, y: str, method: str) -> None:
+    """A method's line over a column, with its standard deviation (``std``) as a band."""
+    drawn = look(method) | {"markersize": 4}
+    ax.plot(frame[x], frame[y], label=title(method), **drawn)
+    ends = frame[y] - frame["std"], frame[y] + frame["std"]
+    ax.fill_between(frame[x], *ends, color=drawn["color"], alpha=0.15, linewidth=0)
+
+
+def path(ax: Axes, frame: pd.DataFrame, x: str, y: str, method: str) -> None:
+    """A method's points in their order, the ``tuned`` one with a larger marker."""
+    drawn, at = look(method) | {"markersize": 4}, frame[frame["tuned"]]
+    ax.plot(frame[x], frame[y], label=title(method), **drawn)
+    ax.plot(at[x], at[y], **drawn | {"markersize": 10})
+
+
 def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
     """A figure with so many axes, a few beside each other."""
     across = min(number, across)
