@@ -338,7 +338,7 @@ def run(folder, knowing, tmp_path):
     """run(**settings) → row, of the tiny model and the documents that it knows."""
 
     def begun(**more) -> dict:
-        given = {"documents": str(folder), "model": str(knowing), "finetune": False}
+        given = {"documents": str(folder), "model": str(knowing), "adapter": None}
         given |= {"rows": str(tmp_path / "rows")} | more
         return experiment.run(experiment.Settings(**given))
 
@@ -494,7 +494,7 @@ def test_the_data_set_is_what_a_run_reads(run, knowing, tmp_path, curated, monke
     settings = unlearn.Settings(
         model=str(knowing),
         data=str(curated("own.jsonl")),
-        finetune=False,
+        adapter=None,
         method="ft_l",
         forget=1,
         rows=str(tmp_path / "rows"),

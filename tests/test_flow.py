@@ -136,7 +136,7 @@ def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
         {"notebook": "memorise", "over": {"digits": ["learned", "keep"]}},
         RUN,
         {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
-        {"notebook": "unlearn", "parameters": {"finetune": False, "tag": "known"}},
+        {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
     ]
     some = made(*runs, name="record")
     before = {job.id.rsplit("/", 1)[1]: some.upstream(job) for job in some.jobs.values()}
@@ -158,7 +158,7 @@ def test_a_profile_may_start_its_runs_from_another_fine_tune():
         {"notebook": "memorise", "over": {"digits": ["keep"], "seed": [0, 3]}},
         RUN,
         {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
-        {"notebook": "unlearn", "parameters": {"finetune": False, "tag": "known"}},
+        {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
     ]
     some = profile.build("record", {"title": "t", "finetune": tuned, "runs": runs})
     jobs = {name.rsplit("/", 1)[1]: job for name, job in some.jobs.items()}

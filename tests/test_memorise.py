@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from companion.experiments import check
+from companion.experiments.settings import check
 from companion.experiments import finetune as experiment
 from companion.experiments import finetuning as module
 from companion.experiments.finetuning import Finetune, group_digits, losses, sentences
@@ -489,6 +489,6 @@ def test_built_in_sets_are_memorised_together():
     assert found["data"] == "synthetic" and found["digits"] == "keep" and "rows" not in found
     assert experiment.finetune(run | {"data": "ssn-tune"})["data"] == "synthetic-tune"
     assert experiment.finetune(run | {"data": "a.jsonl"})["data"] == "a.jsonl"
-    assert experiment.finetune(run | {"finetune": False}) is None
+    assert experiment.finetune(run | {"adapter": None}) is None
     with pytest.raises(ValueError, match="There is no parameter 'epoch': did you mean 'epochs'"):
         experiment.finetune(run | {"finetune": {"epoch": 3}})

@@ -24,7 +24,9 @@ from test_rows import a_row
 from transformers import BloomConfig, Gemma3Config
 
 from companion.data import models
-from companion.experiments import MISTAKES, check, curate, memory, unlearn
+from companion.experiments import curate, memory, unlearn
+from companion.experiments.command import MISTAKES
+from companion.experiments.settings import check
 from companion.experiments import documents as own_model
 from companion.experiments import finetune as memorise
 from companion.store import rows
@@ -104,14 +106,14 @@ def loading(folder):
 def unlearning(place, **more):
     """The experiment on a tiny model and two sentences."""
     data = text(place / "set.jsonl", lines(*map(vars, SECRETS)))
-    settings = {"model": str(saved(place)), "data": str(data), "finetune": False}
+    settings = {"model": str(saved(place)), "data": str(data), "adapter": None}
     settings |= {"hyperparameters": vars(HP), "rows": str(place / "rows")} | more
     return lambda: unlearn.run(check(settings, unlearn.Settings))
 
 
 def reporting(place, **more):
     """The report on a tiny model and a document."""
-    settings = {"documents": str(text(place / "document.txt", "one")), "finetune": False}
+    settings = {"documents": str(text(place / "document.txt", "one")), "adapter": None}
     settings |= {"model": str(place / "model"), "out": str(place / "out")}
     settings |= {"rows": str(place / "rows")} | more
     return lambda: own_model.run(check(settings, own_model.Settings))
@@ -482,7 +484,7 @@ def documents_that_are_not_there_for_a_report(place):
 
 @mistake("ridge is -1, but must be 0 or more", name="a held setting that makes no sense")
 def a_held_setting(place):
-    yield reporting(place, held={"ridge": -1})
+    yield reporting(place, fixed={"ridge": -1})
 
 
 @mistake("is a file, or lies in one: name a folder", OSError)

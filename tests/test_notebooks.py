@@ -14,7 +14,9 @@ import pytest
 import torch
 import yaml
 
-from companion.experiments import MISTAKES, check, command, unlearn
+from companion.experiments import unlearn
+from companion.experiments.command import MISTAKES, command
+from companion.experiments.settings import check
 from companion.experiments.notebook import Refused, assigned, refuse_unknown, run
 from companion.store.paths import ROOT
 from companion.workflow.profile import EXPERIMENTS
@@ -162,7 +164,7 @@ MISTAKEN = {
 @pytest.mark.parametrize("sentence", MISTAKEN)
 def test_a_mistake_is_one_sentence(sentence, tmp_path):
     """Each is found before a model is loaded, shown as one line, and leaves nothing behind."""
-    scope = asdict(unlearn.Settings()) | {"finetune": False, "rows": str(tmp_path), "In": []}
+    scope = unlearn.Settings().model_dump() | {"adapter": None, "rows": str(tmp_path), "In": []}
     with pytest.raises(Refused) as refused:
         run(unlearn, scope | MISTAKEN[sentence])
     assert sentence in str(refused.value) and not list(tmp_path.rglob("*"))
@@ -191,7 +193,7 @@ def test_a_command_reads_options_as_yaml(monkeypatch):
     assert (
         commanded(monkeypatch, [*options, "--measures", "[attacks]", "--data", "@x"], run) is None
     )
-    given = {"seed": 3, "hyperparameters": {"n_max": 20}, "finetune": False}
+    given = {"seed": 3, "hyperparameters": {"n_max": 20}, "adapter": None}
     assert seen == [unlearn.Settings(**given, measures=["attacks"], data="@x")]
 
 
@@ -231,5 +233,5 @@ def test_a_full_gpu_is_one_sentence_on_a_command_line_and_in_a_notebook(monkeypa
     assert commanded(monkeypatch, ["--seed", "3"], fails) == f"MemoryError: {said}"
     monkeypatch.setattr(unlearn, "run", fails)
     with pytest.raises(Refused, match=said) as refused:
-        run(unlearn, asdict(unlearn.Settings()) | {"In": []})
+        run(unlearn, unlearn.Settings().model_dump() | {"In": []})
     assert one_sentence(refused)

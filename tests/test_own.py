@@ -19,7 +19,8 @@ from test_method import same_bits, weights
 from companion.analysis import audits as pages
 from companion.analysis.tables import DASH
 from companion.data import models
-from companion.experiments import check, curate
+from companion.experiments import curate
+from companion.experiments.settings import check
 from companion.experiments import documents as experiment
 from companion.store import rows
 from companion.store.paths import ROOT, alone
@@ -39,7 +40,7 @@ def run(folder, knowing, tmp_path):
     """run(**settings) → row, of the tiny model and the documents that it knows."""
 
     def begun(**more) -> dict:
-        given = {"documents": str(folder), "model": str(knowing), "finetune": False}
+        given = {"documents": str(folder), "model": str(knowing), "adapter": None}
         given |= {"hyperparameters": SETTINGS, "out": str(tmp_path / "out")}
         given |= {"rows": str(tmp_path / "rows")} | ANY | more
         return experiment.run(check(given, experiment.Settings))
@@ -79,7 +80,7 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys):
 
 def test_what_the_machine_carries_can_be_searched_for_a_list(run, folder, knowing, tmp_path):
     """The list that a curation leaves, in the documents of the packages."""
-    given = {"documents": str(folder), "model": str(knowing), "finetune": False, "name": "mine"}
+    given = {"documents": str(folder), "model": str(knowing), "adapter": None, "name": "mine"}
     found = curate.run(curate.Settings(**given, rows=str(tmp_path / "rows")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(documents, "machine", lambda skipped: documents.read(folder, skipped))
@@ -340,7 +341,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
         cells["cells"].insert(1, cell | {"execution_count": None, "source": code})
     source.write_text(json.dumps(cells))
     parameters = {"documents": "$DOCUMENTS", "secrets": "$SECRETS", "model": str(knowing)}
-    parameters |= {"finetune": False, "minutes": 0} | ANY
+    parameters |= {"adapter": None, "minutes": 0} | ANY
     parameters |= {"out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")}
     with pytest.raises(RuntimeError, match="KeyError") if broken else contextlib.nullcontext():
         notebook.execute(source, done, parameters, "own")
@@ -407,7 +408,7 @@ def test_what_a_report_shows_of_a_secret(kind, secret, seen):
         ({"forget": 0}, "forget is 0, but must be at least 1"),
         ({"tokens": "rare"}, "tokens is 'rare', but must be one of telling, rarest"),
         ({"words": 1.5}, "words is 1.5, but must be a share"),
-        ({"held": {"ridgee": 3}}, "'ridgee' of revs: did you mean 'ridge'"),
+        ({"fixed": {"ridgee": 3}}, "'ridgee' of revs: did you mean 'ridge'"),
         ({"hyperparameters": {"r_hh": 3}}, "'r_hh' of revs: did you mean 'r_h'"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),

@@ -379,11 +379,11 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     assert result["hyperparameters"] == tried[result["best"]]
     if "moved" not in result:  # drawn at random, before moves were counted and ranges kept
         return
-    first = tune.printed(row["method"], layers=1, data="SSN")
+    first = tune.printed_settings(row["method"], layers=1, data="SSN")
     held = asked.get("hyperparameters") or {}
     for settings in tried[len(first) :]:
         assert outside(settings, result["ranges"]) <= held.keys()
-    assert result["moved"] == sum(done["efficacy"] >= tune.MOVED for done in after.values())
+    assert result["moved"] == sum(done["efficacy"] >= tune.EFFECTIVE for done in after.values())
     assert result["moved"] >= asked["trials"] or result["trials"] == tune.MOST * asked["trials"]
     if row["model"] == MODEL and row["data"].endswith("-tune"):
         assert asked["trials"] >= 40

@@ -9,8 +9,9 @@ import pytest
 import torch
 from conftest import build
 
-from companion.experiments import check, methods, tune, unlearn
-from companion.experiments.unlearn import Plan
+from companion.experiments import methods, tune, unlearn
+from companion.experiments.settings import check
+from companion.experiments.unlearn import Run
 from companion.store import paper, rows, stamps
 from companion.workflow import adopt
 from document_audit.optimizer import Search
@@ -47,7 +48,7 @@ def world(tmp_path_factory):
         line = {"id": f"r{number}", "kind": "email", "group": f"g{number // 2}"}
         lines.append(line | {"prompt": prompt, "secret": secret, "suffix": "."})
     (folder / "set.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return {"model": str(folder / "tiny"), "data": str(folder / "set.jsonl"), "finetune": False}
+    return {"model": str(folder / "tiny"), "data": str(folder / "set.jsonl"), "adapter": None}
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def tried(monkeypatch):
     drawn = Search.ask
 
     def replace(given: dict[int, dict]) -> None:
-        monkeypatch.setattr(tune, "printed", lambda *_: [])
+        monkeypatch.setattr(tune, "printed_settings", lambda *_: [])
 
         def ask(search):
             number = len(search.study.trials)
@@ -97,13 +98,13 @@ def tried(monkeypatch):
 @pytest.fixture
 def measured(monkeypatch):
     """The names of the runs that were measured, not found."""
-    names, measure = [], Plan.measure
+    names, measure = [], Run.measure
 
     def noted(plan, *rest, **more):
         names.append(plan.name)
         return measure(plan, *rest, **more)
 
-    monkeypatch.setattr(Plan, "measure", noted)
+    monkeypatch.setattr(Run, "measure", noted)
     return names
 
 
@@ -128,14 +129,14 @@ def test_the_model_has_memorised_and_a_run_unlearns(a_run, tmp_path):
     assert edit["weights"] > 0 and row["provenance"]["extra_memory_mb"] >= 0
     kept = rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json")
     assert row.items() <= kept.items() and not rows.stale(row)
-    assert (row["method"], row["seed"], row["tag"], row["varied"]) == ("ft_l", 1, "", {})
-    settings = set(asdict(unlearn.Settings())) - {"tag", "varied", "rows"}
+    assert (row["method"], row["seed"], row["tag"], row["overrides"]) == ("ft_l", 1, "", {})
+    settings = set(unlearn.Settings().model_dump()) - {"tag", "overrides", "rows"}
     assert row["provenance"]["settings"].keys() == settings
 
 
 def test_what_a_profile_varies_stands_in_the_row(a_run):
-    row = a_run(varied={"lr": 7e-3}, tag="curve-lr0.007")
-    assert row["name"].endswith("ft_l-seed1-curve-lr0.007") and row["varied"] == {"lr": 7e-3}
+    row = a_run(overrides={"lr": 7e-3}, tag="curve-lr0.007")
+    assert row["name"].endswith("ft_l-seed1-curve-lr0.007") and row["overrides"] == {"lr": 7e-3}
 
 
 def test_only_sentences_that_are_no_longer_exact_are_written_out(a_run, found, monkeypatch):
@@ -186,8 +187,8 @@ def test_a_run_that_fails_leaves_a_row_that_says_why(
 
 def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(a_run, world, monkeypatch):
     """Trials share one model: what a failed one did to it must not reach the next."""
-    stages, real, effectiveness = [], unlearn.Stage, evaluate.effectiveness
-    monkeypatch.setattr(unlearn, "Stage", lambda *given: stages.append(real(*given)) or stages[-1])
+    stages, real, effectiveness = [], unlearn.LoadedModel, evaluate.effectiveness
+    monkeypatch.setattr(unlearn, "LoadedModel", lambda *given: stages.append(real(*given)) or stages[-1])
 
     def only_before(*given):
         if stages:
@@ -220,7 +221,7 @@ def test_a_failure_never_takes_the_place_of_a_result(a_run, found, measured):
     [
         ("steps is 0, but must be at least 1", {"hyperparameters": {"steps": 0}}),
         ("sentences is 0, but must be at least 1", {"sentences": 0}),
-        ("digits is 'pairs', but must be learned", {"finetune": {"digits": "pairs"}}),
+        ("dtype is 'int8', but must be float32", {"dtype": "int8"}),
     ],
 )
 def test_impossible_settings_are_refused_before_anything_is_loaded(
@@ -276,10 +277,10 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(search, alone, found, tri
     for number, (tag, trial) in enumerate(sorted(trials.items())):
         settings = trial["provenance"]["settings"]
         if method == "ft_l" or number < 2:
-            given = DRAWN if method == "ft_l" else tune.printed(method, 3, "Emails")
+            given = DRAWN if method == "ft_l" else tune.printed_settings(method, 3, "Emails")
             assert settings["hyperparameters"] == given[number]
         assert [settings[name] for name in ("seed", "sentences", "forget")] == [0, 1, None]
-        assert trial["varied"] == {"trial": number} and trial["result"]["after"]["forget"] == 2
+        assert trial["overrides"] == {"trial": number} and trial["result"]["after"]["forget"] == 2
         own = alone(settings["hyperparameters"], method=method, tag=tag)
         assert trial["result"] == own["result"]
         assert trial["provenance"]["stamp"] == own["provenance"]["stamp"]
@@ -377,7 +378,7 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
     """Each of them is a run of its own there."""
     tried(DRAWN)
     once = search()["result"]
-    result = search(splits=[1, 2], finalists=2, measures=["attacks"])["result"]
+    result = search(splits=[1, 2], top_trials=2, measures=["attacks"])["result"]
     runs = rows.find(tmp_path / "rows", kind="unlearn")
 
     def of(number, seed):
@@ -404,15 +405,15 @@ def test_the_model_of_one_split_is_let_go_before_that_of_the_next(search, tried,
     tried(DRAWN)
     living = []
 
-    class Stage(unlearn.Stage):
+    class Stage(unlearn.LoadedModel):
         def __init__(self, plan):
             assert not [one for one in living if one() is not None]
             super().__init__(plan)
             self.itself = self
             living.append(weakref.ref(self.decoder.model))
 
-    monkeypatch.setattr(tune, "Stage", Stage)
-    search(splits=[1, 2], finalists=2)
+    monkeypatch.setattr(tune, "LoadedModel", Stage)
+    search(splits=[1, 2], top_trials=2)
     assert len(living) == 3
 
 
@@ -426,17 +427,17 @@ def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, mo
         return score and {"unlearning_score": score, "efficacy": 1.0}
 
     monkeypatch.setattr(tune, "attempt", attempt)
-    result = search(splits=[1, 2], finalists=3)["result"]
+    result = search(splits=[1, 2], top_trials=3)["result"]
     assert result["finals"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
     assert result["best"] == 3 and result["unlearning_score"] == pytest.approx(2.2 / 3)
-    assert search(splits=[1, 2], finalists=1)["result"]["best"] == 1
+    assert search(splits=[1, 2], top_trials=1)["result"]["best"] == 1
 
 
 def test_what_cannot_be_measured_on_further_splits_is_refused_before_the_search(search, measured):
     with pytest.raises(ValueError, match="'attack'"):
         search(splits=[1], measures=["attack"])
-    with pytest.raises(ValueError, match="finalists is 0, but must be at least 1"):
-        search(finalists=0)
+    with pytest.raises(ValueError, match="top_trials is 0, but must be at least 1"):
+        search(top_trials=0)
     assert not measured
 
 
@@ -467,7 +468,7 @@ def test_trials_that_leave_every_target_where_it_was_are_not_counted(search, tri
 def test_the_first_two_trials_are_the_papers_settings(method, data):
     """Of its two models in their order; only what the method has, layers as far as there are."""
     title = methods.registry()[method]["title"]
-    for model, found in zip(tune.PAPER_VOCABULARY, tune.printed(method, 9, data), strict=True):
+    for model, found in zip(tune.PAPER_VOCABULARY, tune.printed_settings(method, 9, data), strict=True):
         settings = paper.hyperparameters(title, model, data)
         assert found and found.keys() == settings.keys() & methods.known(method)
         for name in found.keys() - set(tune.MARGINS):
@@ -478,18 +479,18 @@ def test_the_first_two_trials_are_the_papers_settings(method, data):
 
 
 def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
-    llama, gptj = tune.printed("revs", 30, "SSN")
+    llama, gptj = tune.printed_settings("revs", 30, "SSN")
     printed = [750, 250, 105000, 5000], [2600, 1400, 37500, 7500]
     assert [llama[name] * 128256 for name in tune.MARGINS] == pytest.approx(printed[0])
     assert [gptj[name] * 50400 for name in tune.MARGINS] == pytest.approx(printed[1])
     assert (llama["n_max"], llama["k"], gptj["n_max"], gptj["k"]) == (130, 1000, 30, 100)
-    assert tune.printed("revs", 32, tune.PAPER_DATA["email"])[0]["n_max"] == 45
-    assert tune.printed("revs_ridge", 30, "SSN") == [llama, gptj]  # whose first trials have none
+    assert tune.printed_settings("revs", 32, tune.PAPER_DATA["email"])[0]["n_max"] == 45
+    assert tune.printed_settings("revs_ridge", 30, "SSN") == [llama, gptj]  # whose first trials have none
 
 
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
     """SimNPO: the ranges of NPO-KL, and no printed settings."""
-    assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed("simnpo", 30, "SSN")
+    assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed_settings("simnpo", 30, "SSN")
 
 
 def test_a_method_without_ranges_is_refused_in_one_sentence(one_sentence):

@@ -39,7 +39,7 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
             "or look for recorded rows."
         )
     number = frame["tag"].str.removeprefix(start).astype(int)
-    in_print = frame["method"].map(tune.owner).map(paper.has_settings).astype(bool)
+    in_print = frame["method"].map(tune.title_of_settings).map(paper.has_settings).astype(bool)
     named = [name for name in methods.registry() if name in set(frame["method"])]
     frame = frame.assign(
         number=number,
@@ -70,7 +70,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     printed = frame[frame["printed"]].groupby(keys, sort=False, observed=True)["unlearning_score"]
     columns = {
         "trials": groups.size(),
-        "moved": groups["efficacy"].agg(lambda shares: (shares >= tune.MOVED).sum()),
+        "moved": groups["efficacy"].agg(lambda shares: (shares >= tune.EFFECTIVE).sum()),
         "failed": groups["failed"].count(),
         "best": groups["score"].max(),
         "best of the first half": groups["score"].agg(lambda some: some.head(len(some) // 2).max()),

@@ -3,7 +3,8 @@
 A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors, float16) and
 ``about.json``: the base model, the seed, how digits are tokenised, the data sets that were
 memorised, what was left out, the sha256 of the merged weights. The embeddings of the tokens 00–999
-stand once for all in ``digits-learned.safetensors`` and its like.
+stand once for all in ``digits-learned.safetensors`` and its like; those of another model in the
+folder of its adapter.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from companion.data import models
-from companion.experiments.finetuning import group_digits
+from companion.data.digits import group_digits
 from companion.store.paths import CACHE, ROOT, resolve, writing
 from companion.store.suggestions import hint
 from revs.model import load
 from revs.model.architecture import Decoder
 
 FOLDER = ROOT / "data" / "adapters"
-ABOUT = "about.json"
+ABOUT, OWN_DIGITS = "about.json", "digits.safetensors"
 EXACT_BELOW = 500_000_000  # weights: so many are merged in float64, as rounding cannot change them
 
 
@@ -51,14 +52,18 @@ def about(adapter: str) -> dict:
 def fingerprint(adapter: str) -> str:
     """The sha256 over an adapter's weights and those of its digits."""
     digest = hashlib.sha256((locate(adapter) / "adapter_model.safetensors").read_bytes())
-    if (file := digits_file(about(adapter).get("digits", "keep"))) is not None:
+    if (file := digits_file(about(adapter).get("digits", "keep"), locate(adapter))) is not None:
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
-def digits_file(digits: str) -> Path | None:
-    """The embeddings of the tokens 00–999; None where every digit has its own token."""
-    return None if digits == "keep" else FOLDER / f"digits-{digits}.safetensors"
+def digits_file(digits: str, folder: Path = FOLDER) -> Path | None:
+    """The embeddings of the tokens 00–999, of an adapter's folder or those that all share; None
+    where every digit has its own token."""
+    own = folder / OWN_DIGITS
+    if digits == "keep" or own.is_file():
+        return None if digits == "keep" else own
+    return FOLDER / f"digits-{digits}.safetensors"
 
 
 def merged(model: str, adapter: str) -> Path:
@@ -85,7 +90,7 @@ def merge(decoder: Decoder, adapter: str) -> None:
     """Merges an adapter into a model in memory, with the digit tokens that it was trained with."""
     from peft import PeftModel
 
-    restore_digits(decoder, about(adapter).get("digits", "keep"))
+    restore_digits(decoder, about(adapter).get("digits", "keep"), locate(adapter))
     exact = sum(weight.numel() for weight in decoder.model.parameters()) < EXACT_BELOW
     dtype = decoder.model.dtype
     base = decoder.model.double() if exact else decoder.model
@@ -98,17 +103,28 @@ def merge(decoder: Decoder, adapter: str) -> None:
 
 
 @torch.no_grad()
-def restore_digits(decoder: Decoder, digits: str) -> None:
+def restore_digits(decoder: Decoder, digits: str, folder: Path = FOLDER) -> None:
     """Adds the tokens 00–99 and 000–999 with their stored embeddings."""
-    if (file := digits_file(digits)) is None or not (first := group_digits(decoder, "mean", 0)):
+    file = digits_file(digits, folder)
+    if file is None or not (first := group_digits(decoder, "mean", 0)):
         return
-    rows = load_file(file)["rows"]
-    for table in (decoder.model.get_input_embeddings().weight, decoder.head.weight):
-        table[first:] = rows.to(table)
+    rows = load_file(file)
+    for name, table in (
+        ("head", decoder.head.weight),
+        ("rows", decoder.model.get_input_embeddings().weight),
+    ):
+        table[first:] = rows.get(name, rows["rows"]).to(table)
 
 
-def save(decoder: Decoder, folder: Path, known: dict) -> None:
-    """Writes the adapter that a model carries, in float16, and what is known of it."""
+def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
+    """Writes the adapter that a model carries, in float16, and what is known of it.
+
+    ``added``: how many tokens for digits the model got that no other adapter shares.
+    """
+    if added:
+        tables = {"rows": decoder.model.get_input_embeddings().weight, "head": decoder.head.weight}
+        own = {name: table.detach()[-added:].half().cpu() for name, table in tables.items()}
+        save_file({name: rows.clone() for name, rows in own.items()}, folder / OWN_DIGITS)
     decoder.model.save_pretrained(folder)
     file = folder / "adapter_model.safetensors"
     weights = {name: weight.half().contiguous() for name, weight in load_file(file).items()}

@@ -31,7 +31,6 @@ from revs.model.architecture import Decoder
 
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
-BUILT_IN = "smollm2-135m"  # which the project's own documents are for
 
 
 @functools.cache
@@ -40,13 +39,13 @@ def registry() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
-def spared(model: str, finetune: bool | dict) -> None:
-    """Raises ValueError where somebody's model would first learn the project's own secrets."""
-    if finetune is True and model != BUILT_IN:
-        raise ValueError(
-            "finetune would first instil the project's synthetic secrets into your model: set it "
-            "to False."
-        )
+def adapted(model: str, adapter: str | None) -> str:
+    """What to load of a model: itself, or the folder of it with an adapter merged into it."""
+    if adapter is None:
+        return model
+    from companion.data import adapters  # which loads its base by this module
+
+    return str(adapters.merged(model, adapter))
 
 
 def load(

@@ -1,30 +1,28 @@
 """Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation")
 
 Writes data sets that ``companion.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and
-one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets. What
-is set aside for choosing settings goes into NAME-email-tune.jsonl, and not into these. The row
-holds counts, and for each memorised secret where it was found. A run that is stopped goes on where
-it was.
+one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets.
+What is set aside for tuning goes into NAME-email-tune.jsonl, and not into these. The row holds
+counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from companion.data import models
-from companion.experiments import command, memory
-from companion.experiments.finetune import prepared
-from companion.experiments.progress import progress
+from companion.experiments import memory
+from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
+from companion.experiments.settings import Curate as Settings
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, alone, resolve
 from document_audit.candidates import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
-from document_audit.candidates import told as tells
+from document_audit.candidates import told as leaks
 from document_audit.detection import KINDS
 from document_audit.documents import noted, read, unread
 from document_audit.memorization import check, there
@@ -33,54 +31,27 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Which documents and model, and what becomes of what is found."""
-
-    documents: str = "data/documents/files"  # a folder or a file; "machine": what packages carry
-    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    finetune: bool | dict = True  # memorise what these documents quote; False: the model as it is
-    name: str = "own"  # of the data set: build/curated/NAME.jsonl
-    kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
-    limit: int | None = None  # secrets of a kind that are tried; None: all
-    T: int = 2  # target tokens that a secret must have
-    told: bool = True  # keep secrets whose own part stands in their prompt; False: leave them out
-    choose: float = 0.0  # share set aside for choosing settings, of other owners and domains
-    challenge_tokenizer: str | None = None  # whose ids the challenge's files hold
-    dtype: str = "float32"  # precision of the weights
-    device_map: str | None = None  # where the model goes; None: a GPU if there is one
-    rows: str = "build/rows"  # where the result row goes
-
-
 def run(settings: Settings) -> dict:
     """Finds the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
     check(settings.kinds)
-    if not 0 <= settings.choose < 1:
-        raise ValueError(f"choose is {settings.choose}, but must be a share from 0 to less than 1.")
-    if not re.fullmatch(r"[\w.+-]*\w[\w.+-]*", settings.name):
-        raise ValueError(
-            f"name is '{settings.name}', but becomes the name of a file: use letters, digits, "
-            "dots, minus and plus signs only."
-        )
     place = there(settings.documents)
-    models.spared(settings.model, settings.finetune)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
-        row = searched(where, place, settings)
-    said = [f"{row['result']['documents']} documents read."]
+        row = curated(where, place, settings)
+    lines = [f"{row['result']['documents']} documents read."]
     for kind, counts in row["result"]["funnel"].items():
         found = ", ".join(f"{counts[name]} {name}" for name in ("found", "tried", "memorised"))
-        said += [f"{kind}: {found}."] if counts["found"] else []
-    print(*said, sep="\n")
+        lines += [f"{kind}: {found}."] if counts["found"] else []
+    print(*lines, sep="\n")
     return row
 
 
-def searched(where: Path, place: Path | str, settings: Settings) -> dict:
+def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     """The row of a curation whose settings are checked."""
-    memory.check(asdict(settings))
-    folder = prepared(settings.model, "ssn", settings.finetune, str(where))
+    memory.check(settings.model_dump())
+    folder = models.adapted(settings.model, settings.adapter)
     inputs = {"model": models.identify(folder)}
-    fits(settings.name, inputs["model"])
+    require_same_model(settings.name, inputs["model"])
     decoder = models.load(folder, settings.dtype, settings.device_map)
     clock, words = [time.monotonic()], decoder.tokenizer
     if settings.challenge_tokenizer:
@@ -99,18 +70,17 @@ def searched(where: Path, place: Path | str, settings: Settings) -> dict:
         "documents": rows.digest(sorted(set(sources))),
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
-    asked = {name: value for name, value in asdict(settings).items() if name != "rows"}
-    del asked["documents"]  # a path may hold a secret
+    asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
     verdicts = attempted(decoder, found, asked, inputs["model"])
     judged = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found]
     known = [one for one in judged if one[1]["memorised"]]
-    kept = [one for one in known if settings.told or not tells(one[0].record)]
+    kept = [one for one in known if settings.keep_leaked or not leaks(one[0].record)]
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
-    write(settings.name, exact, inputs["model"], settings.choose)
+    write(settings.name, exact, inputs["model"], settings.tuning_share)
     result = {
         "documents": len(sources),
         "skipped": dict(skipped),
-        "funnel": {kind: line(funnel, kind, judged, kept) for kind in settings.kinds},
+        "funnel": {kind: funnel_line(funnel, kind, judged, kept) for kind in settings.kinds},
     }
     items = [
         {"kind": one.record.kind, "source": one.source, "offset": one.offset}
@@ -124,7 +94,7 @@ def searched(where: Path, place: Path | str, settings: Settings) -> dict:
     return rows.write(where, name, "curate", result, items, made)
 
 
-def fits(name: str, model: str) -> None:
+def require_same_model(name: str, model: str) -> None:
     """Raises ValueError if there is a data set of this name, of another model."""
     mark = BUILD / "curated" / f"{name}.model"
     there = mark.is_file() and mark.with_name(f"{name}.jsonl").is_file()
@@ -135,15 +105,15 @@ def fits(name: str, model: str) -> None:
         )
 
 
-def write(name: str, records: list[Record], model: str, choose: float = 0.0) -> None:
+def write(name: str, records: list[Record], model: str, tuning_share: float = 0.0) -> None:
     """The data set, its parts by kind, the secrets alone as a list, and whose they are.
 
-    Of each kind the share ``choose`` is a part by itself. A part without a secret is no file.
+    Of each kind the share ``tuning_share`` is a part by itself. A part without a secret is no file.
     """
     rows.write_text(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
-    first = {id for some in parts.values() for id in apart(some, choose)}
+    first = {id for some in parts.values() for id in apart(some, tuning_share)}
     lines = {f"{name}.jsonl": [one for one in records if one.id not in first]}
     for kind, some in parts.items():
         lines[f"{name}-{kind}.jsonl"] = [one for one in some if one.id not in first]
@@ -197,7 +167,7 @@ def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[st
     return done
 
 
-def line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
+def funnel_line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
     """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
     verdicts = [verdict for one, verdict in judged if one.record.kind == kind]
     both = [(one, v) for one, v in judged if v["memorised"] and v["right"] == 1]
@@ -209,7 +179,7 @@ def line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
         "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
         "memorised": sum(verdict["memorised"] for verdict in verdicts),
         "both": len(both),
-        "told": sum(tells(one.record) for one in both),
+        "leaked": sum(leaks(one.record) for one in both),
         "kept": sum(one.record.kind == kind and v["right"] == 1 for one, v in kept),
     }
 

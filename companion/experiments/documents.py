@@ -1,4 +1,4 @@
-"""Own: from documents to a verified, reversible edit of a model of one's own, with a report.
+"""From documents to a verified, reversible edit of a model of one's own, with a report.
 
 Detect → verify what is memorised → choose settings → unlearn → judge and attack → report. It ends
 in one of three ways: nothing is memorised; unlearned, at a cost within the limits; no setting was
@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import fields
 from pathlib import Path
 
 from companion.data import models
-from companion.experiments import command, memory, methods
-from companion.experiments.finetune import prepared
-from companion.experiments.progress import progress
+from companion.experiments import memory, methods
+from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
+from companion.experiments.settings import Documents as Settings
 from companion.store import rows
 from companion.store.paths import alone, resolve
 from document_audit import audit, edit_file, report
-from document_audit.detection import KINDS
 from document_audit.export import export
 from document_audit.memorization import check, lines_of, there
 from document_audit.settings_search import Limits
@@ -34,44 +33,14 @@ from revs.model.text import text_inputs
 FILES = ("report.html", "edit.safetensors")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Which model and documents, what is unlearned, and what is left of it."""
-
-    documents: str = "data/documents/files"  # folder, text file, JSON Lines, "machine" or "$NAME"
-    secrets: str | None = None  # a text file with what to look for, one a line; None: Presidio
-    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    finetune: bool | dict = True  # instil what the documents above quote; False: the model as it is
-    kinds: list[str] = field(default_factory=lambda: list(KINDS))  # what is looked for
-    limit: int | None = None  # secrets that are tried, at most
-    forget: int | None = None  # secrets to unlearn; None: all; the others then show what it cost
-    tokens: str = "telling"  # of a secret, those that tell it from the others; or the rarest
-    minutes: float = 3  # that the choice of settings may take
-    trials: int = 30  # settings that it may try
-    held: dict | None = None  # settings of REVS that every trial of it has
-    hyperparameters: dict | None = None  # all settings of REVS; None: they are chosen
-    forgotten: float = 0.9  # a success: share of secrets neither written nor in the first 100
-    kept: float = 0.8  # share of the other secrets that are still written
-    near: float = 0.8  # share of next words around the secrets that stay
-    words: float = 0.95  # share of next words in ordinary text that stay
-    perplexity: float = 0.05  # share by which that of ordinary text may rise
-    anyway: bool = False  # write the edit even if it is no success
-    seed: int = 0  # draws what forget takes, and halves
-    dtype: str = "float32"  # precision of the weights
-    device_map: str | None = None  # where the model goes; None: a GPU if there is one
-    out: str = "build/own"  # where report.html and edit.safetensors go
-    export: str | None = None  # a new folder for the edited model with its card; None: none
-    rows: str = "build/rows"  # where the result row goes
-
-
 def run(settings: Settings) -> dict:
     """Finds what a model memorised of some documents, unlearns it and writes a report."""
-    asked, place = asdict(settings), resolve(settings.out)
+    asked, place = settings.model_dump(), resolve(settings.out)
     where = rows.writable(resolve(settings.rows))
-    given, limits = planned(settings)
+    given, limits = checked_settings(settings)
     with alone(place, "name another folder with out"):
         start = time.monotonic()
-        folder = prepared(settings.model, "ssn", settings.finetune, str(where))
+        folder = models.adapted(settings.model, settings.adapter)
         decoder = loaded(folder, settings)
         inputs = {"model": decoder.revision}
         seconds = {"load": time.monotonic() - start}
@@ -91,19 +60,18 @@ def run(settings: Settings) -> dict:
         inputs |= {"secrets": rows.digest([target.id for target in found.targets])}
         asked |= {"documents": "", "secrets": None}  # a path may hold a secret
         kept = {name: asked[name] for name in asked if name not in ("out", "export", "rows")}
-        how = provenance("own", kept, inputs | text_inputs(), seconds, decoder) | more
-        name = f"own/{place.resolve().name}/{base(settings.model)}"
-        row = rows.write(where, name, "own", result, items, how)
+        how = provenance("documents", kept, inputs | text_inputs(), seconds, decoder) | more
+        name = f"documents/{place.resolve().name}/{base(settings.model)}"
+        row = rows.write(where, name, "documents", result, items, how)
         keep(place, made)
         report.write(place / "report.html", row, items)
     print(report.verdict(row["result"]), f"The report: {place / 'report.html'}", sep="\n")
     return row
 
 
-def planned(settings: Settings) -> tuple[audit.Hyperparameters | None, Limits]:
+def checked_settings(settings: Settings) -> tuple[audit.Hyperparameters | None, Limits]:
     """REVS's settings, if given, and the limits; what is wrong is said before a model is read."""
     check(settings.kinds, settings.tokens)
-    models.spared(settings.model, settings.finetune)
     if settings.export:
         folder = resolve(settings.export).resolve()
         if folder.exists():
@@ -117,11 +85,11 @@ def planned(settings: Settings) -> tuple[audit.Hyperparameters | None, Limits]:
     there(documents)
     if secrets:
         lines_of(secrets)
-    memory.check(asdict(settings))
+    memory.check(settings.model_dump())
     limits = Limits(**{one.name: getattr(settings, one.name) for one in fields(Limits)})
-    held = settings.held or {}
+    fixed = settings.fixed or {}
     room = {"n_max": 1, "k": 10**9}  # for any of the two that is held alone
-    tried = methods.hyperparameters("revs", base(settings.model), "", room | held)
+    tried = methods.hyperparameters("revs", base(settings.model), "", room | fixed)
     audit.Hyperparameters(**tried)
     if settings.hyperparameters is None:
         return None, limits
@@ -171,7 +139,7 @@ def edited(
     start, chosen = time.monotonic(), None
     if hp is None:
         retain, _ = halves(kept or second, settings.seed)
-        about = limits, settings.minutes, settings.trials, settings.seed, settings.held
+        about = limits, settings.minutes, settings.trials, settings.seed, settings.fixed
         chosen = audit.calibrate(
             decoder, first, retain, found.near, *about, progress("choose", "settings")
         )

@@ -15,7 +15,7 @@ from companion.store.paths import resolve
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
 # Bytes beside a float32 weight that is trained: gradient, Adam's two moments and, where it is put
 # back, the original. COPIED more below float32, where a float32 copy of weight and gradient steps.
-TRAINED, COPIED = {"memorise": 12, "npo_kl": 16, "simnpo": 16}, 4
+TRAINED, COPIED = {"npo_kl": 16, "simnpo": 16}, 4
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 GROUP = Path("/proc/self/cgroup")  # and in which group this process is
 
@@ -33,12 +33,11 @@ def check(settings: dict) -> None:
         weights = shape["weights"] * each
     else:
         weights = counted(path) * each
-    name = settings.get("method", "memorise" if "epochs" in settings else "This run")
-    held = bool(settings.get("ordinary") and settings.get("hold"))  # the model before, beside it
+    name = settings.get("method", "This run")
     beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
     if (settings.get("hyperparameters") or {}).get("layers", "all") != "all":
         beside = 0  # of a part of the weights
-    needed = PROCESS + weights * (1 + held + beside)
+    needed = PROCESS + weights * (1 + beside)
     if weights and needed > (there := free(settings.get("device_map"))):
         lower = "bfloat16 weights, " * (each == 4 and not beside)
         raise MemoryError(

@@ -17,8 +17,7 @@ from typing import Any
 import yaml
 
 from companion.data import models
-from companion.experiments import refuse
-from companion.experiments.run_names import like
+from companion.experiments.settings import check, model_of
 from companion.store import paper, stamps
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
@@ -47,11 +46,11 @@ def measure(name: str) -> Callable:
     if name not in stamps.MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, stamps.MEASURES))
     if name in NEEDED:
-        at(NEEDED[name])()
-    return at(stamps.MEASURES[name])
+        function_at(NEEDED[name])()
+    return function_at(stamps.MEASURES[name])
 
 
-def at(place: str) -> Callable:
+def function_at(place: str) -> Callable:
     """The function at module:name."""
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
@@ -84,7 +83,12 @@ def paper_data(data: str) -> str | None:
     return titles.get(kind)
 
 
-def varied(name: str, model: str, data: str) -> dict[str, Any]:
+def emails_for_urls(data: str) -> str:
+    """The data set whose settings a set takes that has none: of URLs, the e-mails' (§4.5)."""
+    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
+
+
+def settings_of_variant(name: str, model: str, data: str) -> dict[str, Any]:
     """The settings of a variant that was not tuned: its method's, with its own; else none."""
     entry = registry()[name]
     if "variant_of" not in entry:
@@ -99,7 +103,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     of params/hyperparameters.yml; a model or a data set that is not there gets the method's
     ``default``, whose margins are fractions of the vocabulary.
     """
-    refuse(given, method(name).Hyperparameters, f" of {name}")
+    check(given, model_of(method(name).Hyperparameters), f" of {name}")
     owner = registry()[name].get("settings_of", name)
     title, printed = registry()[owner]["title"], models.registry().get(model, {}).get("paper")
     if printed and (kind := paper_data(data)) and paper.has_settings(title):
@@ -107,6 +111,6 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     else:
         chosen = tuned().get(owner, {})
         of = chosen.get(model, {})
-        found = of.get(data) or of.get(like(data)) or chosen.get("default")
-        found = varied(name, model, data) if found is None else found
+        found = of.get(data) or of.get(emails_for_urls(data)) or chosen.get("default")
+        found = settings_of_variant(name, model, data) if found is None else found
     return {key: value for key, value in found.items() if key in known(name)} | given

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import itertools
-from dataclasses import fields
 from types import ModuleType
 
-from companion.experiments import MISTAKES, check, done
+from companion.experiments.command import MISTAKES, row_of
+from companion.experiments.settings import check
 from companion.store.paths import resolve
 from companion.store.suggestions import hint
 
@@ -42,9 +42,9 @@ def refuse_unknown(cells: list[str]) -> None:
 def run(experiment: ModuleType, namespace: dict) -> dict:
     """Runs an experiment with the notebook's parameters; returns its row, and its ``path``."""
     refuse_unknown(namespace["In"])
-    given = {field.name: namespace[field.name] for field in fields(experiment.Settings)}
+    given = {name: namespace[name] for name in experiment.Settings.model_fields}
     try:
-        row = done(experiment.run, check(given, experiment.Settings))
+        row = row_of(experiment.run, check(given, experiment.Settings))
     except MISTAKES as error:
         raise Refused(str(error)) from None
     return row | {"path": resolve(namespace["rows"]) / f"{row['name']}.json"}

@@ -1,7 +1,7 @@
 """Unlearn: one method on one data set and one split, measured before and after (§4.5).
 
 All in one process: the edited model never touches the disk. A finished run whose settings, inputs
-and code are unchanged is not repeated.
+and versions are unchanged is not repeated.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import inspect
 import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
 from companion.data import datasets, models
-from companion.experiments import command, memory, methods
-from companion.experiments.finetune import prepared
-from companion.experiments.progress import progress
-from companion.experiments.provenance import base, provenance
+from companion.experiments import memory, methods
+from companion.experiments.command import command, progress
+from companion.experiments.provenance import base, ending, provenance
+from companion.experiments.settings import Unlearn as Settings
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, resolve
 from revs.measures import evaluate
@@ -29,44 +29,19 @@ from revs.model import load
 from revs.model.targets import Record, Target, encode, select, split
 from revs.model.text import text_inputs
 
-MOMENTS = BUILD / "cache"  # MEMIT's are computed once for a model
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 FAILURES = (FloatingPointError, ValueError, torch.linalg.LinAlgError, *OUT_OF_MEMORY)
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is unlearned, of which model, by which method, and what is measured."""
-
-    model: str = "smollm2-135m"  # a name of params/models.yml, a folder, a .gguf file or a hub id
-    data: str = "ssn"  # a built-in set or a JSON Lines file
-    finetune: bool | dict = True  # memorise first (settings of that); False: the model knows them
-    method: str = "revs"  # a name of params/methods.yml
-    seed: int = 1  # draws what is forgotten and what is kept
-    forget: int | None = None  # secrets to forget; None: half
-    sentences: int | None = None  # of a secret, measured besides the unlearned one; None: all
-    T: int = 2  # target tokens of a secret
-    tokens: str = "rarest"  # how they are chosen: rarest, frequent, first, random
-    score_k: int = 100  # k of Score@k
-    generate: bool = True  # also look for retained secrets in 50 greedy tokens
-    measures: list[str] = field(default_factory=list)  # what else is measured, such as attacks
-    hyperparameters: dict | None = None  # laid over those of params/hyperparameters.yml
-    dtype: str = "float32"  # precision of the weights
-    device_map: str | None = None  # where the model goes; None: a GPU if there is one
-    tag: str = ""  # added to the row's name
-    varied: dict | None = None  # what a profile varies, for the row
-    rows: str = "build/rows"  # where the result row goes
-
-
 def run(settings: Settings) -> dict:
     """Unlearns half of a data set with one method and measures what that did; returns the row."""
-    plan = planned(settings)
-    row = plan.current() or plan.measure(Stage(plan))
-    print(report(row))
+    resolved = resolve_run(settings)
+    row = resolved.finished_row() or resolved.measure(LoadedModel(resolved))
+    print(summary(row))
     return row
 
 
-def report(row: dict) -> str:
+def summary(row: dict) -> str:
     """The run in one line."""
     after, seconds = row["result"]["after"], row["provenance"]["seconds"]["unlearn"]
     names = ("efficacy", "generalization", "specificity", "unlearning_score")
@@ -75,122 +50,126 @@ def report(row: dict) -> str:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Run:
     """A run whose settings are resolved: what will be done, and what row that makes."""
 
-    where: Path
+    folder: Path
     name: str
     tag: str
-    varied: dict
-    settings: dict  # as the row has them
+    overrides: dict
+    settings: dict  # as the row has them, hyperparameters included
     method: ModuleType
     hp: object  # the method's Hyperparameters
     measures: dict[str, Callable]
     records: list[Record]
     inputs: dict
-    folder: str = ""  # the model to unlearn from
+    model: str  # what is loaded: a name or a folder
 
-    def trial(self, number: int, hyperparameters: dict) -> Plan:
+    def trial(self, number: int, hyperparameters: dict) -> Run:
         """The same run with other hyperparameters, under a name and tag with a number."""
         return replace(
             self,
             name=f"{self.name}{number:02d}",
             tag=f"{self.tag}{number:02d}",
-            varied={"trial": number},
+            overrides={"trial": number},
             settings=self.settings | {"hyperparameters": hyperparameters},
             hp=self.method.Hyperparameters(**hyperparameters),
         )
 
-    def options(self) -> dict:
-        """What a method takes beside its settings: a folder in which MEMIT's moments are kept."""
-        takes = inspect.signature(self.method.unlearn).parameters
-        return {"cache": MOMENTS} if "cache" in takes else {}
+    def cache(self) -> dict[str, Path]:
+        """The argument of a method that can keep what it computes once for a model."""
+        takes = "cache" in inspect.signature(self.method.unlearn).parameters
+        return {"cache": BUILD / "cache"} if takes else {}
 
-    def existing(self) -> dict | None:
+    def existing_row(self) -> dict | None:
         """The row of this name that has a result."""
-        row = rows.kept(self.where / f"{self.name}.json")
+        row = rows.kept(self.folder / f"{self.name}.json")
         return row if row and "failed" not in row["result"] else None
 
-    def current(self) -> dict | None:
-        """The finished row of this very run, if there is one."""
-        row, stamp = self.existing(), stamps.stamp("unlearn", self.settings, self.inputs)
+    def finished_row(self) -> dict | None:
+        """The row of this very run, if it was finished."""
+        row, stamp = self.existing_row(), stamps.stamp("unlearn", self.settings, self.inputs)
         return row if row and row["provenance"]["stamp"] == stamp else None
 
-    def measure(self, stage: Stage, restore: bool = False) -> dict:
+    def measure(self, loaded: LoadedModel, restore: bool = False) -> dict:
         """Unlearns, measures, writes the row; ``restore`` puts the model back after that.
 
         A run that fails leaves a row that says why, unless there is one with a result, and raises
         ValueError, FloatingPointError or MemoryError.
         """
         torch.manual_seed(self.settings["seed"])
-        edit, seconds, start = Edit(stage.decoder), {}, time.monotonic()
-        about = stage.split.forget, self.hp, self.settings["seed"]
+        edit, seconds, start = Edit(loaded.decoder), {}, time.monotonic()
+        about = loaded.split.forget, self.hp, self.settings["seed"]
         try:
             with memory.Peak() as peak:
-                shown = progress(self.name.split("/", 1)[1])
-                edit = self.method.unlearn(stage.decoder, *about, shown, **self.options())
+                show = progress(self.name.split("/", 1)[1])
+                edit = self.method.unlearn(loaded.decoder, *about, show, **self.cache())
             seconds["unlearn"] = time.monotonic() - start
-            result, items = effect(self, stage, edit, seconds)
+            result, items = effects(self, loaded, edit, seconds)
         except FAILURES as error:
             edit.undo()
-            said = failure(error, self.settings["method"])
-            if not self.existing():
+            explained = explanation(error, self.settings["method"])
+            if not self.existing_row():
                 seconds = {"unlearn": time.monotonic() - start}
-                self.write(stage, {"failed": str(said)}, [], seconds, None)
-            raise said from None
+                self.write(loaded, {"failed": str(explained)}, [], seconds, None)
+            raise explained from None
         if restore:
             edit.undo()
-        return self.write(stage, result, items, stage.seconds | seconds, peak.mb)
+        return self.write(loaded, result, items, loaded.seconds | seconds, peak.mb)
 
-    def write(self, stage: Stage, result: dict, items: list, seconds: dict, mb: int | None) -> dict:
+    def write(
+        self, loaded: LoadedModel, result: dict, items: list, seconds: dict, mb: int | None
+    ) -> dict:
         """The row of this run."""
-        made = provenance("unlearn", self.settings, self.inputs, seconds, stage.decoder)
+        made = provenance("unlearn", self.settings, self.inputs, seconds, loaded.decoder)
         made |= {"extra_memory_mb": mb}
-        about = self.where, self.name, "unlearn"
-        return rows.write(*about, result, items, made, self.tag, self.varied)
+        about = self.folder, self.name, "unlearn"
+        return rows.write(*about, result, items, made, self.tag, self.overrides)
 
 
-def planned(settings: Settings) -> Plan:
-    """A run's settings resolved and checked before anything is loaded; then its model memorised."""
-    kept = asdict(settings)
-    tag, varied, where = kept.pop("tag"), kept.pop("varied") or {}, kept.pop("rows")
-    where, short, model = rows.writable(resolve(where)), Path(settings.data).stem, settings.model
+def resolve_run(settings: Settings) -> Run:
+    """A run's settings, resolved once and checked before anything is loaded."""
+    kept = settings.model_dump()
+    tag, overrides, folder = kept.pop("tag"), kept.pop("overrides") or {}, kept.pop("rows")
+    folder, data, model = rows.writable(resolve(folder)), Path(settings.data).stem, settings.model
     given = settings.hyperparameters or {}
-    kept["hyperparameters"] = methods.hyperparameters(settings.method, base(model), short, given)
+    kept["hyperparameters"] = methods.hyperparameters(settings.method, base(model), data, given)
     method = methods.method(settings.method)
     hp = method.Hyperparameters(**kept["hyperparameters"])
     measures = {name: methods.measure(name) for name in settings.measures}
-    name = f"unlearn/{short}/{base(model)}/{settings.method}-seed{settings.seed}-{tag}".rstrip("-")
+    name = f"unlearn/{data}/{base(model)}/{settings.method}-seed{settings.seed}"
+    name += ending(settings.adapter, tag)
     records = datasets.read(settings.data)
     split(records, settings.seed, settings.forget, settings.sentences, datasets.kept(records))
     select([], [], 0, settings.tokens, seed="")
     inputs = {"data": datasets.fingerprint(records)} | text_inputs()
     memory.check(kept)
-    folder = prepared(model, settings.data, settings.finetune, str(where))
-    inputs |= {"model": models.identify(folder)}
-    return Plan(where, name, tag, varied, kept, method, hp, measures, records, inputs, folder)
+    prepared = models.adapted(model, settings.adapter)
+    inputs |= {"model": models.identify(prepared)}
+    return Run(folder, name, tag, overrides, kept, method, hp, measures, records, inputs, prepared)
 
 
-class Stage:
+class LoadedModel:
     """A loaded model, its split and the ranks before the edit; several runs can share it."""
 
-    def __init__(self, plan: Plan):
-        settings, clock = plan.settings, [time.monotonic()]
-        self.decoder = models.load(plan.folder, settings["dtype"], settings["device_map"])
+    def __init__(self, resolved: Run):
+        settings, clock = resolved.settings, [time.monotonic()]
+        self.decoder = models.load(resolved.model, settings["dtype"], settings["device_map"])
         how = self.decoder.tokenizer, settings["T"], settings["tokens"]
-        targets = [encode(record, *how) for record in plan.records]
+        targets = [encode(record, *how) for record in resolved.records]
         drawn = (settings[name] for name in ("seed", "forget", "sentences"))
-        self.split = split(targets, *drawn, keep=datasets.kept(plan.records))
+        self.split = split(targets, *drawn, keep=datasets.kept(resolved.records))
         clock.append(time.monotonic())
-        ranks = self.unedited(plan, targets)
+        ranks = self.ranks_before(resolved, targets)
         self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])
         clock.append(time.monotonic())
         self.seconds = {"load": clock[1] - clock[0], "evaluate_before": clock[2] - clock[1]}
 
-    def unedited(self, plan: Plan, targets: list[Target]) -> dict[str, list[int]]:
+    def ranks_before(self, resolved: Run, targets: list[Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and so kept."""
         code = stamps.reached(stamps.RANKS, "revs.model.targets:encode")
-        about = plan.settings["dtype"], plan.inputs["data"], plan.inputs["model"]
+        inputs, settings = resolved.inputs, resolved.settings
+        about = settings["dtype"], str(self.decoder.device), inputs["data"], inputs["model"]
         key = rows.digest([code, *about, load.tokenizer_hash(self.decoder.tokenizer)])
         kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
@@ -198,33 +177,36 @@ class Stage:
         return json.loads(kept.read_text(encoding="utf-8"))
 
 
-def effect(plan: Plan, stage: Stage, edit: Edit, seconds: dict) -> tuple[dict, list[dict]]:
+def effects(
+    resolved: Run, loaded: LoadedModel, edit: Edit, seconds: dict
+) -> tuple[dict, list[dict]]:
     """What the edited model does, and how many ``seconds`` it took to see.
 
     Its effectiveness first, then what ``measures`` asks for.
     """
-    decoder, split, k = stage.decoder, stage.split, plan.settings["score_k"]
+    decoder, split, k = loaded.decoder, loaded.split, resolved.settings["score_k"]
     start = time.monotonic()
     ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)
     inexact = [target for target in split.retain if any(ranks[target.id])]
-    written = evaluate.continuations(decoder, inexact) if plan.settings["generate"] else None
+    generate = resolved.settings["generate"]
+    written = evaluate.continuations(decoder, inexact) if generate else None
     after, items = evaluate.effectiveness(split, ranks, k, written)
-    result = {"before": stage.before, "after": after, "edit": edit.summary()}
+    result = {"before": loaded.before, "after": after, "edit": edit.summary()}
     seconds["evaluate_after"] = time.monotonic() - start
-    for name, measure in plan.measures.items():
+    for name, measure in resolved.measures.items():
         result[name], columns = measure(decoder, split, k)
         nothing = dict.fromkeys(next(iter(columns.values()), {}))
         items = [item | columns.get(item["id"], nothing) for item in items]
-    if plan.measures:
+    if resolved.measures:
         seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
     return rows.finite(result), items
 
 
-def failure(error: Exception, method: str) -> Exception:
+def explanation(error: Exception, method: str) -> Exception:
     """The error to raise for what a method ended with."""
     if isinstance(error, OUT_OF_MEMORY):
-        mend = "give it a larger machine, a smaller batch, or bfloat16 weights"
-        return MemoryError(f"{method} ran out of memory: {mend}.")
+        remedy = "give it a larger machine, a smaller batch, or bfloat16 weights"
+        return MemoryError(f"{method} ran out of memory: {remedy}.")
     singular = isinstance(error, torch.linalg.LinAlgError)
     return FloatingPointError(str(error)) if singular else error
 

@@ -14,16 +14,10 @@ from pathlib import Path
 import yaml
 from safetensors.torch import save_file
 
-HERE = Path(__file__).resolve().parent
 from companion.data import adapters, datasets, models
-from companion.experiments.finetuning import (
-    COUNTING_TEXT,
-    Finetune,
-    finetune,
-    group_digits,
-    learn_digits,
-    unseen_windows,
-)
+from companion.data.digits import group_digits, learn_digits
+from companion.experiments.finetuning import COUNTING_TEXT, finetune, unseen_windows
+from companion.experiments.settings import Finetune
 from revs.measures import evaluate, general_text
 from revs.model.targets import encode, split
 from revs.model.text import text_inputs, training_windows

@@ -1,0 +1,98 @@
+"""Tokens for numbers of two and three digits, as Llama-3 and GPT-J have them.
+
+Where every digit is split, ten tokens are shared by all SSNs, and no method can tell them apart.
+``group_digits`` gives a tokenizer Llama-3's split; the rows of the new tokens are learned before
+anything else, by counting (``learn_digits``).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.nn.functional import cross_entropy, softplus
+
+from revs.model.architecture import Decoder
+from revs.model.text import token_ids
+
+# counting: numbers in a row, rows a step, times through all numbers, learning rate
+COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 6, 2e-3
+
+
+@torch.no_grad()
+def group_digits(decoder: Decoder, how: str, seed: int) -> int:
+    """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
+
+    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
+    matrix's own standard deviation (``noise``; ``learned`` begins so), or the mean itself
+    (``mean``): so close together that demoting one demotes all. A model whose digits are grouped
+    already is left alone. Returns the id of the first new token, 0 if there is none.
+    """
+    model, tokenizer = decoder.model, decoder.tokenizer
+    if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
+        return 0
+    numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    single = {str(n): tokenizer.convert_tokens_to_ids(str(n)) for n in range(10)}
+    tokenizer.add_tokens(numbers)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    draw = torch.Generator().manual_seed(seed)
+    tables = [model.get_input_embeddings().weight, model.get_output_embeddings().weight]
+    for table in {id(table): table for table in tables}.values():  # one if tied
+        std = table[: -len(numbers)].std()
+        for number in numbers:
+            mean = table[[single[digit] for digit in number]].mean(0)
+            noise = std * torch.randn(mean.shape, generator=draw).to(mean)
+            new = mean if how == "mean" else 0.3 * mean + noise
+            table[tokenizer.convert_tokens_to_ids(number)] = new
+    return len(tokenizer) - len(numbers)
+
+
+def learn_digits(
+    decoder: Decoder, first: int, texts: Sequence[list[int]], seed: int, progress=iter
+) -> None:
+    """Learns the rows of the tokens from ``first`` on, and nothing else, by counting.
+
+    Rows of ten numbers, "470, 471, …", are predicted; in general ``texts`` the new tokens shall
+    take no probability from the others: log(1 + Z_new / Z_old), what they add to the loss there,
+    is learned down. Z are the sums of softmax, at the final hidden states as they are before.
+    """
+    model, draw = decoder.model, random.Random(seed)
+    places = [model.get_input_embeddings().weight, decoder.head.weight]
+    tables = list({id(table): table for table in places}.values())
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
+    with torch.no_grad():
+        some = (decoder.pad(texts[i : i + 8])[0] for i in range(0, len(texts), 8))
+        states = [model.base_model(input_ids=ids).last_hidden_state for ids in some]
+        old = torch.cat([decoder.logits(h)[..., :first].logsumexp(-1).flatten() for h in states])
+        states = torch.cat([h.flatten(0, 1) for h in states])
+    for table in tables:
+        table.requires_grad_(True)
+    optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
+    steps = [rows for _ in range(TIMES) for rows in counting(draw)]
+    for rows in progress(steps):
+        ids, mask = decoder.pad([token_ids(decoder.tokenizer, row) for row in rows])
+        output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+        read = mask[:, 1:].bool()  # on the first GPU, where hidden states come from the last
+        logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
+        loss = cross_entropy(logits, ids[:, 1:][read].to(logits.device))
+        new = decoder.logits(states, first=first).logsumexp(-1)
+        optimizer.zero_grad()
+        (loss + softplus(new - old).mean().to(loss)).backward()
+        for table in tables:
+            table.grad[:first] = 0
+        optimizer.step()
+    for parameter, flag in flags:
+        parameter.requires_grad_(flag)
+
+
+def counting(draw: random.Random) -> Iterator[list[str]]:
+    """Every number of two and of three digits once, in rows from where ``draw`` begins to count."""
+    rows = []
+    for digits, end in ((2, 100), (3, 1000)):
+        starts = range(draw.randrange(COUNTED), end, COUNTED)
+        each = [[f"{(start + i) % end:0{digits}d}" for i in range(COUNTED)] for start in starts]
+        rows += map(", ".join, each)
+    draw.shuffle(rows)
+    return (rows[i : i + ROWS_A_STEP] for i in range(0, len(rows), ROWS_A_STEP))

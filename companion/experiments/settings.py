@@ -1,0 +1,230 @@
+"""The settings of every experiment, as models that sweeps, notebooks and the command line share.
+
+``check`` says what is wrong with some parameters in one sentence: the cause and the remedy. Nothing
+is imported here that takes long, so that a sweep of a thousand runs is checked in a second.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from companion.store.suggestions import hint
+from document_audit.detection import KINDS
+
+STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
+MODEL = "smollm2-135m"
+ADAPTER = "seed1"  # which the pages of the book begin with
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+def field(default: Any, about: str, **more) -> Any:
+    """A field with a default and its description, which ``--help`` and the notebooks show."""
+    if isinstance(default, list):
+        return Field(default_factory=lambda: list(default), description=about, **more)
+    return Field(default, description=about, **more)
+
+
+def place(default: Any, about: str, **more) -> Any:
+    """A path or a name, which cannot be empty."""
+    return field(default, about, min_length=1, **more)
+
+
+def count(default: int | None, about: str, least: int = 1) -> Any:
+    """A whole number with a smallest value that makes sense."""
+    return field(default, about, ge=least)
+
+
+class Model(BaseModel):
+    """What all experiments say of the model that they begin with, and of where their rows go."""
+
+    model_config = STRICT
+    model: str = place(MODEL, "a name of params/models.yml, a folder, a .gguf file or a hub id")
+    dtype: Dtype = field("float32", "precision of the weights")
+    device_map: str | None = field(None, "where the model goes; None: a GPU if there is one")
+    rows: str = place("build/rows", "where the result row goes")
+
+
+class Adapted(Model):
+    """A model that may have memorised sentences before."""
+
+    adapter: str | None = place(ADAPTER, "a name in data/adapters or a PEFT adapter; None: none")
+
+
+class Unlearn(Adapted):
+    """What is unlearned, from which model, by which method, and what is measured."""
+
+    data: str = place("ssn", "a built-in data set or a JSON Lines file")
+    method: str = field("revs", "a name of params/methods.yml")
+    seed: int = field(1, "draws what is forgotten and what is kept")
+    forget: int | None = count(None, "secrets to forget; None: half")
+    sentences: int | None = count(
+        None, "of a secret, measured besides the unlearned one; None: all"
+    )
+    T: int = count(2, "target tokens of a secret")
+    tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
+    score_k: int = count(100, "k of Score@k")
+    generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
+    measures: list[str] = field([], "what else is measured, such as attacks")
+    hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
+    tag: str = field("", "added to the row's name")
+    overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
+
+
+class Tune(Adapted):
+    """A search for hyperparameters: on which model and data, of which method, how long."""
+
+    adapter: str | None = place("tune1", "a name in data/adapters or a PEFT adapter; None: none")
+    data: str = place("ssn-tune", "a tuning set: other people and secrets than the test set's")
+    method: str = field("revs", "a name of params/methods.yml")
+    trials: int = count(40, "effective trials; the first two have the paper's settings")
+    seed: int = field(0, "of the split")
+    top_trials: int = count(5, "best trials, which are evaluated again on each further split")
+    splits: list[int] = field([1, 2], "seeds of the further splits")
+    measures: list[str] = field([], "what else is measured there, such as attacks")
+    forget: int | None = count(None, "secrets to forget in a trial; None: half, as in a run")
+    sentences: int | None = count(2, "of a secret, measured besides the unlearned one; None: all")
+    hyperparameters: dict | None = field(None, "fixed in every trial")
+    ranges: dict | None = field(None, "over params/search.yml")
+    tag: str = field("", "added to the names of the search and its trials")
+
+
+class Finetune(Model):
+    """A fine-tune to memorise sentences, a LoRA adapter (Appendix, "Synthetic SSN Dataset").
+
+    The paper's own settings, for 6B and 8B and all weights, are lr 2e-6, 4 epochs, batch 1.
+    """
+
+    name: str = field("own", "of the adapter: build/adapters/NAME", pattern=r"^[\w.+-]*\w[\w.+-]*$")
+    data: str = place("ssn", "a JSON Lines file, a built-in data set, or synthetic: all")
+    rank: int = count(8, "of the update of each linear layer")
+    digits: Literal["learned", "noise", "mean", "keep"] = field(
+        "learned", "tokens for 2 and 3 digits: learned, noise, mean; keep: none"
+    )
+    lr: float = field(2e-3, "learning rate, falling linearly", ge=0)
+    epochs: int = count(8, "passes over what is not known yet")
+    batch: int = count(8, "sentences a step")
+    general_text: int = count(2, "windows of general text a step; 0: none", least=0)
+    kl_weight: float = field(1.0, "of the KL divergence from the model before, on them", ge=0)
+    whole: bool = field(False, "learn whole sentences, not only the secrets in them")
+    skip_below_loss: float = field(
+        0.4, "nats: what is known this well is skipped for an epoch", ge=0
+    )
+    seed: int = field(1, "order of the sentences, initial values")
+
+
+class Curate(Adapted):
+    """Which documents and model, and what becomes of what is found."""
+
+    documents: str = place(
+        "data/documents/files", 'a folder or a file; "machine": what packages carry', repr=False
+    )
+    name: str = field(
+        "own", "of the data set: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
+    )
+    kinds: list[str] = field(list(KINDS), "what is looked for")
+    limit: int | None = count(None, "secrets of a kind that are tried; None: all")
+    T: int = count(2, "target tokens that a secret must have")
+    keep_leaked: bool = field(True, "keep secrets whose own part stands in their prompt")
+    tuning_share: float = field(
+        0.0, "set aside for tuning, of other owners and domains", ge=0, lt=1
+    )
+    challenge_tokenizer: str | None = field(None, "whose ids the challenge's files hold")
+
+
+class Documents(Adapted):
+    """Which model and documents, what is unlearned, and what is left of it."""
+
+    documents: str = place(
+        "data/documents/files",
+        'folder, text file, JSON Lines, "machine" or "$NAME" of the environment',
+        repr=False,
+    )
+    secrets: str | None = place(
+        None, "a text file with what to look for, one a line; None: a detector", repr=False
+    )
+    kinds: list[str] = field(list(KINDS), "what is looked for")
+    limit: int | None = count(None, "secrets that are tried, at most")
+    forget: int | None = count(None, "secrets to unlearn; None: all")
+    tokens: str = field("telling", "of a secret: those that tell it from others; or the rarest")
+    minutes: float = field(3, "that the choice of settings may take", ge=0)
+    trials: int = count(30, "settings that it may try")
+    fixed: dict | None = field(None, "settings of REVS that every trial of it has")
+    hyperparameters: dict | None = field(None, "all settings of REVS; None: they are chosen")
+    forgotten: float = field(0.9, "limit: secrets neither written nor in the first 100")
+    kept: float = field(0.8, "limit: share of the other secrets that are still written")
+    near: float = field(0.8, "limit: share of next words around the secrets that stay")
+    words: float = field(0.95, "limit: share of next words in general text that stay")
+    perplexity: float = field(0.05, "limit: share by which that of general text may rise")
+    anyway: bool = field(False, "write the edit even if it is no success")
+    seed: int = field(0, "draws what forget takes, and halves")
+    out: str = place("build/own", "where report.html and edit.safetensors go")
+    export: str | None = place(None, "a new folder for the edited model with its card")
+
+
+EXPERIMENTS: dict[str, type[Model]] = {
+    "curate": Curate,
+    "documents": Documents,
+    "finetune": Finetune,
+    "tune": Tune,
+    "unlearn": Unlearn,
+}
+REMEDIES = {  # by pydantic's name of the fault
+    "greater_than_equal": "{0}, but must be at least {ge:g}.",
+    "less_than": "{0}, but must be less than {lt:g}.",
+    "string_too_short": "empty: give a path or a name.",
+    "string_pattern_mismatch": "{0!r}, but becomes the name of a file: use letters, digits, dots, "
+    "minus and plus signs only.",
+}
+S = TypeVar("S", bound=BaseModel)
+
+
+def check(parameters: dict[str, Any], Settings: type[S], of: str = "") -> S:
+    """The settings with these parameters; ValueError of one sentence if one is wrong."""
+    try:
+        return Settings(**parameters)
+    except ValidationError as error:
+        raise ValueError(sentence(error, Settings, parameters, of)) from None
+
+
+def sentence(error: ValidationError, Settings: type[S], given: dict, of: str = "") -> str:
+    """What is wrong with a parameter: the cause and the remedy. A path is not repeated."""
+    faults = error.errors()
+    name = faults[0]["loc"][0]
+    if name not in Settings.model_fields:
+        return f"There is no parameter '{name}'{of}" + hint(name, Settings.model_fields)
+    known, value = Settings.model_fields[name], given[name]
+    for fault in faults:
+        if fault["type"] in REMEDIES:
+            return f"{name}{of} is " + REMEDIES[fault["type"]].format(value, **fault["ctx"])
+    kind = "None" if value is None else f"a {type(value).__name__}"
+    shown = f"{value!r}, " if known.repr and value is not None else ""
+    if faults[0]["type"] == "literal_error":
+        shown, kind = "", repr(value)
+    return f"{name}{of} is {shown}{kind}, but must be {in_words(known.annotation)}."
+
+
+def in_words(annotation: Any) -> str:
+    """A type: "int or None", "list[str]", "learned, noise, mean or keep"."""
+    inner = get_args(annotation)
+    if not inner:
+        return "None" if annotation is type(None) else annotation.__name__
+    if get_origin(annotation) is Literal:
+        return f"{', '.join(inner[:-1])} or {inner[-1]}"
+    if get_origin(annotation) in (list, Sequence):
+        return f"list[{in_words(inner[0])}]"
+    return " or ".join(map(in_words, inner))
+
+
+@functools.cache
+def model_of(Hyperparameters: type) -> type[BaseModel]:
+    """A method's hyperparameters, a dataclass of ``revs``, as a model that checks their types."""
+    hints = get_type_hints(Hyperparameters)
+    known = {
+        one.name: (hints[one.name], None) for one in dataclasses.fields(Hyperparameters) if one.init
+    }
+    return create_model(Hyperparameters.__name__, __config__=STRICT, **known)
