@@ -426,7 +426,7 @@ def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, mo
         score = scores[plan.settings["seed"]][number]
         return score and {"unlearning_score": score, "efficacy": 1.0}
 
-    monkeypatch.setattr(tune, "attempt", attempt)
+    monkeypatch.setattr(tune, "trial_result", attempt)
     result = search(splits=[1, 2], top_trials=3)["result"]
     assert result["finals"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
     assert result["best"] == 3 and result["unlearning_score"] == pytest.approx(2.2 / 3)

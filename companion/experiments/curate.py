@@ -3,7 +3,7 @@
 Writes data sets that ``companion.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and
 one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets.
 What is set aside for tuning goes into NAME-email-tune.jsonl, and not into these. The row holds
-counts, and for each memorised secret where it was found. A run that is stopped goes on where it was.
+counts, and where each memorised secret was found. A run that is stopped goes on where it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train the adapters that are named in adapters.yml: python data/adapters/make.py [NAME …] [--out FOLDER]
+"""Train the adapters of adapters.yml: python data/adapters/make.py [NAME …] [--out FOLDER]
 
 ``digits`` makes the embeddings of the digit tokens, which all adapters of a kind share. The same
 command gives adapters that memorise as well, not the same bits: training depends on the processor.
