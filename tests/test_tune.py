@@ -188,7 +188,9 @@ def test_a_run_that_fails_leaves_a_row_that_says_why(
 def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(a_run, world, monkeypatch):
     """Trials share one model: what a failed one did to it must not reach the next."""
     stages, real, effectiveness = [], unlearn.LoadedModel, evaluate.effectiveness
-    monkeypatch.setattr(unlearn, "LoadedModel", lambda *given: stages.append(real(*given)) or stages[-1])
+    monkeypatch.setattr(
+        unlearn, "LoadedModel", lambda *given: stages.append(real(*given)) or stages[-1]
+    )
 
     def only_before(*given):
         if stages:
@@ -468,7 +470,9 @@ def test_trials_that_leave_every_target_where_it_was_are_not_counted(search, tri
 def test_the_first_two_trials_are_the_papers_settings(method, data):
     """Of its two models in their order; only what the method has, layers as far as there are."""
     title = methods.registry()[method]["title"]
-    for model, found in zip(tune.PAPER_VOCABULARY, tune.printed_settings(method, 9, data), strict=True):
+    for model, found in zip(
+        tune.PAPER_VOCABULARY, tune.printed_settings(method, 9, data), strict=True
+    ):
         settings = paper.hyperparameters(title, model, data)
         assert found and found.keys() == settings.keys() & methods.known(method)
         for name in found.keys() - set(tune.MARGINS):
@@ -485,12 +489,17 @@ def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
     assert [gptj[name] * 50400 for name in tune.MARGINS] == pytest.approx(printed[1])
     assert (llama["n_max"], llama["k"], gptj["n_max"], gptj["k"]) == (130, 1000, 30, 100)
     assert tune.printed_settings("revs", 32, tune.PAPER_DATA["email"])[0]["n_max"] == 45
-    assert tune.printed_settings("revs_ridge", 30, "SSN") == [llama, gptj]  # whose first trials have none
+    assert tune.printed_settings("revs_ridge", 30, "SSN") == [
+        llama,
+        gptj,
+    ]  # whose first trials have none
 
 
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
     """SimNPO: the ranges of NPO-KL, and no printed settings."""
-    assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed_settings("simnpo", 30, "SSN")
+    assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed_settings(
+        "simnpo", 30, "SSN"
+    )
 
 
 def test_a_method_without_ranges_is_refused_in_one_sentence(one_sentence):

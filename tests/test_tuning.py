@@ -177,7 +177,11 @@ def test_every_range_that_is_drawn_from_has_words():
         for name, space in tune.ranges(method).items():
             said = tuning.interval(space)
             assert said and "{" not in said and said != DASH, name
-    assert errata.sweep(tune.title_of_settings("revs_ridge"), "k") == errata.sweep("REVS", "k") is not None
+    assert (
+        errata.sweep(tune.title_of_settings("revs_ridge"), "k")
+        == errata.sweep("REVS", "k")
+        is not None
+    )
 
 
 def test_recorded_trials_are_seen_whatever_their_search_recorded():
