@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from companion.data import datasets, models
-from companion.experiments.finetune import prepared
+from companion.data.models import adapted as prepared
 from companion.store import rows, stamps
 from companion.store.paths import BUILD, ROOT
 from companion.workflow.profile import parameters
