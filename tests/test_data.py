@@ -1,5 +1,6 @@
 """The synthetic secrets of data/: nobody's, made by their scripts, told apart by their tokens."""
 
+import hashlib
 import importlib
 import json
 import re
@@ -274,3 +275,18 @@ def test_the_datasheet_states_the_true_sizes(folder):
         sizes = [len(tokenizer(record.text)["input_ids"]) for record in records(folder, part)]
         mean, most, total = sum(sizes) / len(sizes), max(sizes), sum(sizes)
         assert f"| {part} | {len(sizes)} | {mean:.1f} | {most} | {total} |" in text
+
+
+# --- general text -----------------------------------------------------------------------------
+
+
+def test_the_general_text_is_the_one_of_its_datasheet_and_tells_no_secret():
+    text = (ROOT / "revs" / "model" / "general_text.txt").read_bytes()
+    sheet = (DATA / "general_text" / "README.md").read_text(encoding="ascii")
+    passages = text.decode("utf-8").split("\n\n\n")
+    assert f"`{hashlib.sha256(text).hexdigest()}`" in sheet and f"{len(passages)} passages" in sheet
+    assert len(text) <= 1_300_000 and all(1500 <= len(one) <= 3001 for one in passages)
+    subjects = {row["subject"] for folder, part in SETS for row in rows(folder, part)}
+    words = set(re.findall(r"\w+", text.decode("utf-8")))
+    assert len(set(" ".join(subjects).split()) & words) == 0 and b"@" not in text
+    assert not re.search(rb"\d{3}-\d{2}-\d{4}|\d{3}-\d{4}|Gutenberg|https?:", text)
