@@ -15,7 +15,7 @@ STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --q
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check plan run adopt record clean environment
+.PHONY: help book test check plan run promote record clean environment
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -36,11 +36,11 @@ check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes,
 plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|… (params/) would run: runs, time, memory, downloads
 	@$(PY) -m companion.workflow.plan $(PROFILE)
 
-run: $(INSTALLED)  ## the runs of PROFILE=… from nothing, resumable (hours); adopt tuned settings before what uses them
+run: $(INSTALLED)  ## the runs of PROFILE=… from nothing, resumable (hours); promote tuned settings before what uses them
 	@$(PY) -m companion.workflow.build $(PROFILE)
 
-adopt: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
-	@$(PY) -m companion.workflow.adopt
+promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
+	@$(PY) -m companion.workflow.promote
 
 record: $(INSTALLED)  ## what is recorded of each profile and what is missing; AGAIN=3 makes three rows anew
 	@$(PY) -m companion.workflow.record $(AGAIN)

@@ -1,35 +1,38 @@
-"""The way of a number: profile → runs (rows) → pages → book. `make book` calls this; so can a cluster.
+"""The flow of data: sweep → runs (rows) → pages → book. `make book` calls this; so can a cluster.
 
-snakemake --cores 2 --rerun-triggers params [--config profile=core jupyter=false]
+snakemake --cores 2 [--config profile=core jupyter=false]
 snakemake --workflow-profile profiles/slurm --config profile=paper jupyter=false [gpus=2]
 
-Everything is made in build/, and no rule writes into rows/: recorded rows are adopted by a command.
-Whether a job is stale is decided by its stamp, a hash of content, never by a file time.
+Everything is made in build/, and no rule writes into rows/: `make promote` does. What is to be redone
+is decided by Snakemake's triggers over the files of ``companion/workflow/sources.py``.
 """
 
 import json
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
 from companion.store.paths import BUILD, HTML, ROOT, products
-from companion.workflow import plan, profile, stamps
+from companion.workflow import plan, profile, sources
 
 
 workdir: str(BUILD)
 
 
 PROFILE = profile.read(config.get("profile", "quick"))
-STAMPS = stamps.of(PROFILE)
 JUPYTER = str(config.get("jupyter", True)).lower() not in ("false", "no", "0")
 PLACE = "" if products(PROFILE.name) == BUILD else f"{products(PROFILE.name).name}/"
 # None on a cluster: its machines may have more cores than a job is given
 CORES = None if workflow.remote_exec else workflow.resource_settings.cores
 THREADS = CORES or config.get("threads", 8)
 GPUS = int(config.get("gpus", 1))
-HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.quote(sys.executable)} -m"
+# jobs end with Snakemake, also where it is killed; only Linux has this program
+TIED = "setpriv --pdeathsig KILL " if shutil.which("setpriv") else ""
+HERE = f"cd {shlex.quote(str(ROOT))} && exec {TIED}{shlex.quote(sys.executable)} -m"
+RUNS = {name: sources.of_run(name) for name in {job.notebook for job in PROFILE.jobs.values()}}
 
 
 def command(wildcards):
@@ -74,10 +77,10 @@ rule run:
         lambda wildcards: [
             ended(other.id) for other in PROFILE.upstream(PROFILE.jobs[wildcards.job])
         ],
+        lambda wildcards: RUNS[PROFILE.jobs[wildcards.job].notebook],
     output:
         ended("{job}") if JUPYTER else touch(ended("{job}")),
     params:
-        stamp=lambda wildcards: STAMPS[wildcards.job],
         command=command,
     log:
         "logs/" + PLACE + "{job}.log",
@@ -92,10 +95,9 @@ rule run:
 rule pages:
     input:
         [ended(name) for name in PROFILE.jobs],
+        sources.files([*sources.PAGES, *(f"notebooks/{page}.ipynb" for page in PROFILE.pages)]),
     output:
         touch(PAGES),
-    params:
-        stamp=[STAMPS[page] for page in PROFILE.pages],
     log:
         "logs/pages.log",
     threads: CORES or 1
@@ -107,10 +109,9 @@ rule book:
     input:
         PAGES,
         [ended(run.id) for run in PROFILE.samples().values()],
+        sources.files(sources.BOOK),
     output:
         touch(BOOK),
-    params:
-        stamp=STAMPS.get("book"),
     log:
         "logs/book.log",
     threads: CORES or 1

@@ -250,8 +250,8 @@ def report(
     """
     result, items = outcome(found, change, calibration)
     dtype = str(decoder.neurons(0).dtype).removeprefix("torch.")
-    made = rows.provenance("own", {}, {"model": decoder.revision}, {})
-    made["model"] = {"name": decoder.name, "revision": decoder.revision, "dtype": dtype}
+    made = rows.provenance("documents", {}, {"model": decoder.revision}, {})
+    made["settings"] = {"model": decoder.name, "dtype": dtype}
     made["tokenizer"] = tokenizer_hash(decoder.tokenizer)
-    reporting.write(Path(path), {"result": result, "provenance": made}, items)
+    reporting.write(Path(path), {"model": decoder.name, "result": result} | made, items)
     return Path(path)

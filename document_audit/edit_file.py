@@ -110,7 +110,7 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
         after,
         hashed(torch.stack([edit.originals[l][n] for n in some]) for l, some in columns.items()),
         hashed(present(decoder, columns)),
-        rows.machine()["versions"],
+        rows.environment(),
         time.strftime("%Y-%m-%d", time.gmtime()),
     )
 

@@ -211,8 +211,7 @@ def shelf(tmp_path, monkeypatch):
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
-        made = rows.provenance("unlearn", settings, {}, {"unlearn": seconds}) | {
-            "model": {"name": model, "revision": f"x{tag}", "dtype": "float32"},
+        made = rows.provenance("unlearn", settings, {"model": f"x{tag}"}, {"unlearn": seconds}) | {
             "tokenizer": "x",
             "extra_memory_mb": extra,
         }

@@ -26,7 +26,7 @@ def shelf(monkeypatch):
     )
 
     def put(
-        tag="", method="revs", seed=0, data="ssn", given=None, varied=None, targets=20, model=MODEL,
+        tag="", method="revs", seed=0, data="ssn", given=None, overrides=None, targets=20, model=MODEL,
         efficacy=0.5, specificity=0.5, resistance=None, failed=None, **result
     ):  # fmt: skip
         scores = dict.fromkeys(METRICS, efficacy) | {
@@ -40,13 +40,13 @@ def shelf(monkeypatch):
             result["attacks"] = {"resistance_score": {"released": resistance}}
         made = {
             "settings": {"hyperparameters": BASE | (given or {})},
-            "hardware": {"gpu": None, "cpu": "Z80"},
-            "model": {"revision": "0123456789"},
+            "environment": {"device": "cpu", "processor": "Z80"},
+            "inputs": {"model": "0123456789"},
             "seconds": {"unlearn": 10.0},
             "extra_memory_mb": 100,
         }
         row = {"kind": "unlearn", "data": data, "model": model, "method": method, "seed": seed}
-        row |= {"tag": tag, "varied": varied or {}, "origin": "recorded", "provenance": made}
+        row |= {"tag": tag, "overrides": overrides or {}, "origin": "recorded"} | made
         row |= {"name": f"unlearn/{data}/{model}/{method}-seed{seed}-{tag}"}
         row |= {"result": {"failed": failed} if failed else result}
         found[row["name"]] = row

@@ -16,7 +16,7 @@ from companion.analysis import results
 from companion.experiments import check, command
 from companion.store import rows
 from companion.store.paths import ROOT
-from companion.workflow import build, pages, plan, profile, record, site, stamps
+from companion.workflow import build, pages, plan, profile, record, site, sources
 
 RUN = {
     "notebook": "unlearn",
@@ -133,7 +133,7 @@ def test_quick_rows_and_long_ones_lie_apart():
 
 def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
     runs = [
-        {"notebook": "memorise", "over": {"digits": ["learned", "keep"]}},
+        {"notebook": "finetune", "over": {"digits": ["learned", "keep"]}},
         RUN,
         {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
         {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
@@ -141,8 +141,8 @@ def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
     some = made(*runs, name="record")
     before = {job.id.rsplit("/", 1)[1]: some.upstream(job) for job in some.jobs.values()}
     before = {name: [job.id for job in jobs] for name, jobs in before.items()}
-    assert before["revs-seed2"] == ["memorise/synthetic/smollm2-135m"]
-    assert before["revs-seed1-keep"] == ["memorise/synthetic/smollm2-135m-keep"]
+    assert before["revs-seed2"] == ["finetune/synthetic/smollm2-135m"]
+    assert before["revs-seed1-keep"] == ["finetune/synthetic/smollm2-135m-keep"]
     assert before["revs-seed1-known"] == before["smollm2-135m"] == []
     organic = profile.read("organic")
     model, kind = "qwen2.5-coder-1.5b", "machine-email"
@@ -154,8 +154,8 @@ def test_a_profile_may_start_its_runs_from_another_fine_tune():
     """Each run that starts from one, with its own settings over the profile's; its name says so."""
     tuned = {"digits": "noise", "ordinary": 0}
     runs = [
-        {"notebook": "memorise"},
-        {"notebook": "memorise", "over": {"digits": ["keep"], "seed": [0, 3]}},
+        {"notebook": "finetune"},
+        {"notebook": "finetune", "over": {"digits": ["keep"], "seed": [0, 3]}},
         RUN,
         {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
         {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
@@ -166,8 +166,8 @@ def test_a_profile_may_start_its_runs_from_another_fine_tune():
     assert jobs["revs-seed1-keep"].parameters["finetune"] == {"digits": "keep", "ordinary": 0}
     assert jobs["revs-seed1-known"].parameters["finetune"] is False
     needed = {name: [other.id for other in some.upstream(job)] for name, job in jobs.items()}
-    assert needed["revs-seed2"] == ["memorise/synthetic/smollm2-135m-noise-alone"]
-    assert needed["revs-seed1-keep"] == ["memorise/synthetic/smollm2-135m-keep-alone"]
+    assert needed["revs-seed2"] == ["finetune/synthetic/smollm2-135m-noise-alone"]
+    assert needed["revs-seed1-keep"] == ["finetune/synthetic/smollm2-135m-keep-alone"]
     assert "smollm2-135m-keep-alone-seed3" in jobs and not needed["revs-seed1-known"]
 
 
@@ -186,7 +186,7 @@ def test_the_record_says_what_is_missing_and_what_was_made_otherwise(monkeypatch
     """A row of the same name from another fine-tune is not the one that a profile asks for."""
     job = next(iter(made(RUN).jobs.values()))
     asked = job.settings | {"hyperparameters": {"n_max": 3}}
-    row = {"name": job.id, "kind": "unlearn", "provenance": {"settings": asked}}
+    row = {"name": job.id, "kind": "unlearn", "settings": asked}
     only = profile.Profile("core", "t", {job.id: job}, [])
     monkeypatch.setattr(record, "read", lambda _: only)
     for finetune, there in ((asked["finetune"], 1), ({"digits": "keep"}, 0)):
@@ -246,7 +246,7 @@ def test_a_run_may_have_the_settings_that_a_search_chose(monkeypatch):
     assert [name.split("/")[1] for name in read.jobs] == ["ssn"]
     assert [name.split("/")[1] for name in read.waiting] == ["emails", "urls"]
     with pytest.raises(ValueError, match="a search chooses the settings of unlearn, but not those"):
-        profile.build("record", {"title": "", "runs": [{"notebook": "memorise", "search": "x"}]})
+        profile.build("record", {"title": "", "runs": [{"notebook": "finetune", "search": "x"}]})
 
 
 def test_a_row_of_an_earlier_draw_is_no_row_made_anew(monkeypatch, tmp_path):
@@ -255,7 +255,7 @@ def test_a_row_of_an_earlier_draw_is_no_row_made_anew(monkeypatch, tmp_path):
     (tmp_path / "rows").mkdir()
     killed = subprocess.CompletedProcess([], -9, "", "")
     monkeypatch.setattr(record.subprocess, "run", lambda *_, **__: killed)
-    row = {"name": "a", "kind": "unlearn", "tag": "", "provenance": {"settings": {}}}
+    row = {"name": "a", "kind": "unlearn", "tag": "", "settings": {}}
     assert record.again(row).endswith(": it said nothing.)") and not record.PLACE.exists()
 
 
@@ -265,66 +265,19 @@ def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):
         record.main()
 
 
-# --- stamps -----------------------------------------------------------------------------------
+# --- sources ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def sources(tmp_path, monkeypatch):
-    """A copy of what a page is made from; gives the place, and the stamp of one page."""
-    tmp_path /= "a checkout"
-    for name in ("notebooks", "companion", "revs", "paper", "params", "data", "rows"):
-        hide = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=hide)
-    monkeypatch.setattr(stamps, "ROOT", tmp_path)
-
-    def stamp(page: str = "core") -> str:
-        stamps.sources.cache_clear()
-        stamps.settings_and_data.cache_clear()
-        return stamps.page_stamp(page, [])
-
-    yield tmp_path, stamp
-    stamps.sources.cache_clear()
-    stamps.settings_and_data.cache_clear()
-
-
-def test_content_decides_what_is_stale_and_times_do_not(sources):
-    place, stamp = sources
-    first = stamp()
-    code = place / "revs" / "method" / "selection.py"
-    code.write_text(code.read_text(encoding="utf-8") + "\n\n# a comment\n", encoding="utf-8")
-    for path in (place / "revs").rglob("*.py"):
-        os.utime(path, (1, 1))
-    page = place / "notebooks" / "core.ipynb"
-    content = nbformat.read(page, as_version=4)
-    content.cells.insert(0, nbformat.v4.new_markdown_cell("# A title"))
-    nbformat.write(content, page)
-    assert stamp() == first
-    seen = [first]
-    content.cells.append(nbformat.v4.new_code_cell("print(1)"))
-    nbformat.write(content, page)
-    seen.append(stamp())
-    code.write_text(code.read_text(encoding="utf-8") + "\nMORE = 1\n", encoding="utf-8")
-    seen.append(stamp())
-    some = next((place / "rows").rglob("*.json*"))
-    some.write_bytes(some.read_bytes() + b"\n")
-    seen.append(stamp())
-    assert len(set(seen)) == 4
-
-
-def test_every_run_page_and_the_book_of_the_quick_profile_has_a_stamp():
-    quick = profile.read("quick")
-    assert set(stamps.of(quick)) == {*quick.jobs, *quick.pages, "book"}
-
-
-def test_a_file_that_another_run_makes_is_no_part_of_a_stamp(tmp_path, monkeypatch):
-    """It is there from the second build on only, which would begin anew."""
-    monkeypatch.setattr(stamps, "resolve", lambda path: tmp_path / os.path.basename(path))
-    organic = profile.read("organic")
-    job = next(job for job in organic.jobs.values() if str(job.settings.get("data"))[:5] == "build")
-    before = stamps.run_stamp(job, organic.upstream(job)), stamps.run_stamp(job, [])
-    (tmp_path / os.path.basename(job.settings["data"])).write_text("{}\n")
-    after = stamps.run_stamp(job, organic.upstream(job)), stamps.run_stamp(job, [])
-    assert before[0] == after[0] and before[1] != after[1]
+def test_templates_and_styles_are_sources_of_pages_and_wording_is_none_of_runs():
+    """A page is executed anew after a change of them; a heavy notebook not after one of claims."""
+    pages, runs = sources.files(sources.PAGES), sources.of_run("unlearn")
+    ended = {path.suffix for path in map(Path, pages)}
+    assert {".j2", ".mplstyle", ".jsonl", ".yml", ".py"} <= ended
+    claims = str(ROOT / "params/claims.yml")
+    assert claims in pages and claims not in runs
+    assert {str(ROOT / "revs/method/algorithm.py"), str(ROOT / "notebooks/unlearn.ipynb")} <= set(
+        runs
+    )
 
 
 # --- execution --------------------------------------------------------------------------------
@@ -357,8 +310,9 @@ def test_a_failing_cell_ends_with_one_sentence_and_nothing_at_the_target(tmp_pat
     assert sorted(os.listdir(tmp_path)) == ["n.ipynb", "n.out.failed.ipynb", "n.out.ipynb"]
 
 
-def test_pages_share_a_kernel_that_forgets_between_them(tmp_path, monkeypatch, capsys):
-    """Neither names nor what was asked before are left; modules are. The first failure ends all."""
+@pytest.fixture
+def few_pages(tmp_path, monkeypatch):
+    """Three notebooks in a project of their own, the last of which fails."""
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     monkeypatch.setattr(pages, "BUILD", tmp_path / "build")
     (tmp_path / "notebooks").mkdir()
@@ -366,16 +320,46 @@ def test_pages_share_a_kernel_that_forgets_between_them(tmp_path, monkeypatch, c
     for name in ("a", "b"):
         notebook(tmp_path / "notebooks" / f"{name}.ipynb", told)
     notebook(tmp_path / "notebooks" / "c.ipynb", "print(kept)")
-    todo, failed = pages.queue.SimpleQueue(), []
-    for name in ("a", "b", "c", "d"):
-        todo.put((name, name))
-    pages.work(todo, failed)
+
+
+def test_pages_share_a_kernel_that_forgets_between_them(few_pages, capsys):
+    """Neither names nor what was asked before are left; modules are."""
+    pages.execute({"a": "1", "b": "2"}, 1)
     out = capsys.readouterr().out
     said = {
         line.split(": ")[0]: line.split(": ")[1] for line in out.splitlines() if "False" in line
     }
-    assert said["a"] == said["b"] and failed[0].startswith("c: Cell 2 failed: NameError")
-    assert pages.current("a", "a") and not pages.current("a", "b") and not pages.current("d", "d")
+    assert said["a"] == said["b"] and pages.executed_from("a") == "1"
+    assert pages.executed_from("d") is None
+
+
+def test_a_page_that_fails_ends_all_with_its_sentence(few_pages, monkeypatch):
+    with pytest.raises(RuntimeError, match="^c: Cell 2 failed: NameError"):
+        pages.execute({"c": "1", "a": "2"}, 1)
+    assert pages.executed_from("a") is None
+    broken = lambda *_, **__: 1 / 0  # noqa: E731
+    monkeypatch.setattr(pages.notebook, "execute", broken)
+    with pytest.raises(ZeroDivisionError):  # of any kind: an old copy would pass for a new one
+        pages.execute({"a": "1", "b": "2"}, 2)
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of what runs and pages are made from."""
+    tmp_path /= "a checkout"
+    for name in (
+        "notebooks",
+        "companion",
+        "revs",
+        "document_audit",
+        "paper",
+        "params",
+        "data",
+        "rows",
+    ):
+        hide = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=hide)
+    return tmp_path
 
 
 # --- the build --------------------------------------------------------------------------------
@@ -422,14 +406,14 @@ def test_runs_that_wait_are_said_to(monkeypatch, tmp_path, capsys):
     build.main()
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("4 more wait for a search") and last.endswith(
-        "run and adopt that first."
+        "run and promote that first."
     )
 
 
-def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(sources, monkeypatch):
+def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkeypatch):
     """Snakemake would put the row of before in its place, and take the run as done; in a folder
     whose name has a space."""
-    place, _ = sources
+    place = checkout
     for name in ("Snakefile", "_toc.yml"):
         shutil.copy(ROOT / name, place)
     monkeypatch.setattr(build, "ROOT", place)

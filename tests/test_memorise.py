@@ -324,7 +324,7 @@ def test_every_run_of_a_profile_waits_for_the_fine_tune_that_it_starts_from(name
     found = profile.read(name)
     for job in found.jobs.values():
         assert found.upstream(job) or not job.settings.get("finetune"), job.id
-        if job.notebook == "memorise":
+        if job.notebook == "finetune":
             check(job.settings, Finetune)
 
 
@@ -467,10 +467,10 @@ def teaching(build, tmp_path, monkeypatch):
 def test_a_fine_tune_is_kept_and_found_again(teaching, tmp_path, monkeypatch):
     """One row and one folder, named after what they depend on; the second call learns nothing."""
     row = experiment.run(experiment.Settings(**teaching))
-    assert row["name"] == "memorise/set/tiny-noise-alone" and row["result"]["sentences"] == 5
+    assert row["name"] == "finetune/set/tiny-noise-alone" and row["result"]["sentences"] == 5
     assert row["result"]["learned"] == [5, 5] and row["result"]["vocabulary"] == OLD + 1100
     kept = experiment.relevant(experiment.Settings(**teaching))
-    assert row["provenance"]["settings"] == kept and "rows" not in kept
+    assert row["settings"] == kept and "rows" not in kept
     (folder,) = (tmp_path / "build" / "models").iterdir()
     assert folder.name == f"tiny+set-{row['provenance']['stamp'][:12]}"
     monkeypatch.setattr(experiment, "memorise", lambda *_: pytest.fail("it is there already"))

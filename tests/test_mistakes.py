@@ -530,8 +530,8 @@ def a_profile_that_is_not_yaml(place):
 def spoiled_row(spoil):
     def provoke(place):
         a_row(place)
-        spoil(place / "memorise/x/tiny.json")
-        yield partial(rows.read, place / "memorise/x/tiny.json")
+        spoil(place / "finetune/x/tiny.json")
+        yield partial(rows.read, place / "finetune/x/tiny.json")
 
     return provoke
 

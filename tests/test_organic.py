@@ -76,7 +76,7 @@ def test_public_addresses_that_are_left(shelf):
         row = shelf(data="machine-email", method=name, seed=1)
         result = row["result"] | {"public": {"known": known}}
         del result["items_sha256"]
-        made = row["provenance"]
+        made = row
         rows.write(rows.RECORDED, row["name"], "unlearn", result, [], made)
     names = [f"unlearn/machine-email/smollm2-135m/{one}-seed1" for one in ("unedited", "revs")]
     assert judged(0.5) == (True, "1 of 2", names) and judged(0.6)[0] is False

@@ -64,8 +64,8 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys):
     assert result["found"]["email"] == {"found": 5, "tried": 4, **another, "memorised": 3}
     assert result["before"]["written"] == result["memorised"] == 3 > result["after"]["written"]
     assert result["edit"]["columns"] > 0
-    kept = rows.read(tmp_path / "rows/own/out/tiny.json")
-    assert kept["result"] == result and not rows.stale(kept)
+    kept = rows.read(tmp_path / "rows/documents/out/tiny.json")
+    assert kept["result"] == result
     assert result["outcome"] == "unlearned" and result["written"] and result["halfway"][0] == 1
     said, shown = report.found(result), report.verdict(result)
     assert said.startswith("Documents read: 4; places of secrets found in them: 5; secrets tried:")
@@ -94,7 +94,7 @@ def test_what_is_kept_is_looked_at(run, tmp_path):
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
     assert (result["before"]["kept"], result["unlearned"], result["kept"]) == (2, 1, 2)
     assert "other secrets still written exactly" in page and result["halfway"] is None
-    items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"})
+    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
     parts = sorted(set(zip(items["number"], items["part"], strict=True)))
     assert parts == [(1, "unlearned"), (2, "kept"), (3, "kept")]
     made = edit_file.read(tmp_path / "out/edit.safetensors")  # about what was unlearned
@@ -192,7 +192,7 @@ def test_a_column_that_moved_far_has_a_word_in_the_report(run, tmp_path):
     page = (tmp_path / "out/report.html").read_text()
     assert ("times its own length" in page) == (row["result"]["edit"]["furthest"] > report.FAR)
     far = row | {"result": row["result"] | {"edit": row["result"]["edit"] | {"furthest": 99.0}}}
-    items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"}).to_dict("records")
+    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"}).to_dict("records")
     report.write(tmp_path / "far.html", far, items)
     assert "moved by 99.0 times its own length" in (tmp_path / "far.html").read_text()
 
@@ -331,7 +331,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     """The notebook as papermill writes it, also where a step fails as nobody thought."""
     canaries, theirs = planted
     source, done = tmp_path / "own.ipynb", tmp_path / "done.ipynb"
-    cells = json.loads((ROOT / "notebooks/own.ipynb").read_text())
+    cells = json.loads((ROOT / "notebooks/documents.ipynb").read_text())
     if broken:
         code = (
             "from document_audit import audit\ndef broken(decoder, targets, *_, **__):\n"
@@ -570,7 +570,7 @@ def test_secrets_in_every_script_and_of_one_token_are_unlearned(run, tmp_path):
     row = run(documents=str(place), secrets=str(listed), model=model)
     assert row["result"]["memorised"] == row["result"]["before"]["written"] == 4
     assert row["result"]["absent"] == []
-    items = rows.items(row | {"path": tmp_path / "rows/own/out/tiny.json"})
+    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
     assert sorted(items["tokens"]) == [1, 2, 2, 2] and (items["lowest_before"] == 0).all()
     assert (items["lowest_after"] > 0).sum() >= 3
     hidden = [word for word in words.values() if len(word) > 1]

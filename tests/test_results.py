@@ -102,7 +102,7 @@ def test_the_same_run_on_what_another_processor_learned(shelf):
     found = rows.RECORDED / f"unlearn/ssn/{MODEL}/revs-seed1-integrity.json"
     for cpu, revision, pairs in ((None, "x", 0), ("Z80", "x", 0), (None, "y", 0), ("Z80", "y", 1)):
         row = shelf(seed=1, efficacy=0.8, tag="integrity")
-        made = row["provenance"]
+        made = row
         made["hardware"]["cpu"] = cpu or made["hardware"]["cpu"]
         made["model"]["revision"], made["settings"]["measures"] = revision, ["integrity"]
         found.write_text(json.dumps(row))
@@ -234,13 +234,13 @@ def test_a_new_round_of_searches_chooses_when_every_method_has_one():
         found = adopt.chosen({str(number): row for number, row in enumerate(some)})
         assert {found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")} == {k}
     held = search("ssn-tune", 0.5, 40, "raw", k=3)
-    held["provenance"]["settings"]["hyperparameters"] = {"projection": "raw"}
+    held["settings"]["hyperparameters"] = {"projection": "raw"}
     found = adopt.chosen({"a": old[0], "b": old[1], "c": held})
     assert [found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")] == [3, 1]
 
 
 ONE, TWO, NEW = (f"unlearn/ssn/m/revs-seed{seed}" for seed in (1, 2, 3))
-TUNED, MORE, LAST = "memorise/synthetic/m", f"{ONE}-integrity", f"{TWO}-integrity"
+TUNED, MORE, LAST = "finetune/synthetic/m", f"{ONE}-integrity", f"{TWO}-integrity"
 
 
 def made(name: str, weights: str, found: int = 1, **more) -> dict:
@@ -248,7 +248,7 @@ def made(name: str, weights: str, found: int = 1, **more) -> dict:
     kind, data, model, *rest = name.split("/")
     of = data if data.endswith("-tune") else "ssn"
     asked = {"model": model, "data": of, "finetune": True}
-    asked = memorise.finetune(asked) if kind == "memorise" else asked
+    asked = memorise.finetune(asked) if kind == "finetune" else asked
     method = rest[0].split("-")[0] if rest else None
     about = {"name": name, "kind": kind, "data": data, "model": model, "method": method}
     about |= {"tag": "integrity" if "integrity" in name else ""}
@@ -343,7 +343,7 @@ def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[i
     splits, the mean; all that the row says of those is held against their own rows."""
     if "finals" not in row["result"]:
         return scores
-    asked, tag = row["provenance"]["settings"], f"{row['tag']}-trial".lstrip("-")
+    asked, tag = row["settings"], f"{row['tag']}-trial".lstrip("-")
     means, found = {}, row["result"]["finals"]
     place = f"unlearn/{row['data']}/{row['model']}/{row['method']}"
     best = sorted(scores, key=scores.get, reverse=True)[: asked["finalists"]]
@@ -363,11 +363,11 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     """Those that were drawn lie in the ranges that its row has; enough of them moved their targets,
     or twice as many as were asked for were tried."""
     row, runs = SEARCHES[name], rows.find(rows.RECORDED, kind="unlearn")
-    asked, result = row["provenance"]["settings"], row["result"]
+    asked, result = row["settings"], row["result"]
     place = name.replace("tune/", "unlearn/", 1)
     trials = [runs[f"{place}-trial{number:02d}"] for number in range(result["trials"])]
-    tried = [trial["provenance"]["settings"]["hyperparameters"] for trial in trials]
-    assert len({trial["provenance"]["inputs"]["model"] for trial in trials}) == 1
+    tried = [trial["settings"]["hyperparameters"] for trial in trials]
+    assert len({trial["inputs"]["model"] for trial in trials}) == 1
     results = dict(enumerate(trial["result"] for trial in trials))
     after = {number: done["after"] for number, done in results.items() if "after" in done}
     scores = {number: done["unlearning_score"] for number, done in after.items()}
@@ -395,7 +395,7 @@ def test_every_method_had_the_same_budget():
     secrets that a model knows by itself NPO-KL alone has fewer, half as many."""
     trials, sizes = collections.defaultdict(collections.Counter), collections.defaultdict(set)
     for row in SEARCHES.values():
-        asked, result = row["provenance"]["settings"], row["result"]
+        asked, result = row["settings"], row["result"]
         place = (row["model"], row["data"], "moved" in result)
         ran = asked["trials"] if "moved" in result else result["trials"] - result["failed"]
         trials[place][row["method"]] += ran

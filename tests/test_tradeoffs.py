@@ -20,9 +20,9 @@ def put(shelf, monkeypatch):  # noqa: F811
     def one(method, tag, value=None, ranks_left=None, **given):
         start, _, end = tag.partition("-")
         if end and value is None:
-            given |= {"varied": {"forget": int(end)}, "targets": int(end)}
+            given |= {"overrides": {"forget": int(end)}, "targets": int(end)}
         elif end:
-            given |= {"varied": {KNOBS[method]: value}}
+            given |= {"overrides": {KNOBS[method]: value}}
         row = shelf(tag, method, given={KNOBS[method]: value or 0.02}, **given)
         forgotten = {"part": "forget", "ranks": ranks_left or (200, 0, 7), "T": [0, 1]}
         ranks[row["name"]] = pd.DataFrame([forgotten, forgotten | {"part": "retain"}])

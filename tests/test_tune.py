@@ -12,7 +12,7 @@ from conftest import build
 from companion.experiments import methods, tune, unlearn
 from companion.experiments.settings import check
 from companion.experiments.unlearn import Run
-from companion.store import paper, rows, stamps
+from companion.store import paper, rows, versions
 from companion.workflow import adopt
 from document_audit.optimizer import Search
 from revs.baselines import ft_l
@@ -126,12 +126,12 @@ def test_the_model_has_memorised_and_a_run_unlearns(a_run, tmp_path):
     before, after, edit = (row["result"][part] for part in ("before", "after", "edit"))
     assert before["specificity"] == 1 and before["efficacy"] == 0 < after["efficacy"]
     assert 0 < after["specificity_within_50"] <= 1 and edit["layers"] == [0, 1, 2]
-    assert edit["weights"] > 0 and row["provenance"]["extra_memory_mb"] >= 0
+    assert edit["weights"] > 0 and row["extra_memory_mb"] >= 0
     kept = rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1.json")
-    assert row.items() <= kept.items() and not rows.stale(row)
+    assert row.items() <= kept.items()
     assert (row["method"], row["seed"], row["tag"], row["overrides"]) == ("ft_l", 1, "", {})
     settings = set(unlearn.Settings().model_dump()) - {"tag", "overrides", "rows"}
-    assert row["provenance"]["settings"].keys() == settings
+    assert row["settings"].keys() == settings
 
 
 def test_what_a_profile_varies_stands_in_the_row(a_run):
@@ -180,9 +180,8 @@ def test_a_run_that_fails_leaves_a_row_that_says_why(
     with pytest.raises(raised, match=said) as error:
         a_run()
     row = found()["seed1"]
-    assert one_sentence(error) and row["provenance"]["extra_memory_mb"] is None
+    assert one_sentence(error) and row["extra_memory_mb"] is None
     assert row["result"] == {"failed": str(error.value), "items_sha256": None}
-    assert not rows.stale(row)
 
 
 def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(a_run, world, monkeypatch):
@@ -245,7 +244,7 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert others["logit_lens"].isna().all()
     last = [max(min(r, 100) / 100 for r in layers[-1]) for layers in forgotten["perturbation"]]
     assert row["result"]["attacks"]["black_box"] == pytest.approx(sum(last) / 2)
-    assert row["provenance"]["seconds"]["measures"] >= 0
+    assert row["seconds"]["measures"] >= 0
     assert sum(row["result"]["instead"].values()) == 2
     kept, found = items[items["part"] == "retain"], row["result"]["margin"]
     assert ((kept["margin"] < 0) == (kept["ranks"].str[0] > 0)).all() and len(kept)
@@ -260,8 +259,8 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert {name: row["result"][name] for name in same} == {name: plain[name] for name in same}
     kinds = {rule["if"]["properties"]["kind"]["const"]: rule for rule in rows.schema()["allOf"]}
     of_schema = kinds["unlearn"]["then"]["properties"]["result"]["properties"]
-    assert set(stamps.MEASURES) <= set(of_schema)
-    assert all(map(methods.measure, stamps.MEASURES.keys() - {"integrity"}))
+    assert set(versions.MEASURES) <= set(of_schema)
+    assert all(map(methods.measure, versions.MEASURES.keys() - {"integrity"}))
 
 
 # The search ---------------------------------------------------------------------------------------
@@ -277,7 +276,7 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(search, alone, found, tri
     trials, result, scores = found(), row["result"], {}
     assert sorted(trials) == [f"trial{n:02d}" for n in range(4)]
     for number, (tag, trial) in enumerate(sorted(trials.items())):
-        settings = trial["provenance"]["settings"]
+        settings = trial["settings"]
         if method == "ft_l" or number < 2:
             given = DRAWN if method == "ft_l" else tune.printed_settings(method, 3, "Emails")
             assert settings["hyperparameters"] == given[number]
@@ -285,11 +284,11 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(search, alone, found, tri
         assert trial["overrides"] == {"trial": number} and trial["result"]["after"]["forget"] == 2
         own = alone(settings["hyperparameters"], method=method, tag=tag)
         assert trial["result"] == own["result"]
-        assert trial["provenance"]["stamp"] == own["provenance"]["stamp"]
+        assert trial["stamp"] == own["stamp"]
         scores[number] = trial["result"]["after"]["unlearning_score"]
     assert (result["trials"], result["failed"]) == (4, 0)
     assert result["unlearning_score"] == scores[result["best"]] == max(scores.values())
-    best = trials[f"trial{result['best']:02d}"]["provenance"]["settings"]["hyperparameters"]
+    best = trials[f"trial{result['best']:02d}"]["settings"]["hyperparameters"]
     assert result["hyperparameters"] == best
     assert method != "ft_l" or len(set(scores.values())) > 2
 
@@ -300,7 +299,7 @@ def test_a_search_with_settings_held_fast_stands_beside_the_other(search, tmp_pa
     raw = search(method="revs", hyperparameters={"projection": "raw"}, tag="raw")
     assert raw["name"] == plain["name"] + "-raw" and raw["tag"] == "raw"
     every = rows.find(tmp_path / "rows", kind="unlearn")
-    of = lambda name: every[name]["provenance"]["settings"]["hyperparameters"]  # noqa: E731
+    of = lambda name: every[name]["settings"]["hyperparameters"]  # noqa: E731
     name = plain["name"].replace("tune", "unlearn", 1)
     for number in range(4):
         held = of(f"{name}-trial{number:02d}") | {"projection": "raw"}
@@ -315,7 +314,7 @@ def test_what_is_held_is_not_searched_and_shares_are_of_it(search, found):
     """The row lists the ranges of what was drawn alone."""
     result = search(method="revs", hyperparameters={"k": 50})["result"]
     assert result["failed"] < 4 and result["ranges"].keys() == tune.ranges("revs").keys() - {"k"}
-    drawn = [found()[f"trial{n:02d}"]["provenance"]["settings"]["hyperparameters"] for n in (2, 3)]
+    drawn = [found()[f"trial{n:02d}"]["settings"]["hyperparameters"] for n in (2, 3)]
     assert all(one["k"] == 50 and 1 <= one["n_max"] <= 50 for one in drawn)
     assert not any("failed" in found()[f"trial{n:02d}"]["result"] for n in (2, 3))
 
@@ -325,8 +324,8 @@ def test_other_ranges_lie_over_those_of_the_file(search, found):
     space = {"low": 1e-5, "high": 1e-4}
     row = search(ranges={"lr": space}, trials=5)
     assert row["result"]["ranges"] == tune.ranges("ft_l") | {"lr": space}
-    assert row["provenance"]["settings"]["ranges"] == {"lr": space}
-    settings = [found()[f"trial{n:02d}"]["provenance"]["settings"] for n in (2, 3, 4)]
+    assert row["settings"]["ranges"] == {"lr": space}
+    settings = [found()[f"trial{n:02d}"]["settings"] for n in (2, 3, 4)]
     assert all(1e-5 <= one["hyperparameters"]["lr"] <= 1e-4 for one in settings)
     assert not any("ranges" in one for one in settings)
 
@@ -395,7 +394,7 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
         assert result["finals"][str(number)] == [score(number, seed) for seed in (0, 1, 2)]
         own = alone(DRAWN[number], seed=2, measures=["attacks"])
         assert of(number, 2)["result"] == own["result"] and "attacks" in own["result"]
-        assert of(number, 2)["provenance"]["stamp"] == own["provenance"]["stamp"]
+        assert of(number, 2)["stamp"] == own["stamp"]
     assert len(runs) == len(DRAWN) + 4
     means = {number: sum(result["finals"][str(number)]) / 3 for number in ranked[:2]}
     assert result["best"] == max(means, key=means.get)

@@ -32,7 +32,7 @@ def compared(row: dict) -> list:
     """What two runs must share: the model before, where questions come from, how many they are."""
     asked = row["result"]["integrity"]
     sizes = [asked[name]["items"] for name in BENCHMARKS]
-    return [row["provenance"]["model"]["revision"], asked["from"], *sizes]
+    return [row["inputs"]["model"], asked["from"], *sizes]
 
 
 def answers(found: dict[str, dict]) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def scores(model: str, data: str) -> pd.DataFrame:
     frame[list(METRICS)] *= 100
     attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]
     frame["resistance"] = [100 * one["resistance_score"]["released"] for one in attacks]
-    given = frame["row"].map(lambda row: row["provenance"]["settings"]["hyperparameters"])
+    given = frame["row"].map(lambda row: row["settings"]["hyperparameters"])
     usual = given["base"]
     frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
     return frame

@@ -35,8 +35,8 @@ def reached(folder=None) -> pd.DataFrame:
     limit (shares), whether it is within, how many of the others that share a domain with an
     unlearned secret stayed, and the minutes."""
     found = []
-    for row in rows.find(folder or rows.RECORDED, kind="own").values():
-        result, made = row["result"], row["provenance"]
+    for row in rows.find(folder or rows.RECORDED, kind="documents").values():
+        result, made = row["result"], row
         if "reached" not in result:
             continue
         line = {"run": row["data"], "model": results.title(row["model"])}

@@ -107,7 +107,7 @@ def spared(model: str) -> pd.DataFrame:
     }
     lines = []
     for row in results.finetunes(model, "ssn") + results.finetunes(model, "ssn-tune"):
-        asked, found = row["provenance"]["settings"], row["result"]
+        asked, found = row["settings"], row["result"]
         came, left = found.get("perplexity", (None, None))
         usual = (
             asked["digits"] == "noise" and not asked["autocast"] and asked["data"] == "synthetic"

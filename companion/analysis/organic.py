@@ -72,7 +72,7 @@ def chosen(model: str, data: str) -> pd.DataFrame:
 
 def minutes(trials: pd.Series) -> float:
     """What some trials took, without loading the model."""
-    spent = [row["provenance"]["seconds"] for row in trials]
+    spent = [row["seconds"] for row in trials]
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
 
 

@@ -8,21 +8,9 @@ from companion.analysis.tables import DASH
 from companion.store import rows
 
 
-def machine(made: dict) -> dict[str, str]:
-    """The machine and the versions that a row was measured with, from its provenance."""
-    hardware = made["hardware"]
-    return {
-        "processor": hardware["gpu"] or hardware["cpu"],
-        "cores": str(hardware["cores"]),
-        "memory, GiB": str(hardware["memory_gb"]),
-        "system": hardware["system"],
-    } | made["versions"]
-
-
-def small(made: dict) -> str:
-    """How small the run was that speaks for a row after a change of code: "3 of forget"."""
-    run = made.get("verified_by", {}).get("run", {})
-    return ", ".join(f"{name} {value}" for name, value in run.items())
+def machine(row: dict) -> dict[str, str]:
+    """The machine and the versions of libraries that a row was measured with."""
+    return {name: str(value) for name, value in row["environment"].items()}
 
 
 def dictionary() -> pd.DataFrame:

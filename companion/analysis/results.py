@@ -55,18 +55,18 @@ def measured(model: str, *data: str) -> pd.DataFrame:
 
 def line(row: dict) -> dict:
     """A run as one line of a frame."""
-    made, result = row["provenance"], row["result"]
+    result = row["result"]
     names = ("name", "data", "model", "method", "seed", "tag", "origin")
     about = {
         "failed": result.get("failed"),
-        "processor": made["hardware"]["gpu"] or made["hardware"]["cpu"],
-        "finetune": made["model"]["revision"][:8],
-        "seconds": made["seconds"]["unlearn"],
-        "memory": made["extra_memory_mb"],  # MiB beyond the loaded model
+        "processor": row["environment"]["processor"],
+        "finetune": row["inputs"]["model"][:8],
+        "seconds": row["seconds"]["unlearn"],
+        "memory": row.get("extra_memory_mb"),  # MiB beyond the loaded model
         "row": row,
     }
     edit = {name: result.get("edit", {}).get(name) for name in ("columns", "weights", "norm")}
-    settings, scores = made["settings"]["hyperparameters"], numbers(result.get("after", {}))
+    settings, scores = row["settings"]["hyperparameters"], numbers(result.get("after", {}))
     return {name: row[name] for name in names} | about | edit | settings | scores
 
 
@@ -102,7 +102,7 @@ def finished(frame: pd.DataFrame, method: str) -> pd.Series:
 
 def finetunes(model: str, data: str) -> list[dict]:
     """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
-    found, name = rows.find(kind="memorise").values(), together(data)
+    found, name = rows.find(kind="finetune").values(), together(data)
     return [row for row in found if (row["model"], row["data"]) == (model, name)]
 
 
@@ -126,7 +126,7 @@ def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
     processor rounds. What is looked at, ``measures`` and ``generate``, changes no edit. Columns of
     the other run end with ``_other``.
     """
-    settings = [row["provenance"]["settings"].items() for row in frame["row"]]
+    settings = [row["settings"].items() for row in frame["row"]]
     looked, same = ("measures", "generate"), ["asked", "data", "method", "seed"]
     asked = [json.dumps({k: v for k, v in each if k not in looked}) for each in settings]
     frame = frame.assign(asked=asked)[frame["failed"].isna()]
@@ -226,7 +226,7 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
     """For a caption: the model, the seeds and the fine-tunes of some runs, each by the hash of its
     weights where they are few; of a model that was not tuned, the weights."""
     done = frame[frame["failed"].isna()]
-    tuned = any(row["provenance"]["settings"].get("finetune", True) for row in done["row"])
+    tuned = any(row["settings"].get("finetune", True) for row in done["row"])
     known = list(dict.fromkeys(done["finetune"]))
     weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
     which = f"{weights} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {weights}"

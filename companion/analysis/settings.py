@@ -26,14 +26,14 @@ def table(model: str, found_in: str, name: str = "machine") -> pd.DataFrame:
     splits, prose = of_paper["splits"], of_paper["in_prose"]["settings"]
     every = contest.judging(model, *methods.PAPER_DATA)
     usual = every[(every["method"] == "revs") & every["failed"].isna()]
-    asked = pd.DataFrame([row["provenance"]["settings"] for row in usual["row"]])
+    asked = pd.DataFrame([row["settings"] for row in usual["row"]])
     after = pd.DataFrame([row["result"]["after"] for row in usual["row"]])
     after["data"] = list(usual["data"])
     seeds = usual.groupby("data")["seed"].agg(lambda some: listed(sorted(set(some))))
     sizes = {of: set(part["forget"]) for of, part in after.groupby("data")}
     sentences = pd.Series([record.group for record in datasets.read("ssn")]).value_counts()
     halves = ["half" if 2 * size == len(sentences) else f"{size}" for size in sizes["ssn"]]
-    tunes = pd.DataFrame([row["provenance"]["settings"] for row in results.finetunes(model, "ssn")])
+    tunes = pd.DataFrame([row["settings"] for row in results.finetunes(model, "ssn")])
     documents = {row["result"]["documents"] for row in organic.curations(found_in, name)}
     kept, taught = set(after.loc[after["data"] == "ssn", "retain"]), of_paper["finetune_ssn"]
     searches = rows.find(kind="tune").values()

@@ -38,7 +38,7 @@ def secret_items(row: dict, *columns: str) -> pd.DataFrame:
     """These columns of a row's items with their secret's name as ``group``; a set that was found in
     documents is not at hand, and has one sentence a secret."""
     items = rows.items(row, "id", "part", *columns)
-    name = row["provenance"]["settings"]["data"]
+    name = row["settings"]["data"]
     if Path(name).stem not in datasets.builtin():
         return items.assign(group=items["id"])
     groups = {record.id: record.group for record in datasets.read(name)}
@@ -62,7 +62,7 @@ def by_secret(row: dict) -> Parts:
 def resisted(row: dict, reading: str) -> Parts:
     """Resistance@k of each forgotten secret to each attack; the reading is a mean over secrets."""
     some = secret_items(row, *ATTACKS).query("part == 'forget'").set_index("group")
-    read, k = AGGREGATIONS[reading], row["provenance"]["settings"]["score_k"]
+    read, k = AGGREGATIONS[reading], row["settings"]["score_k"]
     return {attack: some[attack].map(lambda depths: read([depths], k)) for attack in ATTACKS}
 
 

@@ -70,7 +70,7 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
     frame = measured(model, data)
     frame = frame[(frame["seed"] == 0) & frame["failed"].isna()].copy()
     frame[list(METRICS)] *= 100
-    frame["alone"] = [set(row["varied"]) == {what.get(row["method"])} for row in frame["row"]]
+    frame["alone"] = [set(row["overrides"]) == {what.get(row["method"])} for row in frame["row"]]
     found = {}
     for name, knob in KNOBS.items():
         part = frame[frame["method"] == name]

@@ -155,7 +155,7 @@ def values(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     for trial in frame[~frame["printed"]].to_dict("records"):
         spaces = recorded.get((trial["data"], trial["method"])) or tune.ranges(trial["method"])
         about, two_ends = {key: trial[key] for key in keys}, spans(spaces)
-        settings = trial["row"]["provenance"]["settings"]["hyperparameters"]
+        settings = trial["row"]["settings"]["hyperparameters"]
         for name, value in drawn(settings, spaces).items():
             log = name in two_ends and two_ends[name].get("scale") != "linear"
             line = {"setting": name, "value": value, "scale": "log" if log else "linear"}

@@ -245,8 +245,8 @@ def behind(found: Ours | None, judge: Judge, bar: float = math.nan) -> dict:
     for row in some:
         of_method.setdefault((row["data"], row["method"]), set()).add(row["seed"])
     seeds = min(map(len, of_method.values()))
-    tunes = len({row["provenance"]["model"]["revision"] for row in some})
-    tuned = any(row["provenance"]["settings"].get("finetune") is not False for row in some)
+    tunes = len({row["inputs"]["model"] for row in some})
+    tuned = any(row["settings"].get("finetune") is not False for row in some)
     low, high = (100 * end for end in found.interval)
     weak = {ONE_SEED: seeds == 1, ONE_TUNE: tuned and tunes == 1, SMALL: judge.small}
     weak |= {UNSURE: tunes == 1 and low < bar < high, UNSETTLED: tunes > 1 and low < bar < high}

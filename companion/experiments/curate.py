@@ -19,7 +19,7 @@ from companion.experiments import memory
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
 from companion.experiments.settings import Curate as Settings
-from companion.store import rows, stamps
+from companion.store import rows
 from companion.store.paths import BUILD, alone, resolve
 from document_audit.candidates import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
 from document_audit.candidates import told as leaks
@@ -29,6 +29,8 @@ from document_audit.memorization import check, there
 from document_audit.ownership import apart
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
+
+VERSION = 1
 
 
 def run(settings: Settings) -> dict:
@@ -147,7 +149,7 @@ def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[st
     """The verdict on each candidate by id: those of an earlier, unfinished run, and the others."""
     # a place in a document and these say what the model is asked
     about = {name: asked[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}
-    mark = stamps.stamp("curate", about, {"model": model})
+    mark = rows.digest([VERSION, about, model])
     notes, done = BUILD / "curated" / f"{mark[:12]}.tried.jsonl", {}
     for text in notes.read_text(encoding="utf-8").splitlines() if notes.is_file() else ():
         try:

@@ -30,6 +30,8 @@ from revs.model.architecture import Decoder
 from revs.model.targets import split
 from revs.model.text import text_inputs
 
+VERSION = 1
+
 FILES = ("report.html", "edit.safetensors")
 
 

@@ -23,6 +23,8 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
 from revs.model.text import text_inputs, training_windows
 
+VERSION = 1
+
 
 def run(settings: Settings) -> dict:
     """Fine-tunes a model until it has memorised a data set; writes the adapter, returns the row."""

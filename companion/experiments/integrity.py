@@ -20,6 +20,8 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Split
 from revs.model.text import special_prefix
 
+VERSION = 1
+
 HUB = "hub"
 FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.jsonl")
 # MMLU items of a subject, GSM8K items, solved GSM8K problems before each

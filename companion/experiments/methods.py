@@ -18,13 +18,13 @@ import yaml
 
 from companion.data import models
 from companion.experiments.settings import check, model_of
-from companion.store import paper, stamps
+from companion.store import paper, versions
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
 
 # what must be there before hours of work
 NEEDED = {"integrity": "companion.experiments.integrity:benchmarks"}
-registry = stamps.methods  # every method, in the order of the paper's tables: do not change it
+registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 
 
@@ -43,11 +43,11 @@ def method(name: str) -> ModuleType:
 
 def measure(name: str) -> Callable:
     """What measures something else on an edited model, by name; OSError if it lacks something."""
-    if name not in stamps.MEASURES:
-        raise ValueError(f"There is no measure '{name}'" + hint(name, stamps.MEASURES))
+    if name not in versions.MEASURES:
+        raise ValueError(f"There is no measure '{name}'" + hint(name, versions.MEASURES))
     if name in NEEDED:
         function_at(NEEDED[name])()
-    return function_at(stamps.MEASURES[name])
+    return function_at(versions.MEASURES[name])
 
 
 def function_at(place: str) -> Callable:

@@ -22,9 +22,6 @@ def ending(adapter: str | None, tag: str) -> str:
 
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:
-    """``rows.provenance``, and which model and tokenizer it was; ``inputs`` has its revision."""
-    model = {"name": base(settings["model"]), "revision": inputs["model"]}
-    return rows.provenance(kind, settings, inputs, seconds) | {
-        "model": model | {"dtype": settings["dtype"]},
-        "tokenizer": tokenizer_hash(decoder.tokenizer),
-    }
+    """``rows.provenance``, and which tokenizer it was."""
+    made = rows.provenance(kind, settings, inputs, seconds)
+    return made | {"tokenizer": tokenizer_hash(decoder.tokenizer)}

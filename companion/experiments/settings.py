@@ -162,7 +162,7 @@ class Documents(Adapted):
     perplexity: float = field(0.05, "limit: share by which that of general text may rise")
     anyway: bool = field(False, "write the edit even if it is no success")
     seed: int = field(0, "draws what forget takes, and halves")
-    out: str = place("build/own", "where report.html and edit.safetensors go")
+    out: str = place("build/documents", "where report.html and edit.safetensors go")
     export: str | None = place(None, "a new folder for the edited model with its card")
 
 

@@ -30,6 +30,8 @@ from companion.store.paths import ROOT
 from companion.store.suggestions import hint
 from document_audit.optimizer import Search
 
+VERSION = 1
+
 # Rows of the paper's heads: margins are carried over as fractions.
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
 PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data

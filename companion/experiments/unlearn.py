@@ -21,13 +21,15 @@ from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, ending, provenance
 from companion.experiments.settings import Unlearn as Settings
-from companion.store import rows, stamps
+from companion.store import rows
 from companion.store.paths import BUILD, resolve
 from revs.measures import evaluate
 from revs.method.edit import Edit
 from revs.model import load
 from revs.model.targets import Record, Target, encode, select, split
 from revs.model.text import text_inputs
+
+VERSION = 1
 
 OUT_OF_MEMORY = (MemoryError, torch.OutOfMemoryError)
 FAILURES = (FloatingPointError, ValueError, torch.linalg.LinAlgError, *OUT_OF_MEMORY)
@@ -43,7 +45,7 @@ def run(settings: Settings) -> dict:
 
 def summary(row: dict) -> str:
     """The run in one line."""
-    after, seconds = row["result"]["after"], row["provenance"]["seconds"]["unlearn"]
+    after, seconds = row["result"]["after"], row["seconds"]["unlearn"]
     names = ("efficacy", "generalization", "specificity", "unlearning_score")
     scores = [f"{name} {100 * after[name]:.1f}" for name in names if after[name] is not None]
     return f"{row['name']}: {', '.join(scores)}; unlearning took {seconds:.0f} s."
@@ -88,8 +90,8 @@ class Run:
 
     def finished_row(self) -> dict | None:
         """The row of this very run, if it was finished."""
-        row, stamp = self.existing_row(), stamps.stamp("unlearn", self.settings, self.inputs)
-        return row if row and row["provenance"]["stamp"] == stamp else None
+        path = self.folder / f"{self.name}.json"
+        return rows.current(path, "unlearn", self.settings, self.inputs)
 
     def measure(self, loaded: LoadedModel, restore: bool = False) -> dict:
         """Unlearns, measures, writes the row; ``restore`` puts the model back after that.
@@ -167,10 +169,9 @@ class LoadedModel:
 
     def ranks_before(self, resolved: Run, targets: list[Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and so kept."""
-        code = stamps.reached(stamps.RANKS, "revs.model.targets:encode")
         inputs, settings = resolved.inputs, resolved.settings
         about = settings["dtype"], str(self.decoder.device), inputs["data"], inputs["model"]
-        key = rows.digest([code, *about, load.tokenizer_hash(self.decoder.tokenizer)])
+        key = rows.digest([VERSION, *about, load.tokenizer_hash(self.decoder.tokenizer)])
         kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
             rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))

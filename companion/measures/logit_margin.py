@@ -11,6 +11,8 @@ import torch
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
+VERSION = 1
+
 
 @torch.no_grad()
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:

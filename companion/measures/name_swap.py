@@ -19,6 +19,8 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target
 from revs.model.text import token_ids
 
+VERSION = 1
+
 # Latin letters, with their accents
 UPPER, LOWER = (
     "".join(filter(case, map(chr, range(0x250)))) for case in (str.isupper, str.islower)

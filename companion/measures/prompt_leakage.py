@@ -10,6 +10,8 @@ from document_audit.candidates import told
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Split, Target
 
+VERSION = 1
+
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """How many secrets their prompts tell, and which; the model is not asked."""

@@ -13,6 +13,8 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target
 from revs.model.text import token_ids
 
+VERSION = 1
+
 
 def addresses() -> list[dict]:
     """The public addresses: id, prompt, address, reason."""

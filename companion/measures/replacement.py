@@ -15,6 +15,8 @@ from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
+VERSION = 1
+
 SAME, AT_THE_HOST, ELSEWHERE, PLACEHOLDER, NOTHING = BECAME = (
     "the same",
     "another at the same host",

@@ -1,1 +1,1 @@
-"""Rows of results: written, stamped, read, adopted, compared."""
+"""Rows of results, what they depend on, the paper's numbers, the project's folders."""

@@ -3,18 +3,20 @@
 A run writes a file of its own, ``build/rows/NAME.json``. Recorded rows lie together, one JSON Lines
 file for each kind, data set and model: ``rows/KIND/DATA/MODEL.jsonl``, to be read with
 ``pandas.read_json(path, lines=True)``. Per-item values lie beside either in a compressed JSON Lines
-file. Two rows are equal if their ``result`` is equal; one is stale if its stamp is no longer what
-the present sources give.
+file. Two rows are equal if their ``result`` is equal. A row is current for a run if settings, inputs
+and versions are that run's, and older than the code if a version in it was raised since.
 """
 
 from __future__ import annotations
 
 import functools
 import gzip
+import hashlib
 import importlib.metadata
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,14 +27,23 @@ import jsonschema
 import pandas as pd
 import psutil
 
-from companion.store import stamps
+from companion.store import versions
 from companion.store.paths import BUILD, ROOT, writing
 
-SCHEMA = 2
+SCHEMA = 3
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 ITEMS = ".items.jsonl.gz"
-digest = stamps.digest
+
+
+def digest(value) -> str:
+    """sha256 of a value's canonical JSON, or of bytes."""
+    data = (
+        value
+        if isinstance(value, bytes)
+        else json.dumps(value, sort_keys=True, default=str).encode()
+    )
+    return hashlib.sha256(data).hexdigest()
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -69,11 +80,11 @@ def write(
     items: list[dict],
     made: dict,
     tag: str = "",
-    varied: dict | None = None,
+    overrides: dict | None = None,
 ) -> dict:
     """Writes ``folder/name.json`` and its items beside it; returns the row.
 
-    ``made`` is its provenance; ``tag`` and what a profile ``varied`` stand at its top.
+    ``made`` is its provenance; ``overrides`` are the settings that its sweep varies.
     Raises ValueError if the row does not fit rows/schema.json, and what ``finite`` does.
     """
     settings = made.get("settings", {})
@@ -82,20 +93,25 @@ def write(
         "kind": kind,
         "name": name,
         "data": name.split("/")[1],
-        "model": made.get("model", {}).get("name"),
+        "model": name.split("/")[2],
         "method": settings.get("method"),
         "seed": settings.get("seed"),
         "tag": tag,
-        "varied": varied or {},
+        "overrides": overrides or {},
         "result": finite(result) | {"items_sha256": digest(items) if items else None},
-        "provenance": made,
-    }
+    } | made
     validate(row)
     path = folder / f"{name}.json"
     if items:
         write_text(beside(path), pack({name: items}))
-    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_row(path, row)
     return row
+
+
+def write_row(path: Path, row: dict) -> None:
+    """Writes a run's row."""
+    row = {key: row[key] for key in row if key not in ("path", "origin")}
+    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def finite(result: dict) -> dict:
@@ -150,33 +166,45 @@ def beside(path: Path) -> Path:
 
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
-    """How a row came about: stamp, settings, inputs, time, memory, versions, hardware."""
+    """How a row came about: versions, settings, inputs, commit, environment, time, memory."""
     return {
-        "stamp": stamps.stamp(kind, settings, inputs),
+        "versions": versions.current(kind, settings),
         "settings": settings,
         "inputs": inputs,
+        "commit": commit(),
+        "environment": environment(),
         "seconds": {name: round(value, 2) for name, value in seconds.items()},
         "peak_memory_mb": peak_memory_mb(),
-        "when": time.strftime("%Y-%m-%d", time.gmtime()),
-    } | machine()
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
 
 
-def machine() -> dict:
-    """Versions and hardware of this run."""
+def environment() -> dict:
+    """Python, the libraries that compute, and the machine of this run."""
     import torch  # here, not above: who only reads rows need not wait for it
 
-    return {
-        "versions": {"python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in LIBRARIES},
-        "hardware": {
-            "cpu": cpu(),
+    gpu = torch.cuda.is_available()
+    return (
+        {"python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in LIBRARIES}
+        | {
+            "device": "cuda" if gpu else "cpu",
+            "processor": torch.cuda.get_device_name() if gpu else cpu(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "memory_gb": round(psutil.virtual_memory().total / 2**30),
-            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
             "system": platform.system(),
-        },
-    }
+        }
+    )
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit that the code is of, with ``-dirty`` behind it if files differ; REVS_COMMIT where
+    a copy has no history, None if nothing says."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return os.environ.get("REVS_COMMIT") or done.stdout.strip() or None
 
 
 def cpu() -> str:
@@ -259,6 +287,15 @@ def kept(path: Path) -> dict | None:
         return None
 
 
+def current(path: Path, kind: str, settings: dict, inputs: dict) -> dict | None:
+    """The finished row of a run, if its settings, inputs and versions are these: such a run is not
+    repeated."""
+    row, now = kept(path), versions.current(kind, settings)
+    asked = {"settings": settings, "inputs": inputs, "versions": now}
+    same = row and digest([row[name] for name in asked]) == digest(list(asked.values()))
+    return row if same and "failed" not in row["result"] else None
+
+
 def unpacked(path: Path) -> dict[str, list[dict]]:
     """The items of a file, by the names of their runs."""
     found: dict[str, list[dict]] = {}
@@ -288,19 +325,10 @@ def items(row: dict, *columns: str) -> pd.DataFrame:
     return frame[[column for column in frame if column in columns]] if columns else frame
 
 
-def stale(row: dict) -> bool:
-    """Would the present sources give this run another stamp?"""
-    made = row["provenance"]
-    try:
-        return stamps.stamp(row["kind"], made["settings"], made["inputs"]) != made["stamp"]
-    except (FileNotFoundError, KeyError):  # a module or a function that is gone
-        return True
-
-
 @functools.lru_cache(maxsize=4096)
 def _parsed(path: Path, _changed: int) -> list[dict]:
     """A file is read once in a process: a page asks for its rows many times. A run's row that an
-    earlier version wrote in another form is none: its run is stale, and will be made again."""
+    earlier version wrote in another form is none: its run will be made again."""
     try:
         return parsed(path)
     except Outdated:
@@ -309,10 +337,8 @@ def _parsed(path: Path, _changed: int) -> list[dict]:
 
 def find(*folders: Path, kind: str | None = None, data: str | None = None) -> dict[str, dict]:
     """Rows by name, of the recorded folder and then of this build: a run of both is the recorded
-    one, unless that is stale.
+    one, unless that is older than the code.
 
-    The recorded runs of a model stand on one fine-tune, and another processor makes another: one of
-    them replaced by a run of this build would be compared with runs on other weights.
     Each row gets ``path`` and ``origin``, "measured in this build" or "recorded". They are shared:
     whoever changes one copies it first.
     """
@@ -326,6 +352,6 @@ def find(*folders: Path, kind: str | None = None, data: str | None = None) -> di
         )
         for path in sorted(files):
             for row in _parsed(path, path.stat().st_mtime_ns):
-                if row["name"] not in found or stale(found[row["name"]]):
+                if row["name"] not in found or versions.outdated(found[row["name"]]):
                     found[row["name"]] = row | {"path": path, "origin": origin}
     return found

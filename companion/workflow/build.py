@@ -39,7 +39,7 @@ def command(profile: str, cores: int, *more: str) -> list[str]:
     memory = f"mem_mb={psutil.virtual_memory().total // 2**20}"
     return [
         *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
-        *("--cores", str(cores), "--nolock", "--rerun-incomplete", "--rerun-triggers", "params"),
+        *("--cores", str(cores), "--nolock", "--rerun-incomplete"),
         *("--resources", memory, "--config", f"profile={profile}", *more),
     ]
 
@@ -105,7 +105,7 @@ def main() -> None:
         print(f"\nOpen {(HTML / 'index.html').as_uri()}")
     elif profile.jobs:
         where = shown(products(profile.name) / "rows")
-        print(f"All {len(profile.jobs)} rows are in {where}: `make adopt` records them.")
+        print(f"All {len(profile.jobs)} rows are in {where}: `make promote` records them.")
     if profile.waiting:
         print(profile.postponed())
 

@@ -49,7 +49,7 @@ class Lines:
 def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> None:
     """Executes ``source`` into ``target`` with papermill, in the project's root.
 
-    ``more`` goes to papermill's engine, or (``stamp``) into the metadata. Raises an error of one
+    ``more`` goes to papermill's engine, or (``sources``) into the metadata. Raises an error of one
     sentence; the notebook as it stopped is then kept beside the target.
     """
     if not source.is_file():
@@ -58,7 +58,10 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
         target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    scratch, stamp = target.with_name(f".{target.stem}.running.ipynb"), more.pop("stamp", None)
+    scratch, made_from = (
+        target.with_name(f".{target.stem}.running.ipynb"),
+        more.pop("sources", None),
+    )
     os.environ |= KERNEL
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:
@@ -74,7 +77,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
             **more,
         )
         about = done.metadata.papermill
-        about.update(input_path=shown(source), output_path=shown(target), stamp=stamp)
+        about.update(input_path=shown(source), output_path=shown(target), sources=made_from)
         about.pop("environment_variables", None)
         nbformat.write(done, scratch)
         os.replace(scratch, target)

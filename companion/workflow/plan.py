@@ -42,9 +42,9 @@ def measured(kind: str) -> pd.DataFrame:
     lines = []
     of_trials = trials() if kind == "tune" else {}
     for row in rows.find(kind=kind).values():
-        made = row["provenance"]
+        made = row
         failed = isinstance(row["result"].get("failed"), str)
-        if not failed and made["hardware"]["gpu"] is None:
+        if not failed and made["environment"]["device"] == "cpu":
             forget = row["result"].get("after", {}).get("forget", 0)
             asked = {name: str(value) for name, value in made["settings"].items()}
             counts = {"trials": made["settings"].get("trials", 1), "forget": forget}
@@ -61,7 +61,7 @@ def trials() -> dict[str, float]:
     for name, row in rows.find(kind="unlearn").items():
         search, trial, _ = seedless(name.replace("unlearn/", "tune/", 1)).rpartition("-trial")
         if trial:
-            spent = row["provenance"]["seconds"]
+            spent = row["seconds"]
             parts = ("unlearn", "evaluate_after", "measures")
             own = sum(spent[part] for part in parts if part in spent)
             found[search] = found.get(search, 0) + own
@@ -142,7 +142,7 @@ def table(profile: Profile) -> pd.DataFrame:
 
 def downloads(profile: Profile) -> str:
     """The disk and the downloads of a profile's models, and of their memorised copies."""
-    every = [(job.settings["model"], job.notebook == "memorise") for job in profile.jobs.values()]
+    every = [(job.settings["model"], job.notebook == "finetune") for job in profile.jobs.values()]
     models = {model for model, _ in every} & set(MODELS)
     copies = [model for model, copied in every if copied and model in models]
     sizes = {name: MODELS[name].get("disk_mb", MODELS[name]["download_mb"]) for name in models}

@@ -24,10 +24,10 @@ from companion.data.datasets import together
 from companion.experiments.run_names import ending, like
 from companion.store.paths import ROOT, products, shown
 from companion.store.rows import RECORDED, find
-from companion.store.stamps import methods
+from companion.store.versions import methods
 from companion.store.suggestions import hint
 
-EXPERIMENTS = ("curate", "memorise", "own", "tune", "unlearn")
+EXPERIMENTS = ("curate", "documents", "finetune", "tune", "unlearn")
 MAPPINGS = ("finetune", "held", "hyperparameters", "ranges")  # parameters that may be one
 # parameters that a job's name shows without a tag
 NAMED = ("data", "model", "name", "what", "method", "seed", "digits", "tag")
@@ -53,12 +53,12 @@ class Job:
         """The name of the row that it writes."""
         settings = self.settings
         model = Path(settings["model"]).name.removesuffix(".gguf")
-        about = {"curate": "name", "own": "out"}.get(self.notebook, "data")
+        about = {"curate": "name", "documents": "out"}.get(self.notebook, "data")
         place = f"{self.notebook}/{Path(settings[about]).stem}/{model}"
-        if self.notebook in ("curate", "own"):
+        if self.notebook in ("curate", "documents"):
             return place
-        if self.notebook == "memorise":
-            return place + ending(settings, defaults("memorise"))
+        if self.notebook == "finetune":
+            return place + ending(settings, defaults("finetune"))
         last = f"{settings['method']}-seed{settings.get('seed')}"
         return f"{place}/{last}" + (f"-{settings['tag']}" if settings.get("tag") else "")
 
@@ -75,11 +75,11 @@ class Job:
             made = [f"build/curated/{theirs['name']}{end}" for end in ends]
             return mine.get("secrets") in made or mine.get("data") in made
         tuned = mine.get("finetune")
-        if other.notebook != "memorise" or not tuned:
+        if other.notebook != "finetune" or not tuned:
             return False
         given = tuned if isinstance(tuned, dict) else {}
         usual = {"model": mine["model"], "data": together(mine.get("data", "ssn"))}
-        wanted = defaults("memorise") | usual | given
+        wanted = defaults("finetune") | usual | given
         return {**wanted, "rows": ""} == {**theirs, "rows": ""}
 
 
@@ -107,7 +107,7 @@ class Profile:
     def postponed(self) -> str:
         """What is said of the runs that wait."""
         which = f"{len(self.waiting)} more wait for a search that is to choose their settings"
-        return f"{which}: run and adopt that first."
+        return f"{which}: run and promote that first."
 
 
 @functools.cache
@@ -197,7 +197,7 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
             raise ValueError(f"over: {name} must be a list of values, but is {over[name]!r}.")
         if name in fixed and name in over:
             raise ValueError(f"{name} stands in parameters and in over: give it once.")
-    if finetune and notebook == "memorise":
+    if finetune and notebook == "finetune":
         fixed = {name: value for name, value in finetune.items() if name not in over} | fixed
     elif finetune and (given := fixed.get("finetune", defaults(notebook).get("finetune"))):
         fixed = fixed | {"finetune": finetune | (given if isinstance(given, dict) else {})}
@@ -211,8 +211,8 @@ def expand(run: dict, rows: str, finetune: dict | None = None) -> list[Job]:
         if extra and "tag" in defaults(notebook):
             said = [f"{name}{value}" for name, value in extra.items()]
             parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *said])
-        if extra and "varied" in defaults(notebook):
-            parameters["varied"] = extra
+        if extra and "overrides" in defaults(notebook):
+            parameters["overrides"] = extra
         if (name := parameters.get("method", "revs")) not in methods():
             raise ValueError(f"There is no method '{name}'" + hint(name, methods()))
         if rows != defaults(notebook)["rows"]:
@@ -234,7 +234,7 @@ def checked(notebook: str, parameters: dict) -> dict:
         if kind not in (int, float, type(None)) and not isinstance(value, kind):
             raise ValueError(f"{name} is {value!r}, but must be {like}.")
         if name == "finetune" and isinstance(value, dict):
-            checked("memorise", value)
+            checked("finetune", value)
     return parameters
 
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from companion.store import rows
+from companion.store import rows, versions
 from companion.store.paths import BUILD, ROOT
 from companion.workflow.build import last_line
 from companion.workflow.profile import Job, known, options, read
@@ -24,7 +24,7 @@ from companion.workflow.profile import Job, known, options, read
 MODEL = "smollm2-135m"  # whose runs take minutes
 PLACE = BUILD / "again" / "rows"
 # settings that say nothing about which run it is; a reader's own documents are not in his row
-LEFT = {"hyperparameters", "rows", "tag", "varied", "documents", "secrets"}
+LEFT = {"hyperparameters", "rows", "tag", "overrides", "documents", "secrets"}
 HERE = ("quick", "paper", "pile")  # profiles of which nothing is recorded: a build's, and a GPU's
 
 
@@ -42,9 +42,9 @@ def listed() -> list[str]:
     lines = []
     for name in (name for name in known() if name not in HERE):
         there, missing = sorted_out(name)
-        stale = [row for row in there if rows.stale(row)]
+        older = [row for row in there if versions.outdated(row)]
         line = f"{name:16} {len(there):4} of {len(there) + len(missing):4} runs are recorded"
-        line += f", {len(stale)} of them stale" if stale else ""
+        line += f", {len(older)} of them older than the code" if older else ""
         line += f"; missing: {missing[0]}" if missing else ""
         lines.append(line + (f" and {len(missing) - 1} more" if len(missing) > 1 else ""))
     return lines
@@ -52,7 +52,7 @@ def listed() -> list[str]:
 
 def asked_alike(job: Job, row: dict) -> bool:
     """Was a row made with what a profile asks for? Tuned settings are a matter of their search."""
-    had = row["provenance"]["settings"]
+    had = row["settings"]
     asked = {name: value for name, value in job.settings.items() if name not in LEFT}
     typed = job.settings.get("hyperparameters") or {}
     same = all(had.get(name, value) == value for name, value in asked.items())
@@ -69,7 +69,7 @@ def drawn(number: int, seed: int) -> list[dict]:
 
 def again(row: dict) -> str:
     """Makes a row anew by its settings, and says how the two agree."""
-    settings = row["provenance"]["settings"] | {"tag": row["tag"], "rows": str(PLACE)}
+    settings = row["settings"] | {"tag": row["tag"], "rows": str(PLACE)}
     shutil.rmtree(PLACE, ignore_errors=True)
     try:
         made(ROOT, row["kind"], settings)
@@ -78,7 +78,7 @@ def again(row: dict) -> str:
     new = rows.read(PLACE / f"{row['name']}.json")
     if found_again(row["result"], new["result"]):
         return f"{row['name']}: the same, bit for bit"
-    weights = [one["provenance"]["inputs"]["model"] for one in (row, new)]
+    weights = [one["inputs"]["model"] for one in (row, new)]
     why = "the same weights" if len(set(weights)) == 1 else "a fine-tune that rounds otherwise"
     scores = [100 * one["result"]["after"]["unlearning_score"] for one in (row, new)]
     return f"{row['name']}: {scores[0]:.1f} recorded, {scores[1]:.1f} now, on {why}"

@@ -18,10 +18,9 @@ import nbformat
 from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
-from companion.store.rows import write_text
-from companion.store.stamps import digest
+from companion.store.rows import digest, write_text
 from companion.workflow.profile import Profile, read
-from companion.workflow.stamps import folder
+from companion.workflow.sources import content
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
 STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from
@@ -36,8 +35,8 @@ def executed(profile: Profile) -> dict[str, Path]:
 
 
 def report(profile: Profile) -> dict[str, bytes]:
-    """The report that the profile's run of ``own`` wrote, beside the page that links to it."""
-    own = profile.samples()["own"]
+    """The report that the profile's run of ``documents`` wrote, beside the page that links to it."""
+    own = profile.samples()["documents"]
     return {"notebooks/report.html": (ROOT / own.settings["out"] / "report.html").read_bytes()}
 
 
@@ -96,7 +95,7 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
             path.unlink()
     for name, content in wanted.items():
         write_text(SITE / name, content)
-    return folder(SITE)
+    return content(sorted(path for path in SITE.rglob("*") if path.is_file()), SITE)
 
 
 def render() -> None:
@@ -136,12 +135,12 @@ def main() -> None:
     start, profile = time.monotonic(), read("quick")
     try:
         pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-        content = digest([stage(executed(profile), report(profile)), pins])
-        there = STAGED.is_file() and STAGED.read_text() == content
+        made_from = digest([stage(executed(profile), report(profile)), pins])
+        there = STAGED.is_file() and STAGED.read_text() == made_from
         if not (there and (HTML / "index.html").is_file()):
             STAGED.unlink(missing_ok=True)
             render()
-            write_text(STAGED, content)
+            write_text(STAGED, made_from)
         rows_beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

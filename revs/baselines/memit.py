@@ -42,6 +42,7 @@ from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, text_inputs, token_ids, training_windows
 
 VERSION = 1
+
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
 WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass

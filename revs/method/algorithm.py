@@ -21,6 +21,7 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
 VERSION = 1
+
 WHERE = ("mlp", "residual", "both")
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 CHOICES = {

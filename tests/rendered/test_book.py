@@ -159,7 +159,7 @@ def test_the_list_of_rows_leads_to_them():
 def built():
     """Everything that a build writes and that is text: pages, sources, notebooks, rows, logs."""
     patterns = {HTML: ("*.html", "_sources/**/*", "searchindex.js")}
-    patterns[BUILD] = ("notebooks/**/*.ipynb", "rows/**/*", "logs/**/*", "own/**/*")
+    patterns[BUILD] = ("notebooks/**/*.ipynb", "rows/**/*", "logs/**/*", "documents/**/*")
     found = {path for place in patterns for one in patterns[place] for path in place.rglob(one)}
     return sorted(path for path in found if path.is_file() and path.suffix != ".safetensors")
 

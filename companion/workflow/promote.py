@@ -1,0 +1,112 @@
+"""`make promote`: finished runs become recorded rows, tuned settings those that runs read.
+
+This alone writes into rows/, and into params/hyperparameters.yml, which nobody edits by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from companion.store import rows, versions
+from companion.store.paths import BUILD, ROOT
+
+FINISHED = BUILD / "record" / "rows"
+SETTINGS = ROOT / "params" / "hyperparameters.yml"
+DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
+HEADER = """\
+# Each method's settings, by model and data set: the best of its trials, written by `make promote`.
+# A model or data set that is not here gets "default". Margins and ranks below 1 are fractions of
+# the vocabulary; what is not named keeps the method's own default. The paper's settings for its
+# models are in paper/tables.json.
+"""
+
+
+def promote(source: Path, target: Path) -> dict[str, list[str]]:
+    """Copies the rows of ``source`` into the files of ``target``; their names by what became of
+    them: new, changed, the same or refused, with the reason."""
+    found: dict[str, list[str]] = {kind: [] for kind in ("new", "changed", "same", "refused")}
+    recorded, taken = rows.find(target), []
+    for path in sorted(source.rglob("*.json")):
+        name = str(path.relative_to(source).with_suffix(""))
+        old = recorded.get(name)
+        try:
+            row = rows.read(path)
+            values = rows.listed(row)
+            if rows.digest(values) != (row["result"]["items_sha256"] or rows.digest([])):
+                raise ValueError("its per-example values are missing or others: run it again.")
+        except (KeyError, ValueError, OSError) as error:
+            found["refused"].append(f"{name}: {error}")
+            continue
+        if newer := versions.outdated(row):
+            found["refused"].append(f"{name}: older than {', '.join(newer)}: run it again.")
+            continue
+        kind = "new" if not old else "same" if old["result"] == row["result"] else "changed"
+        found[kind].append(name + (f" ({difference(old, row)})" if kind == "changed" else ""))
+        taken.append((row, values))
+    rows.record(target, taken)
+    return found
+
+
+def difference(old: dict, new: dict) -> str:
+    """By how much a run's Unlearning Score changed, in points, where both have one."""
+    scores = [row["result"].get("after", row["result"]) for row in (old, new)]
+    scores = [100 * one.get("unlearning_score", float("nan")) for one in scores]
+    return f"Unlearning Score {scores[0]:.1f} → {scores[1]:.1f}"
+
+
+def tuned(searches: dict[str, dict]) -> dict[str, dict]:
+    """Tuned settings, method → model → data set → settings, methods in the order of
+    params/methods.yml, models and data sets in that of their names.
+
+    Settings for NAME are chosen on NAME-tune, other people's secrets, or on NAME itself where there
+    is no such set. Of several searches there, the longest chooses, then the highest score.
+    """
+    order = lambda row: (  # noqa: E731
+        row["data"].endswith("-tune"),
+        *(row["result"][by] for by in ("trials", "unlearning_score")),
+    )
+    found: dict[str, dict] = {}
+    for row in sorted(searches.values(), key=order):  # the last of a place stays
+        data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
+        of_method = found.setdefault(row["method"], {})
+        of_method.setdefault(row["model"], {})[data] = best
+        if (row["model"], data) == DEFAULT:
+            of_method["default"] = dict(best)  # a copy: YAML would write a reference
+    ordered = {}
+    for name in (name for name in versions.methods() if name in found):
+        default = {"default": found[name].pop("default")} if "default" in found[name] else {}
+        of_models = sorted(found[name].items())
+        ordered[name] = {model: dict(sorted(of.items())) for model, of in of_models} | default
+    return ordered
+
+
+def write_settings() -> list[str]:
+    """Writes the tuned settings of the recorded searches; the methods whose settings changed."""
+    settings = tuned(rows.find(rows.RECORDED, kind="tune"))
+    before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
+    if settings != before:  # another order of the same is no change
+        text = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=150)
+        rows.write_text(SETTINGS, HEADER + text)
+    return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]
+
+
+def main() -> None:
+    """The command."""
+    found = promote(FINISHED, rows.RECORDED)
+    for kind, names in found.items():
+        print(*(f"{kind:8} {name}" for name in names), sep="\n", end="\n" if names else "")
+    print("rows/: " + ", ".join(f"{len(names)} {kind}" for kind, names in found.items()) + ".")
+    if changed := write_settings():
+        print(
+            f"params/hyperparameters.yml has other settings for {', '.join(changed)}: rows that "
+            "used the old ones are to be made again."
+        )
+    if found["refused"]:
+        sys.exit(f"{len(found['refused'])} rows were refused.")
+
+
+if __name__ == "__main__":
+    main()

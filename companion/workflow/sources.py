@@ -1,0 +1,52 @@
+"""What runs, pages and the book are made from: the files by which Snakemake knows what to redo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from companion.store.paths import ROOT
+from companion.store.rows import digest
+
+RUNS = (  # a run depends on these, its notebook and its parameters
+    *("revs/**/*.py", "document_audit/**/*.py", "companion/store/*.py", "companion/data/*.py"),
+    *("companion/experiments/*.py", "companion/measures/*.py", "companion/plots/*.mplstyle"),
+    *("data/**/*.jsonl", "data/**/*.txt", "data/documents/**/*", "paper/tables.json"),
+    *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models", "search")),
+)
+PAGES = (  # a page depends on these, its notebook and the runs before it
+    *(f"companion/{name}/**/*.py" for name in ("analysis", "plots", "claims")),
+    *("companion/**/*.j2", "companion/**/*.mplstyle", "document_audit/**/*.j2"),
+    *("params/*.yml", "paper/*.*", "rows/**/*.*"),
+)
+BOOK = ("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt")
+HIDDEN = {"__pycache__", ".ipynb_checkpoints"}
+
+
+def files(patterns: Iterable[str]) -> list[str]:
+    """The project's files that match, in the order of their names."""
+    found = {path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
+    return sorted(str(path) for path in found if not HIDDEN & set(path.parts))
+
+
+def of_run(notebook: str) -> list[str]:
+    """What a heavy notebook's run is made from: also the drawings that it imports by name."""
+    path = ROOT / "notebooks" / f"{notebook}.ipynb"
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    drawn = re.findall(r"^from companion\.(analysis|plots) import (.+)$", code, re.MULTILINE)
+    modules = [f"companion/{room}/{name}.py" for room, names in drawn for name in words(names)]
+    return files([*RUNS, *modules, str(path.relative_to(ROOT))])
+
+
+def words(names: str) -> list[str]:
+    """The modules that an import names, without what they are called there."""
+    return [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name.strip(" ()")]
+
+
+def content(paths: Iterable[str | Path], root: Path = ROOT) -> str:
+    """Hash of the names and contents of files below a folder."""
+    return digest({os.path.relpath(path, root): digest(Path(path).read_bytes()) for path in paths})
