@@ -209,7 +209,7 @@ def shelf(tmp_path, monkeypatch):
             gone |= dict.fromkeys(attacks.ATTACKS, depths)
             kept |= dict.fromkeys(attacks.ATTACKS)
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
-        settings = {"method": method, "seed": seed, "data": data, "forget": 1}
+        settings = {"model": model, "method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
         made = rows.provenance("unlearn", settings, {"model": f"x{tag}"}, {"unlearn": seconds}) | {
             "tokenizer": "x",

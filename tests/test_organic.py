@@ -20,8 +20,7 @@ def found(shelf):
         kept = sum(item["exact"] for item in items)
         counts = {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3}
         counts |= {"memorised": 3, "both": kept, "told": 0, "kept": kept}
-        made = rows.provenance("curate", {"name": name}, {}, {"try": 1.0})
-        made |= {"model": {"name": "smollm2-135m", "revision": "x", "dtype": "float32"}}
+        made = rows.provenance("curate", {"name": name, "model": "smollm2-135m"}, {}, {"try": 1.0})
         result = {"documents": 9, "skipped": {"large": 2}, "funnel": dict.fromkeys(kinds, counts)}
         where = f"curate/{name}/smollm2-135m"
         return rows.write(rows.RECORDED, where, "curate", result, items, made | {"tokenizer": "x"})

@@ -9,15 +9,11 @@ import re
 import conftest
 import pandas as pd
 import pytest
-import yaml
 
 from companion.analysis import extraction, results, tables
 from companion.data.datasets import builtin
-from companion.experiments import finetune as memorise
 from companion.experiments import methods, tune
 from companion.store import rows
-from companion.store.paths import ROOT
-from companion.workflow import adopt
 
 MODEL = "smollm2-135m"
 shelf = conftest.shelf  # other tests take it from here
@@ -102,9 +98,8 @@ def test_the_same_run_on_what_another_processor_learned(shelf):
     found = rows.RECORDED / f"unlearn/ssn/{MODEL}/revs-seed1-integrity.json"
     for cpu, revision, pairs in ((None, "x", 0), ("Z80", "x", 0), (None, "y", 0), ("Z80", "y", 1)):
         row = shelf(seed=1, efficacy=0.8, tag="integrity")
-        made = row
-        made["hardware"]["cpu"] = cpu or made["hardware"]["cpu"]
-        made["model"]["revision"], made["settings"]["measures"] = revision, ["integrity"]
+        row["environment"]["processor"] = cpu or row["environment"]["processor"]
+        row["inputs"]["model"], row["settings"]["measures"] = revision, ["integrity"]
         found.write_text(json.dumps(row))
         frame = results.elsewhere(results.measured(MODEL, "ssn"))
         assert len(frame) == pairs
@@ -193,114 +188,6 @@ def test_values_stand_beside_their_older_selves_the_highest_first():
 # --- what is committed ---------------------------------------------------------------------------
 
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
-
-
-def settings() -> dict:
-    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
-
-
-def search(data: str, score: float, trials: int = 20, tag="", method="revs", **chose) -> dict:
-    result = {"hyperparameters": chose, "unlearning_score": score, "trials": trials}
-    made = {"settings": {"hyperparameters": None}}
-    about = {"data": data, "method": method, "model": "m", "tag": tag, "provenance": made}
-    return about | {"result": result}
-
-
-def test_the_settings_are_what_the_searches_chose():
-    """params/hyperparameters.yml is written from rows, not by hand; a method that only a round has
-    searched which is not whole yet has no settings there."""
-    assert settings() == adopt.chosen(SEARCHES)
-    whole = {row["method"] for row in SEARCHES.values() if adopt.whole(row, SEARCHES)}
-    assert set(settings()) == whole >= set(methods.of_paper())
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "k"),
-    [
-        (search("ssn-tune", 0.2, k=1), search("ssn", 0.9, k=2), 1),  # other people's secrets first
-        (search("ssn-tune", 0.3, k=1), search("ssn-tune", 0.8, k=2), 2),  # the best of several
-        (search("ssn-tune", 0.3, 40, k=1), search("ssn-tune", 0.8, k=2), 1),  # the longest
-    ],
-)
-def test_which_of_two_searches_chooses(one, other, k):
-    for found in ({"a": one, "b": other}, {"b": one, "a": other}):
-        assert adopt.chosen(found) == {"revs": {"m": {"ssn": {"k": k}}}}
-
-
-def test_a_new_round_of_searches_chooses_when_every_method_has_one():
-    old = [search("ssn-tune", 0.9, method=name, k=1) for name in ("revs", "memit")]
-    new = [search("ssn-tune", 0.5, 40, "tpe", name, k=2) for name in ("revs", "memit")]
-    for some, k in ((old + new[:1], 1), (old + new, 2)):
-        found = adopt.chosen({str(number): row for number, row in enumerate(some)})
-        assert {found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")} == {k}
-    held = search("ssn-tune", 0.5, 40, "raw", k=3)
-    held["settings"]["hyperparameters"] = {"projection": "raw"}
-    found = adopt.chosen({"a": old[0], "b": old[1], "c": held})
-    assert [found[name]["m"]["ssn"]["k"] for name in ("revs", "memit")] == [3, 1]
-
-
-ONE, TWO, NEW = (f"unlearn/ssn/m/revs-seed{seed}" for seed in (1, 2, 3))
-TUNED, MORE, LAST = "finetune/synthetic/m", f"{ONE}-integrity", f"{TWO}-integrity"
-
-
-def made(name: str, weights: str, found: int = 1, **more) -> dict:
-    """A run's row, of a fine-tune or of what stands on it; equal if ``found`` is."""
-    kind, data, model, *rest = name.split("/")
-    of = data if data.endswith("-tune") else "ssn"
-    asked = {"model": model, "data": of, "finetune": True}
-    asked = memorise.finetune(asked) if kind == "finetune" else asked
-    method = rest[0].split("-")[0] if rest else None
-    about = {"name": name, "kind": kind, "data": data, "model": model, "method": method}
-    about |= {"tag": "integrity" if "integrity" in name else ""}
-    result = {"found": found, "items_sha256": None} | more
-    return about | {
-        "result": result,
-        "provenance": {"settings": asked, "inputs": {"model": weights}},
-    }
-
-
-TRIAL, NEXT, RIVAL = (f"unlearn/ssn-tune/m/{end}" for end in ("revs-0", "revs-1", "memit-0"))
-OF_OTHERS = "unlearn/emails-tune/m/revs-0"
-OLD = [made(TUNED, "base"), made(ONE, "a"), made(TWO, "a"), made(MORE, "b"), made(TRIAL, "d")]
-OTHER = made(TUNED, "base", found=2)
-
-
-@pytest.mark.parametrize(
-    ("new", "said"),
-    [
-        ([OTHER, made(ONE, "b")], {"left": [TUNED, ONE]}),
-        ([OTHER, made(ONE, "b"), made(TWO, "a")], {"left": [TUNED, ONE], "same": [TWO]}),
-        (
-            [OTHER, made(ONE, "c"), made(TWO, "c", 2), made(MORE, "b")],
-            {"changed": [TUNED, TWO], "same": [ONE, MORE]},
-        ),
-        ([made(NEW, "b"), made(LAST, "b")], {"left": [NEW], "new": [LAST]}),
-        ([made(NEW, "a"), made(LAST, "a")], {"new": [NEW], "left": [LAST]}),
-        (
-            [made(NEXT, "e"), made(RIVAL, "e"), made(OF_OTHERS, "e")],
-            {"left": [NEXT], "new": [RIVAL, OF_OTHERS]},
-        ),
-        ([made(ONE, "a", failed="!"), made(NEW, "a", failed="!")], {"new": [NEW], "left": [ONE]}),
-    ],
-)
-def test_a_row_is_not_adopted_beside_rows_on_other_weights_nor_for_a_better_one(
-    new, said, tmp_path, monkeypatch
-):
-    """Another machine's fine-tune is taken with all that stands on it, or not at all; a search of
-    one method may stand on another than that of a rival, or than its own on other data."""
-    monkeypatch.setattr(adopt, "accepted", lambda path: json.loads(path.read_text()))
-    rows.record(tmp_path / "rows", [(row, []) for row in OLD])
-    for row in new:
-        rows.write_text(tmp_path / "build" / f"{row['name']}.json", json.dumps(row))
-    found = adopt.adopt(tmp_path / "build", tmp_path / "rows")
-    names = {kind: sorted(each.split(": ")[0] for each in some) for kind, some in found.items()}
-    assert {kind: some for kind, some in names.items() if some} == {
-        kind: sorted(some) for kind, some in said.items()
-    }
-    taken = {name for kind in ("new", "changed", "same") for name in names[kind]}
-    there = {row["name"]: row for row in OLD} | {row["name"]: row for row in new}
-    for name, row in rows.find(tmp_path / "rows").items():
-        assert name not in taken or row["result"] == there[name]["result"]
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:

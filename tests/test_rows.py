@@ -22,7 +22,9 @@ def a_row(folder, name="finetune/x/tiny", memorised=3):
     """A small valid row, written."""
     result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4]}
     result |= {"tokenizer": "t", "vocabulary": 9}
-    made = rows.provenance("finetune", {"seed": 0}, {"model": "m"}, {"load": 0.123})
+    made = rows.provenance(
+        "finetune", {"model": "tiny", "seed": 0}, {"model": "m"}, {"load": 0.123}
+    )
     made |= {"tokenizer": "t"}
     return rows.write(folder, name, "finetune", result, [{"id": "a", "ranks": [0, 2]}], made)
 

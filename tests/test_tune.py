@@ -9,11 +9,10 @@ import pytest
 import torch
 from conftest import build
 
-from companion.experiments import methods, tune, unlearn
-from companion.experiments.settings import check
-from companion.experiments.unlearn import Run
+from companion.experiments import check, methods, tune, unlearn
+from companion.experiments.unlearn import Plan
 from companion.store import paper, rows, versions
-from companion.workflow import adopt
+from companion.workflow import promote
 from document_audit.optimizer import Search
 from revs.baselines import ft_l
 from revs.measures import evaluate
@@ -284,7 +283,7 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(search, alone, found, tri
         assert trial["overrides"] == {"trial": number} and trial["result"]["after"]["forget"] == 2
         own = alone(settings["hyperparameters"], method=method, tag=tag)
         assert trial["result"] == own["result"]
-        assert trial["stamp"] == own["stamp"]
+        assert trial["settings"] == own["settings"]
         scores[number] = trial["result"]["after"]["unlearning_score"]
     assert (result["trials"], result["failed"]) == (4, 0)
     assert result["unlearning_score"] == scores[result["best"]] == max(scores.values())
@@ -306,8 +305,10 @@ def test_a_search_with_settings_held_fast_stands_beside_the_other(search, tmp_pa
         assert of(f"{name}-raw-trial{number:02d}") == held
     for better, worse in ((plain, raw), (raw, plain)):
         better["result"]["unlearning_score"], worse["result"]["unlearning_score"] = 0.9, 0.1
-        alone = adopt.chosen({"a": better})
-        assert adopt.chosen({"a": plain, "b": raw}) == adopt.chosen({"b": raw, "a": plain}) == alone
+        alone = promote.tuned({"a": better})
+        assert (
+            promote.tuned({"a": plain, "b": raw}) == promote.tuned({"b": raw, "a": plain}) == alone
+        )
 
 
 def test_what_is_held_is_not_searched_and_shares_are_of_it(search, found):
@@ -394,7 +395,7 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
         assert result["finals"][str(number)] == [score(number, seed) for seed in (0, 1, 2)]
         own = alone(DRAWN[number], seed=2, measures=["attacks"])
         assert of(number, 2)["result"] == own["result"] and "attacks" in own["result"]
-        assert of(number, 2)["stamp"] == own["stamp"]
+        assert of(number, 2)["settings"] == own["settings"]
     assert len(runs) == len(DRAWN) + 4
     means = {number: sum(result["finals"][str(number)]) / 3 for number in ranked[:2]}
     assert result["best"] == max(means, key=means.get)

@@ -31,9 +31,8 @@ def search(shelf):
 
     def put(method="revs", data=DATA, tag="", **result):
         name = f"tune/{data}/{MODEL}/{method}-seed0" + (f"-{tag}" if tag else "")
-        settings = {"method": method, "seed": 0, "data": data}
+        settings = {"model": MODEL, "method": method, "seed": 0, "data": data}
         made = rows.provenance("tune", settings, {}, {"load": 1.0}) | {
-            "model": {"name": MODEL, "revision": "x", "dtype": "float32"},
             "tokenizer": "x",
         }
         found = {"trials": 4, "failed": 0, "best": 3, "unlearning_score": 0.5}

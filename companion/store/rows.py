@@ -88,18 +88,19 @@ def write(
     Raises ValueError if the row does not fit rows/schema.json, and what ``finite`` does.
     """
     settings = made.get("settings", {})
-    row = {
+    fields = {
         "schema": SCHEMA,
         "kind": kind,
         "name": name,
         "data": name.split("/")[1],
-        "model": name.split("/")[2],
+        "model": Path(settings.get("model", "")).name.removesuffix(".gguf"),
         "method": settings.get("method"),
         "seed": settings.get("seed"),
         "tag": tag,
         "overrides": overrides or {},
         "result": finite(result) | {"items_sha256": digest(items) if items else None},
-    } | made
+    }
+    row = fields | made | fields
     validate(row)
     path = folder / f"{name}.json"
     if items:

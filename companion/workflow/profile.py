@@ -24,8 +24,8 @@ from companion.data.datasets import together
 from companion.experiments.run_names import ending, like
 from companion.store.paths import ROOT, products, shown
 from companion.store.rows import RECORDED, find
-from companion.store.versions import methods
 from companion.store.suggestions import hint
+from companion.store.versions import methods
 
 EXPERIMENTS = ("curate", "documents", "finetune", "tune", "unlearn")
 MAPPINGS = ("finetune", "held", "hyperparameters", "ranges")  # parameters that may be one

@@ -20,7 +20,6 @@ from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import digest, write_text
 from companion.workflow.profile import Profile, read
-from companion.workflow.sources import content
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
 STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from

@@ -25,8 +25,6 @@ from revs.model.text import training_windows
 
 VERSION = 1
 
-VERSION = 1
-
 
 @dataclass(frozen=True)
 class Hyperparameters:
