@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from companion.experiments.settings import check
 from companion.experiments import finetune as experiment
 from companion.experiments import finetuning as module
 from companion.experiments.finetuning import Finetune, group_digits, losses, sentences
+from companion.experiments.settings import check
 from companion.workflow import profile
 from revs.measures import general_text
 from revs.model.load import save

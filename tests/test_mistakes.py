@@ -25,10 +25,10 @@ from transformers import BloomConfig, Gemma3Config
 
 from companion.data import models
 from companion.experiments import curate, memory, unlearn
-from companion.experiments.command import MISTAKES
-from companion.experiments.settings import check
 from companion.experiments import documents as own_model
 from companion.experiments import finetune as memorise
+from companion.experiments.command import MISTAKES
+from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import alone
 from companion.workflow import build, profile

@@ -16,8 +16,8 @@ import yaml
 
 from companion.experiments import unlearn
 from companion.experiments.command import MISTAKES, command
-from companion.experiments.settings import check
 from companion.experiments.notebook import Refused, assigned, refuse_unknown, run
+from companion.experiments.settings import check
 from companion.store.paths import ROOT
 from companion.workflow.profile import EXPERIMENTS
 

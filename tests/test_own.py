@@ -20,8 +20,8 @@ from companion.analysis import audits as pages
 from companion.analysis.tables import DASH
 from companion.data import models
 from companion.experiments import curate
-from companion.experiments.settings import check
 from companion.experiments import documents as experiment
+from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import ROOT, alone
 from companion.workflow import notebook

@@ -3,14 +3,15 @@
 import json
 import random
 import weakref
-from dataclasses import asdict, fields
+from dataclasses import fields
 
 import pytest
 import torch
 from conftest import build
 
-from companion.experiments import check, methods, tune, unlearn
-from companion.experiments.unlearn import Plan
+from companion.experiments import methods, tune, unlearn
+from companion.experiments.settings import check
+from companion.experiments.unlearn import Run
 from companion.store import paper, rows, versions
 from companion.workflow import promote
 from document_audit.optimizer import Search

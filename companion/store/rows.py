@@ -3,8 +3,8 @@
 A run writes a file of its own, ``build/rows/NAME.json``. Recorded rows lie together, one JSON Lines
 file for each kind, data set and model: ``rows/KIND/DATA/MODEL.jsonl``, to be read with
 ``pandas.read_json(path, lines=True)``. Per-item values lie beside either in a compressed JSON Lines
-file. Two rows are equal if their ``result`` is equal. A row is current for a run if settings, inputs
-and versions are that run's, and older than the code if a version in it was raised since.
+file. A row is current for a run if settings, inputs and versions are that run's, and older than the
+code if a version in it was raised since.
 """
 
 from __future__ import annotations

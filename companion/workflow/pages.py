@@ -34,7 +34,7 @@ del gc"""
 
 
 def source_hash(page: str, others: str) -> str:
-    """The hash of what a page shows: the code of its notebook, and of all other sources and rows."""
+    """The hash of what a page shows: its notebook's code, all other sources, and rows."""
     cells = nbformat.read(ROOT / "notebooks" / f"{page}.ipynb", as_version=4).cells
     code = [cell.source for cell in cells if cell.cell_type == "code"]
     return digest([code, others])

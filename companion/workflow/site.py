@@ -34,7 +34,7 @@ def executed(profile: Profile) -> dict[str, Path]:
 
 
 def report(profile: Profile) -> dict[str, bytes]:
-    """The report that the profile's run of ``documents`` wrote, beside the page that links to it."""
+    """The report that the run of ``documents`` wrote, beside the page that links to it."""
     own = profile.samples()["documents"]
     return {"notebooks/report.html": (ROOT / own.settings["out"] / "report.html").read_bytes()}
 
