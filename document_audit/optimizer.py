@@ -8,6 +8,7 @@ A range is a mapping, as params/search.yml has it:
     {in_a_row: 8}               layers: at most so many in a row, anywhere in the model; "all" of
                                 them; with ``scale: linear`` each number is as likely as another
     {last_of: layers}           the last of those
+    {to_the_last: true}         layers from any of them to the last
 
 Where the best that was drawn so far lies at an end of a range that has two, the range grows beyond
 it, as far as ``least`` and ``most`` allow, so that none is best for want of those further out. That
@@ -59,6 +60,31 @@ class Search:
             settings[name] = self.drawn(name, space, settings)
         return settings
 
+    def start(self, settings: dict) -> dict:
+        """Settings that are known to be worth a trial, to be told of like those of ``ask``.
+
+        Ranges grow so far that they hold them.
+        """
+        given = {}
+        for name, space in self.spaces.items():
+            value = settings.get(name)
+            if "share_of" in space:
+                given[name] = min(1.0, max(value / settings[space["share_of"]], space["low"]))
+            elif "in_a_row" in space:
+                some = list(range(self.layers)) if value == "all" else value
+                number = min(len(some), space["in_a_row"])
+                given[f"{name}: how many"] = number
+                given[f"{name}: how deep"] = some[0] / max(1, self.layers - number)
+            elif "to_the_last" in space:
+                given[f"{name}: first"] = 0 if value == "all" else value[0]
+            elif "low" in space:
+                given[name] = value
+                space["low"] = min(space["low"], value)
+                space["high"] = max(space["high"], value)
+            elif "values" in space and value in space["values"]:
+                given[name] = value
+        return self.ask(given)
+
     def drawn(self, name: str, space: dict, settings: dict):
         """The value of one setting; those that it depends on stand before it."""
         draw = self.trial
@@ -74,6 +100,9 @@ class Search:
             first = draw.suggest_float(f"{name}: how deep", 0.0, 1.0)
             first = round(first * (self.layers - number))
             return "all" if number == self.layers else list(range(first, first + number))
+        if "to_the_last" in space:
+            first = draw.suggest_int(f"{name}: first", 0, self.layers - 1)
+            return list(range(first, self.layers)) if first else "all"
         if "last_of" in space:
             found = settings[space["last_of"]]
             return self.layers - 1 if found == "all" else found[-1]

@@ -84,8 +84,9 @@ def paper_data(data: str) -> str | None:
 
 
 def emails_for_urls(data: str) -> str:
-    """The data set whose settings a set takes that has none: of URLs, the e-mails' (§4.5)."""
-    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
+    """The data set whose settings a set takes that has none: of URLs, the e-mails' (§4.5); of a set
+    with shared tokens, those of the set without."""
+    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data.removesuffix("-shared"))
 
 
 def settings_of_variant(name: str, model: str, data: str) -> dict[str, Any]:

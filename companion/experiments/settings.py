@@ -83,6 +83,7 @@ class Tune(Adapted):
     method: str = field("revs", "a name of params/methods.yml")
     trials: int = count(40, "effective trials; the first two have the paper's settings")
     seed: int = field(0, "of the split")
+    search_seed: int = field(0, "of the optimiser's draws")
     top_trials: int = count(5, "best trials, which are evaluated again on each further split")
     splits: list[int] = field([1, 2], "seeds of the further splits")
     measures: list[str] = field([], "what else is measured there, such as attacks")

@@ -36,7 +36,7 @@ VERSION = 1
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
 PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
-EFFECTIVE = 0.01  # efficacy from which a trial is effective: its tokens rank 1 on average, not 0
+EFFECTIVE = 0.2  # efficacy from which a trial is effective
 MOST = 2  # times as many trials as asked for, however few of them are effective
 
 
@@ -82,18 +82,24 @@ def search_of(
     loaded = LoadedModel(resolved)
     layers = len(loaded.decoder.layers)
     data = PAPER_DATA.get(resolved.records[0].kind, "SSN")
-    first = printed_settings(settings.method, layers, data)
+    printed = printed_settings(settings.method, layers, data)
+    starts = recorded_starts(settings.method, settings.data)
     fixed = settings.hyperparameters or {}
-    search = Search(spaces, layers, held=fixed)
+    search = Search(spaces, layers, seed=settings.search_seed, held=fixed)
     tried, scores, effective = [], {}, 0
     for number in itertools.count():
         if effective >= settings.trials or number >= MOST * settings.trials:
             break
-        tried.append((first[number] if number < len(first) else search.ask()) | fixed)
+        begun = number - len(printed)
+        if begun < 0:
+            asked = printed[number]
+        else:
+            asked = search.start(starts[begun]) if begun < len(starts) else search.ask()
+        tried.append(asked | fixed)
         after = trial_result(resolved, loaded, number, tried[number])
         score = after["unlearning_score"] if after else 0.0
         counts = bool(after) and after["efficacy"] >= EFFECTIVE
-        if number >= len(first):
+        if begun >= 0:
             search.tell(score, counts)
         if after:
             scores[number] = score
@@ -143,6 +149,13 @@ def printed_settings(method: str, layers: int, data: str) -> list[dict]:
     """The paper's settings for its two models, as far as a method has them."""
     found = (from_paper(method, model, layers, data) for model in PAPER_VOCABULARY)
     return [settings for settings in found if settings]
+
+
+def recorded_starts(method: str, data: str) -> list[dict]:
+    """The best trials of earlier searches, with which a search on a tuning set begins."""
+    file = ROOT / "params" / "search_starts.yml"
+    starts = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return starts.get(data.removesuffix("-tune"), {}).get(method, [])
 
 
 def from_paper(method: str, model: str, layers: int, data: str) -> dict:
