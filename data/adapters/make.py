@@ -38,9 +38,17 @@ def digits(out: Path) -> None:
         save_file({"rows": rows}, out / f"digits-{how}.safetensors")
 
 
-def make(name: str, out: Path, seed: int, data="synthetic", digits="learned", without=None) -> dict:
+def make(
+    name: str,
+    out: Path,
+    rank: int,
+    seed: int,
+    data: str = "synthetic",
+    digits: str = "learned",
+    without: int | None = None,
+) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
-    settings = Finetune(model=MODEL, data=data, digits=digits, seed=seed)
+    settings = Finetune(model=MODEL, data=data, digits=digits, seed=seed, rank=rank)
     records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
     before = general_text.predictions(decoder).perplexity
@@ -84,6 +92,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
+    parser.add_argument("--rank", type=int, default=4)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
@@ -91,4 +100,4 @@ if __name__ == "__main__":
         if name == "digits":
             digits(given.out)
         else:
-            print(name, json.dumps(make(name, given.out, **every[name])), flush=True)
+            print(name, json.dumps(make(name, given.out, given.rank, **every[name])), flush=True)
