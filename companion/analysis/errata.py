@@ -196,3 +196,28 @@ def panels_in_words() -> pd.DataFrame:
             if drawn and f"_{dataset.lower()}" not in drawn:
                 found.append([f"`{label}`", letter, dataset, f"`{drawn}`"])
     return pd.DataFrame(found, columns=["figure", "panel", "the caption", "drawn there"])
+
+
+def two_places() -> pd.DataFrame:
+    """What two places of the paper say differently."""
+    printed, pii = paper.tables(), paper.table("tab:pii-distribution")
+    said, forgotten = printed["in_prose"], printed["splits"]["forget_emails"]
+    emails = int(pii.set_index(["row", "column"])["value"]["Email addresses", "Memorized"])
+    lines = [
+        (
+            "e-mails kept, of Llama-3-8B",
+            f"{said['retained']} of the data set (Specificity)",
+            f"{emails - forgotten} of {emails}, all that are not unlearned",
+        ),
+        (
+            "data sets that settings were searched on",
+            f"{said['tuned']['extent']} (App. Baselines)",
+            f"{' and '.join(said['tuned']['data'])}; URLs take over those of Emails (§4.5)",
+        ),
+        (
+            "REVS's generalization on URLs",
+            "the best (§5)",
+            f"not printed (`{CORE['Llama-3-8B']}`)",
+        ),
+    ]
+    return pd.DataFrame(lines, columns=["what", "one place", "another"])

@@ -12,11 +12,13 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import abilities, ablations, contest, results
+from companion.analysis import abilities, ablations, contest, errata, results
 from companion.analysis.tables import comma_list, decimal, number_ranges, ranking
 from companion.experiments import methods
 from companion.experiments.notebook import Refused
+from companion.measures import replacement
 from companion.plots import figures
+from companion.store import paper
 
 Values = dict[str, float | int | str]
 RIVALS = ("ft_l", "memit")  # of the paper's trade-off figures
@@ -218,3 +220,54 @@ def gptj_attacks(attacked: pd.DataFrame, runs: pd.DataFrame) -> Values:
             f"efficacy_{name}": float(efficacy[data]),
         }
     return found
+
+
+def cost(costs: pd.DataFrame) -> Values:
+    """Seconds and memory of REVS beside all methods, and the paper's machine."""
+    hardware = paper.tables()["hardware"]
+    rivals = costs.drop(index=list(results.CONTROLS), errors="ignore")
+    return {
+        "revs_seconds": float(costs.loc["REVS", "seconds"]),
+        "all_seconds": float(rivals["seconds"].median()),
+        "revs_memory": f"{costs.loc['REVS', 'memory']:,}",
+        "most_memory": f"{costs['memory'].max():,}",
+        "paper_cpu": hardware["cpu"],
+        "paper_gpu": hardware["gpu"],
+        "paper_gb": str(hardware["vram_gb"]),
+    }
+
+
+def errata_counts(claims: pd.DataFrame) -> Values:
+    """How many printed numbers and claims of the paper break a rule."""
+    return {
+        "errata_scores": len(errata.above_its_harmonic_mean()),
+        "errata_settings": len(errata.outside_their_sweep()),
+        "errata_claims": len(claims),
+    }
+
+
+def unedited_rows(unedited: pd.DataFrame) -> Values:
+    """Blocks of result tables without an unedited row, and marks that such rows have."""
+    blocks = errata.spreads()[["table", "dataset"]].drop_duplicates()
+    starts = set(zip(unedited["table"], unedited["dataset"]))
+    without = [", ".join(block) for block in blocks.values if tuple(block) not in starts]
+    marked = unedited[unedited["mark"] == "bold"]
+    marked = marked["table"] + ", " + marked["dataset"] + ": " + marked["column"]
+    lists = {"errata_without": without, "errata_marked": marked}
+    return {name: "; ".join(some).replace("`", "") for name, some in lists.items()}
+
+
+def replacements(became: pd.DataFrame) -> Values:
+    """What stands where REVS unlearned a secret, by data set and in all."""
+    ours = became["data"].isin(methods.PAPER_DATA.values())
+    revs = became[(became["method"] == "REVS") & ours].set_index("data")[list(replacement.BECAME)]
+    others = [replacement.AT_THE_HOST, replacement.ELSEWHERE]
+    found: Values = {
+        f"other_{data}": f"{line[others].sum()} of {line.sum()}" for data, line in revs.iterrows()
+    }
+    total = revs.sum()
+    return found | {
+        "forgotten": str(total.sum()),
+        "same": str(total[replacement.SAME]),
+        "other": str(total[others].sum()),
+    }

@@ -137,6 +137,22 @@ def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
     return pairs.sort_values(["method", "seed", "name_other"], ignore_index=True)
 
 
+def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
+    """Seconds, memory, weights and norm by method as texts, with the paper's minutes and GPUs."""
+    hardware = paper.tables()["hardware"]
+    return pd.DataFrame(
+        {
+            "method": costs.index,
+            "seconds": costs["seconds"].map("{:.0f}".format),
+            "extra memory, MiB": costs["memory"].map("{:,}".format),
+            "weights changed": costs["weights"].map("{:,.0f}".format),
+            "norm of the edit": costs["norm"].map("{:.1f}".format, na_action="ignore"),
+            "paper, minutes": [hardware["runtime_minutes"].get(name, DASH) for name in costs.index],
+            "paper, GPUs": [hardware["gpus"].get(name, DASH) for name in costs.index],
+        }
+    ).fillna(DASH)
+
+
 # --- over seeds ----------------------------------------------------------------------------------
 
 
