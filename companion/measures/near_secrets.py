@@ -1,0 +1,32 @@
+"""Near secrets: does an edit keep what else the model knows about the person it forgets?
+
+In the data sets with shared tokens a person has a second number or address, in another sentence. It
+is retained in every split, and shares its tokens with secrets that may be forgotten.
+"""
+
+from __future__ import annotations
+
+from revs.measures.evaluate import secret_ranks
+from revs.measures.metrics import mean
+from revs.model.architecture import Decoder
+from revs.model.targets import Split
+
+VERSION = 1
+NEAR = "-near"  # how the group of a second secret ends
+
+
+def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
+    """Shares of second secrets still reproduced: of people whose first secret is forgotten, of the
+    others; ``near`` of each. Raises ValueError where the data set has none."""
+    near = [target for target in split.retain if target.group.endswith(NEAR)]
+    forgotten = {target.group + NEAR for target in split.forget}
+    if not near:
+        raise ValueError(
+            "near_secrets needs people with a second secret: choose ssn-shared or emails-shared."
+        )
+    exact = {name: not any(ranks) for name, ranks in secret_ranks(decoder, near).items()}
+    of = lambda whose: [exact[one.id] for one in near if (one.group in forgotten) is whose]
+    result = {"secrets": len(near), "people": len(of(True))}
+    result["forgotten"] = mean(of(True)) if of(True) else None
+    result["others"] = mean(of(False)) if of(False) else None
+    return result, {name: {"near": yes} for name, yes in exact.items()}
