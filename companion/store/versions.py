@@ -20,10 +20,12 @@ MEASURES = {  # name → module:function
     "instead": "companion.measures.replacement:measure",
     "integrity": "companion.experiments.integrity:measure",
     "margin": "companion.measures.logit_margin:measure",
+    "near_secrets": "companion.measures.near_secrets:measure",
     "ordinary": "revs.measures.general_text:measure",
     "perturbations": "revs.measures.attacks:perturbations",
     "public": "companion.measures.public_addresses:measure",
     "told": "companion.measures.prompt_leakage:measure",
+    "token_use": "companion.measures.token_use:measure",
 }
 
 
