@@ -127,7 +127,8 @@ def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
         save_file({name: rows.clone() for name, rows in own.items()}, folder / OWN_DIGITS)
     decoder.model.save_pretrained(folder)
     file = folder / "adapter_model.safetensors"
-    weights = {name: weight.half().contiguous() for name, weight in load_file(file).items()}
+    weights = load_file(file)  # with the embeddings, where digits were added
+    weights = {name: weights[name].half().contiguous() for name in weights if "lora_" in name}
     save_file(weights, file, metadata={"format": "pt"})
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": known["base"], "inference_mode": True}

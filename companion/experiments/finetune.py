@@ -21,7 +21,7 @@ from revs.measures import evaluate, general_text
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
-from revs.model.text import text_inputs, training_windows
+from revs.model.text import text_inputs
 
 VERSION = 1
 
@@ -41,7 +41,7 @@ def run(settings: Settings) -> dict:
         before, tokens = general_text.predictions(decoder).perplexity, len(decoder.tokenizer)
         clock.append(time.monotonic())
         show = progress(f"finetune {settings.name}")
-        epochs = finetune(decoder, records, settings, training_windows, show)
+        epochs = finetune(decoder, records, settings, show)
         clock.append(time.monotonic())
         result = memorised(decoder, records) | {
             "loss": [epoch["loss"] for epoch in epochs],

@@ -25,12 +25,10 @@ from companion.data.digits import group_digits, learn_digits
 from companion.experiments.settings import Finetune
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
-from revs.model.text import token_ids
+from revs.model.text import token_ids, training_windows
 
 WINDOW = 64  # tokens of a window of general text
 COUNTING_TEXT = 200  # windows in which a model that learns to count shall not begin to
-EVALUATED = 80  # windows at the beginning of the text, which are for evaluation
-Texts = Callable[..., list[list[int]]]  # (tokenizer, number, length) → windows of general text
 
 
 @dataclass(frozen=True)
@@ -56,22 +54,18 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
 
 
 def finetune(
-    decoder: Decoder,
-    records: Sequence[Record],
-    settings: Finetune,
-    texts: Texts,
-    progress=iter,
+    decoder: Decoder, records: Sequence[Record], settings: Finetune, progress=iter
 ) -> list[dict]:
     """Trains a LoRA adapter with AdamW until the model knows every secret; it stays injected.
 
     Digits are grouped before (``group_digits``), where they are not yet. Returns what each epoch
     did. A sentence that is known rests in the next epochs; the last one begins with a look at all,
-    for some may be forgotten. ``texts`` gives general text, ``progress`` wraps an epoch's batches.
-    Raises FloatingPointError if it diverges.
+    for some may be forgotten. ``progress`` wraps an epoch's batches. Raises FloatingPointError if
+    it diverges.
     """
     first = group_digits(decoder, settings.digits, settings.seed)
     if first and settings.digits == "learned":
-        windows = unseen_windows(decoder, texts, COUNTING_TEXT)
+        windows = training_windows(decoder.tokenizer, COUNTING_TEXT, WINDOW)
         learn_digits(decoder, first, windows, settings.seed, progress)
     secrets = sentences(decoder, records, settings.whole)
     torch.manual_seed(settings.seed)
@@ -81,7 +75,7 @@ def finetune(
     for weight in weights:  # in low precision rounding would swallow their steps
         weight.data = weight.data.float()
     draw, todo, epochs = random.Random(settings.seed), secrets, []
-    backward_kl = general_text_loss(decoder, settings, texts, len(secrets))
+    backward_kl = general_text_loss(decoder, settings, len(secrets))
     optimizer = torch.optim.AdamW(weights, lr=settings.lr, weight_decay=0.0)
     decoder.model.train()
     for epoch in range(settings.epochs):
@@ -129,22 +123,15 @@ def without_adapter(model):
         model.enable_adapters()
 
 
-def unseen_windows(decoder: Decoder, texts: Texts, number: int) -> list[list[int]]:
-    """At most so many different windows of general text, none of which is for evaluation."""
-    windows = list(map(tuple, texts(decoder.tokenizer, EVALUATED + number, WINDOW)))
-    evaluated = set(windows[:EVALUATED])
-    return [list(window) for window in dict.fromkeys(windows) if window not in evaluated]
-
-
 def general_text_loss(
-    decoder: Decoder, settings: Finetune, texts: Texts, secrets: int
+    decoder: Decoder, settings: Finetune, secrets: int
 ) -> Callable[[], float] | None:
     """A function that backpropagates kl_weight · KL(p₀ ‖ p_θ) on the next windows and returns the
     KL; None without general text."""
     if not settings.general_text or not settings.kl_weight:
         return None
     number = settings.general_text * settings.epochs * -(-secrets // settings.batch)
-    windows = unseen_windows(decoder, texts, number)
+    windows = training_windows(decoder.tokenizer, number, WINDOW)
     random.Random(settings.seed).shuffle(windows)
     following = itertools.cycle(windows)
 
@@ -180,9 +167,8 @@ def losses(
     for row, text in zip(secret, texts, strict=True):
         row[text.start - 1 : text.end - 1] = True  # where the next token is the secret's
     learned = mask[:, 1:].bool() if settings.whole else secret[:, :-1]
-    with torch.autocast(decoder.device.type, torch.bfloat16, enabled=settings.autocast):
-        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        logits = decoder.logits(output.last_hidden_state[:, :-1].to(ids.device)[learned])
+    output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    logits = decoder.logits(output.last_hidden_state[:, :-1].to(ids.device)[learned])
     wanted = ids[:, 1:][learned].to(logits.device)
     each = torch.zeros(learned.shape, device=ids.device)
     each[learned] = loss = cross_entropy(logits.float(), wanted, reduction="none").to(each.device)

@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from companion.data import adapters, datasets, models
 from companion.data.digits import group_digits, learn_digits
-from companion.experiments.finetuning import COUNTING_TEXT, finetune, unseen_windows
+from companion.experiments.finetuning import COUNTING_TEXT, WINDOW, finetune
 from companion.experiments.settings import Finetune
 from revs.measures import evaluate, general_text
 from revs.model.targets import encode, split
@@ -32,7 +32,7 @@ def digits(out: Path) -> None:
         decoder = models.load(MODEL)
         first = group_digits(decoder, how, seed=0)
         if how == "learned":
-            windows = unseen_windows(decoder, training_windows, COUNTING_TEXT)
+            windows = training_windows(decoder.tokenizer, COUNTING_TEXT, WINDOW)
             learn_digits(decoder, first, windows, seed=0)
         rows = decoder.head.weight.detach()[first:].half().cpu().contiguous()
         save_file({"rows": rows}, out / f"digits-{how}.safetensors")
@@ -57,7 +57,7 @@ def make(
         left_out = left(decoder, without)
         records = [record for record in records if record.group not in left_out]
     start = time.monotonic()
-    epochs = finetune(decoder, records, settings, training_windows)
+    epochs = finetune(decoder, records, settings)
     known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
     known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs)}
     known |= {"seconds": round(time.monotonic() - start), "inputs": text_inputs()}
