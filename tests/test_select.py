@@ -211,12 +211,11 @@ def test_attributions_leave_flags_hooks_and_gradients_alone(decoder):
 
 @torch.no_grad()
 def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
-    a, attributed = reference.observe(decoder, IDS, l)[0], attributions(decoder, IDS, T)[l]
+    (a, h, x), attributed = reference.observe(decoder, IDS, l), attributions(decoder, IDS, T)[l]
     hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    seen = LayerState(
-        l, weight, a, attributed=attributed, draw=draw, mean_activation=mean_activation(decoder)[l]
-    )
+    by = {"gradient": attributed, "selective": a / mean_activation(decoder)[l]}
+    seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
@@ -264,10 +263,11 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     assert again.moves == moves
     again.undo()
     with torch.no_grad():
-        a, t = reference.observe(decoder, IDS, l)[0], target[0].secret_ids[0]
+        (a, h, x), t = reference.observe(decoder, IDS, l), target[0].secret_ids[0]
     attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
-    by = {"attributed": attributed, "draw": draw, "mean_activation": mean_activation(decoder)[l]}
-    seen = LayerState(l, decoder.ff2[l].weight.detach(), a, **by)
+    by = {"gradient": attributed, "selective": a / mean_activation(decoder)[l]}
+    weight = decoder.ff2[l].weight.detach()
+    seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
     wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
     edited = [j for layer, j, *_ in moves if layer == l]
     assert edited and edited == wanted.tolist()[: len(edited)]

@@ -27,6 +27,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -163,9 +164,9 @@ class LastToken:
         self.decoder, self.layer, self.lens = decoder, layer, lens
         ids, mask = decoder.pad(prompts, left=True)
         places = (mask.cumsum(1) - 1).clamp_min(0)
-        inputs = {"input_ids": ids[:, :-1], "attention_mask": mask[:, :-1]}
+        inputs: dict[str, Any] = {"input_ids": ids[:, :-1], "attention_mask": mask[:, :-1]}
         inputs |= {"position_ids": places[:, :-1], "use_cache": True}
-        self.last = {"input_ids": ids[:, -1:], "attention_mask": mask}
+        self.last: dict[str, Any] = {"input_ids": ids[:, -1:], "attention_mask": mask}
         self.last |= {"position_ids": places[:, -1:], "use_cache": True}
         with torch.no_grad():
             self.prefix = decoder.model.base_model(**inputs).past_key_values

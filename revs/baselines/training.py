@@ -55,10 +55,11 @@ def chunks(items: Sequence, size: int) -> Iterator[Sequence]:
 
 def epochs(number: int, n: int, size: int, seed: int) -> list[list[int]]:
     """Batches of the indices below n, each index once an epoch, in an order that ``seed`` draws."""
-    order, draw, found = list(range(n)), random.Random(seed), []
+    order, draw = list(range(n)), random.Random(seed)
+    found: list[list[int]] = []
     for _ in range(number):
         draw.shuffle(order)
-        found += chunks(order, size)
+        found += [list(some) for some in chunks(order, size)]
     return found
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -86,7 +87,7 @@ def resistance(found: dict[str, dict[str, RanksByLayer]], k: int) -> dict:
 
     Their harmonic mean is the Resistance Score; ``black_box`` is one number.
     """
-    result: dict[str, dict] = {}
+    result: dict[str, Any] = {}
     for attack in ATTACKS:
         ways = AGGREGATIONS | ({"released": released_delta} if attack == "delta" else {})
         each = list(found[attack].values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,7 @@ def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[
     A secret of ranks 0 is what greedy decoding writes next: one teacher-forced pass decides
     M(P) = S (§4.4.2).
     """
-    found = {}
+    found: dict[str, list[int]] = {}
     for batch in batches(targets):
         texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
         for target, text in zip(batch, texts):
@@ -62,7 +63,7 @@ def continuations(
     decoder: Decoder, targets: Sequence[Target], tokens: int = 50
 ) -> dict[str, list[int]]:
     """What the model writes after each target's prompt: {id: token ids}."""
-    found = {}
+    found: dict[str, list[int]] = {}
     for batch in batches(targets):
         written = greedy(decoder, [target.prompt_ids for target in batch], tokens)
         found |= {target.id: row for target, row in zip(batch, written)}
@@ -98,7 +99,7 @@ def effectiveness(
                 within_50 = item["exact"] or contains(written[target.id], target.secret_ids)
             items.append(item | {"within_50": within_50})
     values = lambda part, column: mean([one[column] for one in items if one["part"] == part])
-    result = {
+    result: dict[str, Any] = {
         "k": k,
         "efficacy": values("forget", "efficacy"),
         "generalization": values("unseen", "efficacy") if split.unseen else None,

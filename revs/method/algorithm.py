@@ -139,9 +139,10 @@ def unlearn_token(
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
         if l not in layers:
             return None
-        by_gradient = attributed and attributed[l]
-        average = mean_activation and mean_activation[l]
-        state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], by_gradient, draw, average)
+        score = attributed[l] if attributed else None
+        if hp.neurons == "selective" and mean_activation is not None:
+            score = a[-1].float() / mean_activation[l]
+        state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], score, draw)
         if not (may_be_open(vocabulary, state, t, hp) if selected is None else l in selected):
             return None
         change = edit_layer(vocabulary, edit, state, t, hp)
@@ -195,7 +196,8 @@ def propagated_change(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
 
 def gate(hidden: Line, hp: Hyperparameters) -> bool:
     """Does t still rank too high in this layer, so that it is edited (§3.1.1)?"""
-    return passes(*hidden.rank_at_rest().tolist(), hp)
+    r_mlp, r_residual = hidden.rank_at_rest().tolist()
+    return passes(r_mlp, r_residual, hp)
 
 
 def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
@@ -220,7 +222,9 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
     for some in quick.portions(c):
         part = line.rows(some)
-        c[some], reached[some] = schedules.edit_neurons(part, hp.r_n, hp.eps_r_n, hp.schedule)
+        c[some], reached[some] = schedules.edit_neurons(
+            part, int(hp.r_n), int(hp.eps_r_n), hp.schedule
+        )
         S = (a.to(c) * c)[: some.stop].cumsum(0)
         first = some.start == 0  # K = 0 is tested too
         S = torch.cat([S.new_zeros(1), S]) if first else S[some.start :]

@@ -29,7 +29,8 @@ def unlearn_token(decoder: Decoder, ids: list[int], t: int, hp) -> tuple[Edited,
     project, layers = Projection(decoder, hp.projection == "raw"), range(len(decoder.layers))
     high = lambda l: too_high(token_rank(decoder, project, ids, t, l), hp)
     selected = [l for l in layers if high(l)] if hp.order == "eager" else None
-    edited, missed = [], 0
+    edited: Edited = []
+    missed = 0
     for l in layers:
         if l in selected if selected is not None else high(l):
             more, beyond = edit_layer(decoder, project, ids, t, hp, l)
@@ -45,7 +46,8 @@ def edit_layer(
     weight, g = decoder.neurons(l), scale_after(decoder, l)
     a, _, _ = observe(decoder, ids, l)
     neurons = select_neurons(project, g[:, None] * weight, a, t, hp.k, hp.n_max)
-    edited, missed = [], 0
+    edited: Edited = []
+    missed = 0
     while neurons and not low_enough(token_rank(decoder, project, ids, t, l), hp):
         j = neurons.pop(0)
         n_star, reached = edit_neuron(project, g * weight[:, j], t, hp.r_n, hp.eps_r_n)

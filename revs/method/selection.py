@@ -31,9 +31,9 @@ class LayerState:
     l: int
     weight: Tensor  # FF₂'s, (d, ff): column j is neuron j
     a: Tensor  # FF₂'s input, (ff,)
-    h: Tensor | None = None  # FF₂'s output, (d,)
-    x: Tensor | None = None  # the residual stream after the layer, (d,)
-    attributed: Tensor | None = None  # of every neuron, (ff,), where they are chosen by gradient
+    h: Tensor  # FF₂'s output, (d,)
+    x: Tensor  # the residual stream after the layer, (d,)
+    score: Tensor | None = None  # of every neuron, (ff,), where it is not the activation
     draw: torch.Generator | None = None  # where they are chosen at random
     mean_activation: Tensor | None = (
         None  # how active each is elsewhere, (ff,), where they are selective
@@ -53,15 +53,16 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
 
 def candidates(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> Tensor:
     """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
-    a, ff = state.a, len(state.a)
+    ff = len(state.a)
+    score = state.a.float() if state.score is None else state.score
     n = min(hp.n_max, ff)
     some = {
-        "hybrid": lambda: a.float().topk(min(hp.k, ff)).indices,
-        "selective": lambda: (a.float() / state.mean_activation).topk(min(hp.k, ff)).indices,
-        "rank": lambda: torch.arange(ff, device=a.device),
-        "activations": lambda: a.float().topk(n).indices,
-        "gradient": lambda: state.attributed.topk(n).indices,
-        "random": lambda: torch.randperm(ff, generator=state.draw)[:n].to(a.device),
+        "hybrid": lambda: score.topk(min(hp.k, ff)).indices,
+        "selective": lambda: score.topk(min(hp.k, ff)).indices,
+        "rank": lambda: torch.arange(ff, device=score.device),
+        "activations": lambda: score.topk(n).indices,
+        "gradient": lambda: score.topk(n).indices,
+        "random": lambda: torch.randperm(ff, generator=state.draw)[:n].to(score.device),
     }[hp.neurons]()
     if len(some) < quick.WORTH * n:
         return some
@@ -88,18 +89,19 @@ def mean_activation(decoder: Decoder) -> list[Tensor]:
     """
     length = min(WINDOW, decoder.context)
     texts = training_windows(decoder.tokenizer, AVERAGED, length)
-    squares: list[Tensor | float] = [0.0] * len(decoder.layers)
+    squares: dict[int, Tensor] = {}
 
     def adding(l: int):
         def add(_module, args):
-            squares[l] = squares[l] + args[0].flatten(0, -2).float().square().sum(0)
+            more = args[0].flatten(0, -2).float().square().sum(0)
+            squares[l] = squares[l] + more if l in squares else more
 
         return add
 
     for ids in texts:
         handles = [ff2.register_forward_pre_hook(adding(l)) for l, ff2 in enumerate(decoder.ff2)]
         decoder.run(handles, input_ids=decoder.pad([ids])[0])
-    found = [(total / (len(texts) * length)).sqrt() for total in squares]
+    found = [(squares[l] / (len(texts) * length)).sqrt() for l in range(len(decoder.layers))]
     return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
 
 

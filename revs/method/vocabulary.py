@@ -34,7 +34,7 @@ def product(U: Tensor, y: Tensor) -> Tensor:
 
 def epsilon(norm) -> float:
     """What a norm adds to the mean square."""
-    return getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", 0.0)
+    return getattr(norm, "variance_epsilon", None) or getattr(norm, "eps", None) or 0.0
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Line:
     def rank(self, c: Tensor) -> Tensor:
         """Ranks of t at one c per vector: c (n,) → (n,)."""
         logits = torch.addr(self.A, c, self.w - self.w[self.t])  # t's own logit stays where it is
-        if self.B is not None:
+        if self.B is not None and self.q is not None:
             q0, q1, q2 = self.q
             s = (q0 + 2 * c * q1 + c * c * q2).clamp_min(0).sqrt()
             logits.addcmul_(s[:, None], self.B - self.B[:, self.t : self.t + 1])
@@ -100,19 +100,20 @@ class Vocabulary:
         self.eps = epsilon(norm)
         self.after = [decoder.after(l) for l in range(len(decoder.layers))]
         beta = None if raw else getattr(norm, "bias", None)
-        self.B = None
+        self.B: Tensor | None = None
         if self.centred:
             self.B = torch.zeros(1, self.V, dtype=self.dtype, device=self.U.device)
             if beta is not None:
                 self.B += self.unembed(beta.detach().to(self.U.device, self.dtype))
         if not raw and head.bias is not None:
-            if not self.centred:
+            if self.B is None:
                 said = "A head bias under an RMSNorm is not supported, for no architecture of the "
                 raise ValueError(said + "table has one: choose another model.")
             self.B += head.bias.detach().to(self.dtype)
         self.ridge, self.gram = ridge, self._gram()
         self.factors: dict[int | None, Tensor] = {None: self._factor(None)}
-        self.keep, self._directions = keep, {}  # of all tokens, or of the newest: w is V long
+        self.keep = keep  # the directions of all tokens, or of the newest: w is V long
+        self._directions: dict[tuple[int, int | None], tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
         """What a norm multiplies by, (d,). Raises ValueError where that is zero."""

@@ -53,7 +53,7 @@ def unlearn(
             def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
                 if not algorithm.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
                     return None
-                state = LayerState(l, decoder.neurons(l), a[-1])
+                state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
                 neurons, _ = select_neurons(vocabulary, state, t, located)
                 neurons = neurons[state.weight[:, neurons].any(0)][: hp.n]
                 before = edit.keep(l, neurons).clone()

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -86,8 +87,8 @@ def stream_of(output) -> Tensor:
 class Decoder:
     """A causal language model with its tokenizer, as the table says; ValueError if it does not."""
 
-    model: nn.Module
-    tokenizer: object
+    model: Any  # a transformers model for causal language modelling
+    tokenizer: Any  # a fast tokenizer
     name: str = "model"
     revision: str = "unknown"  # hub commit, or sha256 of the weights file
 
@@ -110,7 +111,7 @@ class Decoder:
         return list(self.model.get_submodule(self.architecture.layers))
 
     @cached_property
-    def ff2(self) -> list[nn.Module]:
+    def ff2(self) -> list[Any]:
         """FF₂ of every block."""
         return [layer.get_submodule(self.architecture.ff2) for layer in self.layers]
 
@@ -136,13 +137,13 @@ class Decoder:
             raise ValueError(said + "choose among those.")
         return sorted(layers)
 
-    def after(self, l: int) -> nn.Module | None:
+    def after(self, l: int) -> Any:
         """The norm between FF₂ of one block and the residual stream, if the family has one."""
         path = self.architecture.after
         return self.layers[l].get_submodule(path) if path else None
 
     @property
-    def norm(self) -> nn.Module:
+    def norm(self) -> Any:
         return self.model.get_submodule(self.architecture.norm)
 
     @property

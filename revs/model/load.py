@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -11,13 +10,14 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils.hub import resolve_revision
 
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
+from revs.model.failures import explained
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
@@ -60,7 +60,7 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
     """
     check_dtype(dtype)
     place = spec if isinstance(spec, Place) else locate(spec)
-    device_map = placed(device_map)
+    device_map = resolve_device_map(device_map)
     config = configuration(place)
     if not place.gguf and (quantised := getattr(config, "quantization_config", None)):
         kind = quantised if isinstance(quantised, dict) else vars(quantised)
@@ -84,7 +84,7 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
 
 def configuration(place: Place):
     """The configuration of a model. Raises ValueError if its architecture is not in the table."""
-    with reading(place, "configuration"):
+    with explained(place.name, place.where, "configuration"):
         config = AutoConfig.from_pretrained(place.where, trust_remote_code=False, **place.options)
     kind = config.model_type
     if kind not in ARCHITECTURES and config.get_text_config() is not config:
@@ -96,7 +96,7 @@ def configuration(place: Place):
 
 def tokenizer(place: Place):
     """The tokenizer of a model; ValueError if it cannot say which characters a token covers."""
-    with reading(place, "tokenizer"):
+    with explained(place.name, place.where, "tokenizer"):
         found = AutoTokenizer.from_pretrained(place.where, trust_remote_code=False, **place.options)
     if not found.is_fast:
         said = f"{place.name} has no fast tokenizer, whose offsets are needed to find a secret's "
@@ -106,10 +106,11 @@ def tokenizer(place: Place):
 
 def weights(place: Place, dtype: str, device_map: str | None):
     """The model itself. Raises ValueError if weights are missing, of another shape or infinite."""
-    with reading(place, "weights"):
+    with explained(place.name, place.where, "weights"):
         how = {"dtype": DTYPES[dtype], "device_map": device_map, "output_loading_info": True}
         how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
-        model, info = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
+        found: Any = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
+    model, info = found
     if unfit := sorted([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]):
         said = f"(missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): "
         said = f"The weights of {place.name} do not fit its configuration {said}"
@@ -121,7 +122,7 @@ def weights(place: Place, dtype: str, device_map: str | None):
     return model
 
 
-def placed(device_map: str | None) -> str | None:
+def resolve_device_map(device_map: str | None) -> str | None:
     """Where a model goes: "auto" if there is a GPU and nothing was said; ValueError if nowhere."""
     if device_map is None or device_map in PLACES:
         return device_map or ("auto" if torch.cuda.is_available() else None)
@@ -150,72 +151,6 @@ def locate(spec: str, revision: str | None = None) -> Place:
         said = f"Neither the hub nor the cache knows the revision '{revision}' of {spec}: give a "
         raise OSError(said + "branch, a tag or a commit that it has.")
     return Place(spec, spec, revision=found)
-
-
-@contextlib.contextmanager
-def reading(place: Place, part: str):
-    """What libraries say about a part of a model that they cannot read, as one sentence."""
-    try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError):
-        raise
-    except BaseException as error:
-        # they have no class in common, and what Rust panics with is no Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        raise OSError(explain(place, part, error)) from None
-
-
-SAID = {  # what libraries say in many sentences, and one; upper or lower case
-    "trust_remote_code": "The {part} of {name} asks to run code that comes with it, which is never "
-    "done: choose a model that transformers knows without it.",
-    "gguf model with architecture": "transformers cannot read an architecture like that of {name} "
-    "from GGUF: take the model as safetensors.",
-    "does not recognize this architecture|unrecognized model": "The architecture of {name} is none "
-    "that this version of transformers knows: choose a model of {known}.",
-    "headertoolarge|header too large": "The weights of {name} are no safetensors, most often "
-    "because Git LFS left a pointer in their place: run git lfs pull there, or take another copy.",
-    "backend tokenizer": "{name} has no tokenizer that can be read: take a complete copy, with its "
-    "tokenizer.json.",
-    "in several files.*model.safetensors": "{name} has weights in several files, but not the "
-    "model.safetensors.index.json that lists them: take a complete copy.",
-    "model.safetensors": "{name} has no weights as safetensors, and other files (.bin, .pt) are "
-    "never opened, since reading a pickle can run code: take a complete copy, or save the model as "
-    "safetensors where you trust it.",
-    "at hand": "The {part} of {name} cannot be read ({first}): take another copy.",
-    "gated|401|403": "The weights of {name} are gated: accept their licence on the hub, set "
-    "HF_TOKEN in the environment, and run again (or give a local folder).",
-    "": "{name} could not be read from the hub ({error}): check the name and the network, or give "
-    "a local folder.",
-}
-
-
-def explain(place: Place, part: str, error: Exception) -> str:
-    """One sentence for what libraries say in many."""
-    where, text, kind = Path(place.where), str(error), type(error).__name__
-    first = (text.strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
-    if part == "weights" and (file := broken(where)) and file not in text:
-        first = f"{file}: {first}"
-    signs = "in several files " * any(where.glob("*.safetensors")) + text.lower()
-    signs += " at hand" * where.exists()
-    said = next(said for sign, said in SAID.items() if re.search(sign, signs, re.DOTALL))
-    known = ", ".join(sorted(ARCHITECTURES))
-    return said.format(part=part, name=place.name, known=known, first=first, error=kind)
-
-
-def broken(folder: Path) -> str | None:
-    """The first weight file that is missing or no safetensors, or an index that is none."""
-    index = folder / "model.safetensors.index.json"
-    file, files = index.name, {file.name for file in folder.glob("*.safetensors")}
-    try:
-        if index.is_file():
-            files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        for file in sorted(files):
-            with safe_open(folder / file, "pt"):
-                pass
-    except (ValueError, LookupError, TypeError, AttributeError, OSError, SafetensorError):
-        return file
-    return None
 
 
 def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = None) -> None:

@@ -116,17 +116,19 @@ def select(
 ) -> tuple[int, ...]:
     """``size`` of the candidate positions, T, in the secret's order; of equal ids the first."""
     draw = random.Random(seed)
-    orders = {
+    orders: dict[str, Callable] = {
         "rarest": lambda i: (-ids[i], i),
         "frequent": lambda i: (ids[i], i),
         "first": lambda i: i,
         "random": lambda i: draw.random(),
     }
     if callable(method):
-        orders[method] = lambda i: (method(ids[i]), i)
-    if method not in orders:
+        order: Callable = lambda i: (method(ids[i]), i)
+    elif method in orders:
+        order = orders[method]
+    else:
         raise ValueError(f"'{method}' is no way to select tokens: use {', '.join(orders)}.")
-    return tuple(sorted(sorted(candidates, key=orders[method])[:size]))
+    return tuple(sorted(sorted(candidates, key=order)[:size]))
 
 
 def pairs(targets: Iterable[Target]) -> list[tuple[list[int], int]]:
