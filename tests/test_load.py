@@ -88,7 +88,10 @@ def test_what_rust_panics_with_becomes_a_sentence(tmp_path, one_sentence):
     """It is no Exception, and known by its name alone; what else is none goes through."""
     panic, place = type("PanicException", (BaseException,), {}), load.Place("m", str(tmp_path))
     said = r"The tokenizer of m cannot be read \(called unwrap on nothing\): take another copy"
-    with pytest.raises(OSError, match=said) as error, failures.explained(place.name, place.where, "tokenizer"):
+    with (
+        pytest.raises(OSError, match=said) as error,
+        failures.explained(place.name, place.where, "tokenizer"),
+    ):
         raise panic("called unwrap on nothing\nat src/lib.rs")
     assert one_sentence(error)
     with pytest.raises(KeyboardInterrupt), failures.explained(place.name, place.where, "tokenizer"):
