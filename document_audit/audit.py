@@ -1,37 +1,42 @@
-"""Your own model, your own documents, in a few names, in the order in which one uses them.
+"""From documents to an edit that is checked, in the order in which one uses it.
 
-book/api.md has an example, which a test runs. A path, never a secret, is what these functions are
-given. What they return holds the secrets, as token ids; what they print and raise, and what is
-printed of ``Found`` and ``State``, does not.
+``run`` does it all: find what is memorised → search settings → unlearn → check → attack. It ends in
+one of three ways: nothing is memorised; unlearned, within the limits; or no setting was found that
+forgets and keeps. Its parts are here by name, too; book/api.md has an example, which a test runs. A
+path, never a secret, is what these functions are given. What they return holds the secrets, as
+token ids; what they print and raise, and what is printed of ``Found`` and ``State``, does not.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from companion.store import rows
-from document_audit import nearby_text
-from document_audit import report as reporting
+from document_audit import edit_file, export, nearby_text, report
 from document_audit.memorization import Found, find_memorized
+from document_audit.methods import METHODS
 from document_audit.nearby_text import Passage
-from document_audit.settings_search import BEYOND, Calibration, Limits, calibrate
+from document_audit.settings import AuditSettings, Limits
+from document_audit.settings_search import BEYOND, SearchResult, Trial, search_settings
 from revs.measures import attacks, general_text
 from revs.measures import evaluate as measuring
 from revs.measures.general_text import Predictions
 from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.load import load, tokenizer_hash
-from revs.model.targets import Split, Target
+from revs.model.load import load
+from revs.model.targets import Split, Target, split
 
-__all__ = ["Calibration", "Change", "Found", "Hyperparameters", "Limits", "State", "calibrate"]
-__all__ += ["evaluate", "find_memorized", "load", "observe", "report", "unlearn"]
-WINDOWS = general_text.TEST[:16]  # of ordinary text that a report is about
+__all__ = ["AuditSettings", "Change", "Found", "Hyperparameters", "Limits", "SearchResult", "State"]
+__all__ += ["Trial", "evaluate", "find_memorized", "load", "observe", "run", "search_settings"]
+__all__ += ["unlearn", "write_report"]
+WINDOWS = general_text.TEST[:16]  # of general text that a report is about
 NOTHING, UNLEARNED, UNREACHED = "nothing memorised", "unlearned", "no setting found"
 FOUND = "found"  # what is memorised, and nothing was done about it yet
+Progress = Callable[[str, str], Callable]  # (what, unit) → what wraps the steps of a loop
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,11 @@ class State:
     unlearned: list[Target] = field(repr=False)
     kept: list[Target] = field(repr=False)
     secrets: dict[str, dict] = field(repr=False)  # as ``evaluate`` gives it
-    attacks: dict  # resistance of the secrets to unlearn, by attack and reading (§4.4.3)
-    depths: dict[str, dict] = field(repr=False)
-    general_text: Predictions  # what it makes of benign text
+    attacks: dict  # resistance of the secrets to unlearn, by attack and aggregation (§4.4.3)
+    ranks_by_layer: dict[str, dict] = field(repr=False)
+    general_text: Predictions
     passages: Sequence[Passage] = field(repr=False)
-    near: list[int] = field(repr=False)  # what it would write there
+    nearby: list[int] = field(repr=False)  # what it would write there
 
     def count(self, targets: Sequence[Target], what: str) -> int:
         """How many secrets are ``exact`` or ``within_50`` at one of their places at least."""
@@ -65,7 +70,7 @@ class State:
 
 @dataclass(frozen=True)
 class Change:
-    """An edit between two looks at the model, its settings, and how these were calibrated.
+    """An edit between two looks at the model, its settings, and how these were found.
 
     ``halfway``: where every secret is unlearned in the end, how many of the second half the model
     wrote before, and how many after the first half was unlearned.
@@ -75,7 +80,7 @@ class Change:
     after: State
     edit: Edit
     hp: Hyperparameters
-    calibration: Calibration | None = None
+    search: SearchResult | None = None
     limits: Limits = Limits()  # what is called a success
     halfway: tuple[int, int] | None = None
 
@@ -84,19 +89,127 @@ class Change:
         before, after = self.before, self.after
         counts = before.count(before.kept, "exact"), after.count(before.kept, "exact")
         had, has = self.halfway or counts
-        same = [a == b for a, b in zip(before.near, after.near, strict=True)]
-        seen = {
+        same = [a == b for a, b in zip(before.nearby, after.nearby, strict=True)]
+        shares = {
             "forgotten": after.forgotten() / len({one.group for one in before.unlearned}),
             "kept": has / had if had else None,
-            "near": sum(same) / len(same) if same else None,
-            "words": 1 - before.general_text.share_changed(after.general_text),
+            "nearby_text": sum(same) / len(same) if same else None,
+            "next_word_agreement": 1 - before.general_text.share_changed(after.general_text),
             "perplexity": after.general_text.perplexity / before.general_text.perplexity - 1,
         }
         return {
             name: {"value": finite(value), "limit": getattr(self.limits, name)}
-            | {"within": value is None or self.limits.met(name, value)}
-            for name, value in seen.items()
+            | {"within": value is None or self.limits.is_met(name, value)}
+            for name, value in shares.items()
         }
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found and did: the report's content and a line a place, neither of which holds
+    a secret; the edit, if one is to be written; the seconds of each part; the secrets' ids."""
+
+    result: dict
+    items: list[dict]
+    edit: edit_file.SavedEdit | None
+    seconds: dict[str, float]
+    ids: list[str] = field(repr=False)
+
+
+def run(
+    decoder: Decoder,
+    documents: str | Path,
+    secrets: str | Path | None = None,
+    settings: AuditSettings | None = None,
+    export_to: Path | None = None,
+    progress: Progress = lambda *_: iter,
+) -> Audit:
+    """Finds what a model memorised of some documents and unlearns it; the model is left as it was.
+
+    ``export_to``: a new folder for the edited model, if the edit is a success or asked for.
+    """
+    settings, start = settings or AuditSettings(), time.monotonic()
+    asked = documents, secrets, settings.kinds, settings.limit
+    with_progress = {"tokens": settings.tokens, "progress": progress("try", "batches")}
+    found = find_memorized(decoder, *asked, **with_progress)
+    seconds = {"find": time.monotonic() - start}
+    result, items, saved = *content(found), None
+    print(report.found_sentence(result), flush=True)
+    if found.targets:
+        result, items, saved = edited(decoder, found, settings, seconds, export_to, progress)
+    return Audit(result, items, saved, seconds, [target.id for target in found.targets])
+
+
+def edited(
+    decoder: Decoder,
+    found: Found,
+    settings: AuditSettings,
+    seconds: dict[str, float],
+    export_to: Path | None,
+    progress: Progress,
+) -> tuple[dict, list[dict], edit_file.SavedEdit | None]:
+    """Unlearns what was found: what that changed, and the edit, if it is a success or asked for.
+
+    Where every secret is to be unlearned, the second half says what the first one's unlearning
+    costs, before its own turn. Half of what is kept has a part in the search, and half has none.
+    """
+    method, limits = METHODS["revs"], settings.limits()
+    first, second, kept = parts(found.targets, settings.forget, settings.seed)
+    start, search = time.monotonic(), None
+    if settings.hyperparameters is None:
+        retain, _ = halves(kept or second, settings.seed)
+        about = limits, settings.minutes, settings.trials, settings.seed, settings.fixed
+        more = {"progress": progress("search", "settings")}
+        search = search_settings(decoder, first, retain, found.nearby, *about, **more)
+        hp = search.hp
+        if not (search.reached or settings.anyway):
+            seconds["search"] = time.monotonic() - start
+            return *content(found, search=search), None
+    else:
+        hp = method.Hyperparameters(**settings.hyperparameters)
+    seconds["search"] = time.monotonic() - start
+    start = time.monotonic()
+    print("check: before …", flush=True)
+    before = observe(decoder, first + second, kept, found.nearby)
+    began, halfway = time.monotonic(), None
+    how = method.measured(decoder) | {"progress": progress("unlearn", "tokens")}
+    with method.unlearn(decoder, first, hp, settings.seed, **how) as edit:
+        if second:
+            looks = before.secrets, evaluate(decoder, second)
+            wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
+            halfway = tuple(map(len, wrote))
+            edit.take(method.unlearn(decoder, second, hp, settings.seed, **how))
+        seconds["unlearn"] = time.monotonic() - began
+        print("check: after …", flush=True)
+        after = observe(decoder, first + second, kept, found.nearby)
+        change = Change(before, after, edit, hp, search, limits, halfway)
+        result, items = content(found, change)
+        seconds["check"] = time.monotonic() - start - seconds["unlearn"]
+        saved = None
+        if edit.moves and (settings.anyway or result["outcome"] == UNLEARNED):
+            saved = edit_file.saved_edit(edit, hp, before.ranks(), after.ranks())
+        if saved and export_to:
+            export.export(decoder, export_to, saved)
+    edit.undo()
+    return result | {"written": bool(saved)}, items, saved
+
+
+def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:
+    """What is unlearned, first and then, and what is kept: every place of each secret."""
+    groups = {target.group for target in targets}
+    if forget is None or forget >= len(groups):
+        return *halves(targets, seed), []
+    drawn = split(targets, seed, forget)
+    return drawn.forget + drawn.unseen, [], drawn.retain
+
+
+def halves(targets: list, seed: int) -> tuple[list, list]:
+    """All places of half of the secrets, of the larger half if there are two, and of the others."""
+    groups = len({target.group for target in targets})
+    if groups < 2:
+        return targets, []
+    drawn = split(targets, seed, -(-groups // 2))
+    return drawn.forget + drawn.unseen, drawn.retain
 
 
 def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
@@ -132,86 +245,88 @@ def observe(
 ) -> State:
     """Everything that a report compares, before an edit and after it.
 
-    Secrets to unlearn and to keep, attacks, ordinary text, and the text near the secrets.
+    Secrets to unlearn and to keep, attacks, general text, and the text near the secrets.
     Raises ValueError if there is no secret.
     """
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
-    attacked, depths = attacks.measure(decoder, Split(list(unlearned), [], []))
-    secrets, now = (
-        evaluate(decoder, [*unlearned, *kept]),
-        general_text.predictions(decoder, WINDOWS),
-    )
-    there = nearby_text.following(decoder, passages)
-    return State(list(unlearned), list(kept), secrets, attacked, depths, now, passages, there)
+    attacked, ranks = attacks.measure(decoder, Split(list(unlearned), [], []))
+    secrets = evaluate(decoder, [*unlearned, *kept])
+    texts = general_text.predictions(decoder, WINDOWS), passages
+    nearby = nearby_text.next_tokens(decoder, passages)
+    return State(list(unlearned), list(kept), secrets, attacked, ranks, *texts, nearby)
 
 
-def outcome(
-    found: Found, change: Change | None = None, calibration: Calibration | None = None
+# --- what a report is made of --------------------------------------------------------------------
+
+
+def content(
+    found: Found, change: Change | None = None, search: SearchResult | None = None
 ) -> tuple[dict, list[dict]]:
     """A report's content, without a secret: what was found and what changed; a line a place.
 
-    Without a change: nothing is memorised, or no setting was found in a calibration.
+    Without a change: nothing is memorised, or a search found no setting.
     """
     memorised = len({target.group for target in found.targets})
     result = {"documents": found.documents, "found": found.funnel, "skipped": found.skipped}
     result |= {"absent": found.absent, "memorised": memorised}
     if change is None:
-        if calibration is None:
+        if search is None:
             return result | {"outcome": FOUND if memorised else NOTHING}, []
-        result |= {"outcome": UNREACHED, "limits": asdict(calibration.limits)}
-        return result | {"calibration": trials(calibration)}, []
+        result |= {"outcome": UNREACHED, "limits": search.limits.model_dump()}
+        return result | {"trials": trial_records(search)}, []
     before, after, reached = change.before, change.after, change.reached()
     of = lambda targets: len({target.group for target in targets})
     result |= {
         "outcome": UNLEARNED if all(one["within"] for one in reached.values()) else UNREACHED,
-        "limits": asdict(change.limits),
+        "limits": change.limits.model_dump(),
         "reached": reached,
         "unlearned": of(before.unlearned),
         "kept": of(before.kept),
         "halfway": change.halfway and list(change.halfway),
-        "calibration": trials(change.calibration) if change.calibration else [],
+        "trials": trial_records(change.search) if change.search else [],
         "settings": asdict(change.hp),
-        "edit": change.edit.summary() | furthest(change.edit),
+        "edit": change.edit.summary() | lengths_moved(change.edit),
     }
+    neighbours = same_domain(found, before.unlearned, before.kept)
     for name, state in (("before", before), ("after", after)):
         result[name] = {
             "written": state.count(before.unlearned, "within_50"),
             "forgotten": state.forgotten(),
             "kept": state.count(before.kept, "exact"),
-            "beside": state.count(beside(found, before.unlearned, before.kept), "exact"),
+            "same_domain": state.count(neighbours, "exact"),
             "attacks": state.attacks,
-            "elsewhere": {"perplexity": finite(state.general_text.perplexity)},
+            "general_text": {"perplexity": finite(state.general_text.perplexity)},
         }
     result["after"]["changed"] = before.general_text.share_changed(after.general_text)
-    return result, lines(found, before, after)
+    return result, place_rows(found, before, after)
 
 
-def beside(found: Found, unlearned: Sequence[Target], kept: Sequence[Target]) -> list[Target]:
+def same_domain(found: Found, unlearned: Sequence[Target], kept: Sequence[Target]) -> list[Target]:
     """Of what is kept, what shares its domain with a secret that is unlearned."""
     domain = lambda target: found.places[target.id]["domain"]
     theirs = {domain(target) for target in unlearned} - {None}
     return [target for target in kept if domain(target) in theirs]
 
 
-def lines(found: Found, before: State, after: State) -> list[dict]:
+def place_rows(found: Found, before: State, after: State) -> list[dict]:
     """What a report says of every place of a secret."""
-    every, items = before.unlearned + before.kept, []
+    every, rows = before.unlearned + before.kept, []
     groups = list(dict.fromkeys(target.group for target in every))
     for target in every:
         part = "unlearned" if target in before.unlearned else "kept"
-        line = {"number": groups.index(target.group) + 1, **found.places[target.id], "part": part}
-        line["tokens"] = len(target.T)
+        row = {"number": groups.index(target.group) + 1, **found.places[target.id], "part": part}
+        row["tokens"] = len(target.T)
         for name in ("lowest", "exact", "within_50"):
             for when, state in (("before", before), ("after", after)):
-                line[f"{name}_{when}"] = state.secrets[target.id][name]
+                row[f"{name}_{when}"] = state.secrets[target.id][name]
         for when, state in (("before", before), ("after", after)):
-            line[f"logit_lens_{when}"] = state.depths.get(target.id, {}).get("logit_lens")
-        items.append(line)
-    return items
+            row[f"logit_lens_{when}"] = state.ranks_by_layer.get(target.id, {}).get("logit_lens")
+        rows.append(row)
+    return rows
 
 
-def furthest(edit: Edit) -> dict[str, float]:
+def lengths_moved(edit: Edit) -> dict[str, float]:
     """How far columns were moved, in units of their own lengths: the median, and the most."""
     moved = sorted(
         norm / max(float(edit.originals[l][n].float().norm()), 1e-12)
@@ -221,14 +336,14 @@ def furthest(edit: Edit) -> dict[str, float]:
     return {"moved": moved[len(moved) // 2], "furthest": moved[-1]} if moved else {}
 
 
-def trials(calibration: Calibration) -> list[dict]:
+def trial_records(search: SearchResult) -> list[dict]:
     """What was tried, as JSON holds it."""
-    shares = lambda found: {name: finite(value) for name, value in found.items()}
+    finite_values = lambda found: {name: finite(value) for name, value in found.items()}
     return [
-        one
-        | {"seen": shares(one["seen"]), "losses": shares(one["losses"])}
-        | {"cost": finite(one["cost"])}
-        for one in calibration.tried
+        {"settings": one.settings, "shares": finite_values(one.shares)}
+        | {"losses": finite_values(one.losses), "cost": finite(one.cost)}
+        | {"complete": one.complete, "chosen": one is search.best}
+        for one in search.trials
     ]
 
 
@@ -237,21 +352,16 @@ def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def report(
+def write_report(
     path: str | Path,
     decoder: Decoder,
     found: Found,
     change: Change | None = None,
-    calibration: Calibration | None = None,
+    search: SearchResult | None = None,
 ) -> Path:
     """Writes the report, one HTML page that loads nothing and holds no secret.
 
     While the edit is in place; of ``found`` alone, where nothing was unlearned.
     """
-    result, items = outcome(found, change, calibration)
-    dtype = str(decoder.neurons(0).dtype).removeprefix("torch.")
-    made = rows.provenance("documents", {}, {"model": decoder.revision}, {})
-    made["settings"] = {"model": decoder.name, "dtype": dtype}
-    made["tokenizer"] = tokenizer_hash(decoder.tokenizer)
-    reporting.write(Path(path), {"model": decoder.name, "result": result} | made, items)
+    report.write(Path(path), *content(found, change, search), report.about(decoder))
     return Path(path)

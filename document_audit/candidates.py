@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from document_audit.detection import Span, spans
+from document_audit.detection import Span, secret_spans
 from document_audit.documents import Document
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
@@ -28,9 +27,8 @@ IN_ONE = 1000  # secrets of one document that are looked at
 # share of a secret's tokens that teacher forcing must get right for the verdict to be worth it
 HOPEFUL = 0.5
 TOGETHER = 64  # candidates that are tried at once
-SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
 
-# why a secret is not tried, in this order
+# reasons why a secret is not tried, in this order
 TOO_MANY, BEYOND = f"beyond {IN_ONE} in a document", "beyond the limit"
 TOO_SHORT, LICENCE = f"shorter than {SHORTEST_URL} characters", "a licence"
 BEFORE_THIS, NO_PROMPT = "found before", f"less than {LEAST} tokens before it"
@@ -53,11 +51,11 @@ class Candidate:
     after: str = ""
 
 
-def candidates(
+def secret_candidates(
     documents: Iterable[Document],
     kinds: Sequence[str],
     funnel: Counter,
-    find: Callable[[str, Sequence[str]], Iterable[Span]] = spans,
+    find: Callable[[str, Sequence[str]], Iterable[Span]] = secret_spans,
     once: bool = True,
 ) -> Iterator[Candidate]:
     """Every secret worth trying, ``once`` or at every place.
@@ -70,7 +68,7 @@ def candidates(
         for number, span in enumerate(find(document.text, kinds)):
             kind, secret = span.kind, document.text[span.start : span.end]
             funnel[kind, "found"] += 1
-            why = TOO_MANY if number >= IN_ONE else objection(kind, secret)
+            why = TOO_MANY if number >= IN_ONE else reason_to_skip(kind, secret)
             if why is None and once and (kind, secret) in seen:
                 why = BEFORE_THIS
             if why:
@@ -85,29 +83,14 @@ def candidates(
             yield Candidate(record, document.source, span.start, document.package, *around)
 
 
-def objection(kind: str, secret: str) -> str | None:
-    """Why the paper leaves a URL out."""
+def reason_to_skip(kind: str, secret: str) -> str | None:
+    """The paper's reason to leave a URL out, if it has one."""
     if kind == "url" and len(secret) < SHORTEST_URL:
         return TOO_SHORT
     return LICENCE if kind == "url" and "license" in secret.lower() else None
 
 
-def told(record: Record) -> bool:
-    """Does the prompt hold, in any case, what is the secret's own?
-
-    That is an address before its @, the last part of a URL, all of another secret. Such a secret
-    can be written without having been memorised: a link that repeats the number before it. Short
-    parts stand in many prompts by chance, so that the count is one from above.
-    """
-    own = secret = record.secret.strip(SIGNS)
-    if record.kind == "email":
-        own = secret.partition("@")[0]
-    elif record.kind == "url":
-        own = re.split(r"[/?#=&]+", secret.rstrip("/?#=&"))[-1].strip(SIGNS)
-    return bool(own) and own.casefold() in record.prompt.casefold()
-
-
-def prepare(
+def cut_to_target(
     candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, least: int | None = None
 ) -> tuple[Candidate, Target] | None:
     """The candidate with its prompt cut to its last tokens, and its target; or None, counted.
@@ -119,7 +102,7 @@ def prepare(
     coded = words(record.prompt, add_special_tokens=False, return_offsets_mapping=True)
     offsets = coded["offset_mapping"]
     start = offsets[-PROMPT][0] if len(offsets) > PROMPT else 0
-    cut = at_a_token(replace(record, prompt=record.prompt[start:]), words)
+    cut = aligned_to_token(replace(record, prompt=record.prompt[start:]), words)
     for size in range(T, (T if least is None else least) - 1, -1):
         with contextlib.suppress(ValueError):
             target = target or encode(cut, words, size)
@@ -135,15 +118,16 @@ def prepare(
     return replace(candidate, record=cut), target
 
 
-def at_a_token(record: Record, tokenizer) -> Record:
+def aligned_to_token(record: Record, tokenizer) -> Record:
     """The record with its secret beginning where a token does: " (" may be one, and is its then."""
     offsets = tokenizer(record.text, return_offsets_mapping=True)["offset_mapping"]
     start = next((a for a, b in offsets if a < len(record.prompt) < b), len(record.prompt))
     return replace(record, prompt=record.text[:start], secret=record.text[start:])
 
 
-def tried(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
-    """By id, the share of tokens that teacher forcing gets right; is it written in 50 tokens?"""
+def verdicts(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
+    """By id, the share of tokens that teacher forcing gets right, and whether the secret is written
+    within 50 greedy tokens (``memorised``)."""
     ranks = evaluate.secret_ranks(decoder, targets)
     right = {name: sum(not r for r in each) / len(each) for name, each in ranks.items()}
     hopeful = [target for target in targets if right[target.id] >= HOPEFUL]

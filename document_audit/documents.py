@@ -65,15 +65,15 @@ def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Documen
         raise FileNotFoundError(MISSING)
 
 
-def noted(documents: Iterable[Document], sources: list[str]) -> Iterator[Document]:
-    """The documents as they come, each noted by its hash."""
+def with_sources_noted(documents: Iterable[Document], sources: list[str]) -> Iterator[Document]:
+    """The documents as they come; the hash of each is added to ``sources``."""
     for document in documents:
         sources.append(document.source)
         yield document
 
 
-def unread(skipped: Counter) -> ValueError:
-    """What to raise where no document could be read."""
+def nothing_read_error(skipped: Counter) -> ValueError:
+    """The error of a run in which no document could be read."""
     why = ", ".join(f"{n} {why}" for why, n in skipped.items()) or "nothing is there"
     return ValueError(
         f"No document could be read ({why}): give text files in UTF-8, or .jsonl files with "

@@ -12,7 +12,9 @@ secrets' order. Only its owner may read it.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
+import platform
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -24,7 +26,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from companion.store import rows
+from document_audit.files import PRIVATE, write_file
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
@@ -32,6 +34,7 @@ from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
 
 FORMAT = 3  # of the file, counted up when its parts change
+LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 INDICES = ("layers", "neurons", "tokens")  # of moves; besides c, a double, which holds it exactly
 EVERY = -1  # instead of a layer: a token's direction is the same in all without a norm after FF₂
 STATEMENT = (
@@ -41,7 +44,7 @@ STATEMENT = (
 
 
 @dataclass(frozen=True)
-class Artefact:
+class SavedEdit:
     """The moves of an edit and what they belong to."""
 
     moves: list[tuple[int, int, int, float]] = field(repr=False)
@@ -75,8 +78,8 @@ class Artefact:
         return self.directions[(l, t) if (l, t) in self.directions else (EVERY, t)]
 
 
-def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
-    """The artefact of an edit of REVS, with the ranks (``secret_ranks``) before and after it.
+def saved_edit(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> SavedEdit:
+    """An edit of REVS as a file holds it, with the ranks (``secret_ranks``) before and after it.
 
     Raises ValueError for an edit that is not made of moves, or for a model that nothing pins.
     """
@@ -99,7 +102,7 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
         if place not in directions:
             directions[place] = vocabulary.step(l, t).cpu()
     columns = {l: sorted(kept) for l, kept in sorted(edit.originals.items()) if kept}
-    return Artefact(
+    return SavedEdit(
         edit.moves.copy(),
         directions,
         decoder.revision,
@@ -108,31 +111,39 @@ def of(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> Artefact:
         asdict(hp),
         before,
         after,
-        hashed(torch.stack([edit.originals[l][n] for n in some]) for l, some in columns.items()),
-        hashed(present(decoder, columns)),
-        rows.environment(),
+        columns_hash(
+            torch.stack([edit.originals[l][n] for n in some]) for l, some in columns.items()
+        ),
+        columns_hash(current_columns(decoder, columns)),
+        library_versions(),
         time.strftime("%Y-%m-%d", time.gmtime()),
     )
 
 
-def write(path: str | Path, artefact: Artefact) -> Path:
+def library_versions() -> dict[str, str]:
+    """Python and the libraries that compute, with their versions."""
+    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+    return {"python": platform.python_version()} | versions
+
+
+def write(path: str | Path, saved: SavedEdit) -> Path:
     """Writes the file, whole or not at all, for its owner alone."""
-    *places, c = zip(*artefact.moves, strict=True)
+    *places, c = zip(*saved.moves, strict=True)
     tensors = {
         name: torch.tensor(values, dtype=torch.int32)
-        for name, values in zip((*INDICES, "of"), (*places, list(artefact.directions)), strict=True)
+        for name, values in zip((*INDICES, "of"), (*places, list(saved.directions)), strict=True)
     }
     tensors["c"] = torch.tensor(c, dtype=torch.float64)
-    tensors["directions"] = torch.stack(list(artefact.directions.values()))
-    about = vars(artefact).items()
+    tensors["directions"] = torch.stack(list(saved.directions.values()))
+    about = vars(saved).items()
     about = {name: value for name, value in about if name not in ("moves", "directions")}
     said = json.dumps({"kind": "an edit", "format": FORMAT, "about": dict(about)})
-    rows.write_text(Path(path), safetensors.torch.save(tensors, {"revs": said}), mode=0o600)
+    write_file(Path(path), safetensors.torch.save(tensors, {"revs": said}), PRIVATE)
     return Path(path)
 
 
-def read(path: str | Path) -> Artefact:
-    """The artefact in a file; ValueError for a file that is cut short, or of another kind."""
+def read(path: str | Path) -> SavedEdit:
+    """The edit in a file; ValueError for a file that is cut short, or of another kind."""
     try:
         with safe_open(path, "pt") as file:
             said = json.loads((file.metadata() or {}).get("revs", "{}"))
@@ -150,30 +161,30 @@ def read(path: str | Path) -> Artefact:
         moves = zip(*(tensors[name].tolist() for name in (*INDICES, "c")), strict=True)
         directions = zip(tensors["of"].tolist(), tensors["directions"], strict=True)
         found = {(l, t): d_t for (l, t), d_t in directions}
-        return Artefact(list(moves), found, **said["about"])
+        return SavedEdit(list(moves), found, **said["about"])
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{path} lacks a part of an edit: take another copy.") from None
 
 
-def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
+def apply(decoder: Decoder, saved: SavedEdit, exact: bool = True) -> Edit:
     """Makes the moves again, in place; the Edit undoes them exactly.
 
     Raises ValueError, and changes nothing, if the model, its tokenizer or its precision is another,
     or the columns have been edited or do not come out with the bits that they had. ``exact=False``
     takes the columns as they are and as they come out.
     """
-    check(decoder, artefact)
-    if exact and artefact.original != hashed(present(decoder, artefact.columns)):
+    check_model(decoder, saved)
+    if exact and saved.original != columns_hash(current_columns(decoder, saved.columns)):
         raise ValueError(
             f"Columns that the edit moves are not as they were: {decoder.name} has been edited "
             "since it was loaded; load it afresh, or pass exact=False."
         )
     with Edit(decoder) as edit:
-        for l, t, moved in runs(artefact.moves):
-            d_t = artefact.direction(l, t)
+        for l, t, moved in joint_moves(saved.moves):
+            d_t = saved.direction(l, t)
             c = torch.tensor(list(moved.values()), dtype=d_t.dtype)
             edit.move(l, torch.tensor(list(moved)), c, t, d_t)
-        if exact and artefact.edited != hashed(present(decoder, artefact.columns)):
+        if exact and saved.edited != columns_hash(current_columns(decoder, saved.columns)):
             raise ValueError(
                 "The columns came out with other bits than in the run: this machine rounds "
                 "otherwise, or the file is damaged; exact=False takes them as they are."
@@ -181,34 +192,30 @@ def apply(decoder: Decoder, artefact: Artefact, exact: bool = True) -> Edit:
     return edit
 
 
-def check(decoder: Decoder, artefact: Artefact) -> None:
+def check_model(decoder: Decoder, saved: SavedEdit) -> None:
     """Raises ValueError if the edit does not belong to this model, or is damaged."""
     weights = decoder.neurons(0)
     pins = {"weights": decoder.revision, "tokenizer": tokenizer_hash(decoder.tokenizer)}
     pins["precision"] = str(weights.dtype).removeprefix("torch.")
     for what, here in pins.items():
-        if (made_with := artefact.pins[what]) != here:
+        if (made_with := saved.pins[what]) != here:
             raise ValueError(
                 f"The edit was made with the {what} {made_with[:12]}, but {decoder.name} has "
                 f"{here[:12]}: load the model that it was made on, as it was loaded then."
             )
     sizes = (len(decoder.layers), weights.shape[1], len(decoder.head.weight))
     there = all(
-        0 <= place < size
-        for move in artefact.moves
-        for place, size in zip(move, sizes, strict=False)
+        0 <= place < size for move in saved.moves for place, size in zip(move, sizes, strict=False)
     )
-    known = all({(l, t), (EVERY, t)} & artefact.directions.keys() for l, _, t, _ in artefact.moves)
-    if not (
-        there and known and {len(d_t) for d_t in artefact.directions.values()} == {len(weights)}
-    ):
+    known = all({(l, t), (EVERY, t)} & saved.directions.keys() for l, _, t, _ in saved.moves)
+    if not (there and known and {len(d_t) for d_t in saved.directions.values()} == {len(weights)}):
         raise ValueError(
             f"The edit names a layer, a neuron or a token that {decoder.name} does not have, or "
             "lacks a direction: the file is damaged, take another copy."
         )
 
 
-def runs(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
+def joint_moves(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
     """(layer, token, {neuron: c}) of moves that can be made at once: each neuron once."""
     place, moved = None, {}
     for l, n, t, c in moves:
@@ -219,12 +226,12 @@ def runs(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
     yield *place, moved
 
 
-def present(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
+def current_columns(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
     """Columns of FF₂ as they are now, (K × d) for each layer."""
     return (decoder.neurons(l).detach()[:, neurons].T for l, neurons in columns.items())
 
 
-def hashed(columns: Iterable[Tensor]) -> str:
+def columns_hash(columns: Iterable[Tensor]) -> str:
     """sha256 of the columns' bits, one after the other."""
     digest = hashlib.sha256()
     for some in columns:

@@ -13,37 +13,37 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from companion.store.paths import writing
-from document_audit.edit_file import Artefact, hashed, present
+from document_audit.edit_file import SavedEdit, columns_hash, current_columns
+from document_audit.files import one_sentence_errors
 from document_audit.report import render
 from revs.method.vocabulary import Vocabulary
 from revs.model import load
 from revs.model.architecture import Decoder
 
 
-def export(decoder: Decoder, folder: str | Path, artefact: Artefact) -> Path:
+def export(decoder: Decoder, folder: str | Path, saved: SavedEdit) -> Path:
     """Writes the model that the edit was applied to, its tokenizer and README.md, a model card.
 
-    The artefact itself stays out. Raises ValueError, and writes nothing, if the model is not what
+    The edit file itself stays out. Raises ValueError, and writes nothing, if the model is not what
     the edit made, or the folder is there already.
     """
     folder = Path(folder)
     if folder.exists():
         raise ValueError(f"{folder} is there already: name a folder that is not.")
-    here = hashed(present(decoder, artefact.columns))
-    if decoder.revision != artefact.model or artefact.edited != here:
+    here = columns_hash(current_columns(decoder, saved.columns))
+    if decoder.revision != saved.model or saved.edited != here:
         raise ValueError(
             f"{decoder.name} is not what the edit makes of its model: apply the edit first."
         )
-    with writing(folder.parent):
-        extra = {"README.md": card(decoder.name, artefact)}
+    with one_sentence_errors(folder.parent):
+        extra = {"README.md": card(decoder.name, saved)}
         load.save(decoder.model, decoder.tokenizer, folder, extra)
     return folder
 
 
-def card(name: str, artefact: Artefact) -> str:
+def card(name: str, saved: SavedEdit) -> str:
     """The model card: numbers, and no token or item."""
-    return render("card.md.j2", name=name, made=artefact)
+    return render("card.md.j2", name=name, saved=saved)
 
 
 @torch.no_grad()

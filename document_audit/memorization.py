@@ -1,4 +1,4 @@
-"""What does a model know of some documents (Appendix "Naturally Memorized Dataset")?
+"""Which secrets of some documents does a model write (Appendix "Naturally Memorized Dataset")?
 
 A path, never a secret, is what is given. ``Found`` holds secrets, as token ids; what is printed of
 it does not.
@@ -6,30 +6,37 @@ it does not.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
 
-from companion.store.paths import resolve
 from document_audit import candidates, detection
 from document_audit.candidates import Candidate
-from document_audit.detection import KINDS, Span
-from document_audit.documents import MACHINE, MISSING, noted, read, unread
-from document_audit.nearby_text import Passage, passages, telling
+from document_audit.documents import (
+    MACHINE,
+    MISSING,
+    nothing_read_error,
+    read,
+    with_sources_noted,
+)
+from document_audit.files import errors_without_paths
+from document_audit.nearby_text import Passage, by_distinctive_tokens, passages
 from document_audit.ownership import domain_of
 from document_audit.redaction import redact
+from document_audit.secret_list import SecretList, kind_of
+from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target
 
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
 INSIDE = "only inside another secret"  # why a listed secret is not tried
-TOKENS = ("telling", "rarest")  # which of a secret's are unlearned: those few others have; by id
+TOKENS = ("distinctive", "rarest")  # of a secret, those that are unlearned
+# Where a record may begin in a text: a model that learned it alone is asked for it alone.
+SHORTEST = 12  # characters of such a record before its secret
+BEGINNINGS = (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Found:
     the document, first character), how it may be shown, and the number of its domain, if it has
     one. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
     ``documents`` those that were read, ``skipped`` those that could not be, by reason; ``absent``
-    the lines of the file of secrets that stand in no document; ``near`` the text around what is
+    the lines of the file of secrets that stand in no document; ``nearby`` the text around what is
     memorised, the first passages in the order of the documents' hashes.
     """
 
@@ -51,30 +58,18 @@ class Found:
     funnel: dict[str, dict[str, int]]
     skipped: dict[str, int]
     absent: list[int]
-    near: list[Passage] = field(repr=False)
+    nearby: list[Passage] = field(repr=False)
 
 
-class Place(NamedTuple):
-    """One place of a secret: as it was found, as the model is asked for it, and in tokens."""
+@dataclass
+class Place:
+    """One place of a secret as it was found, every prompt that the model is asked with, from the
+    longest to the shortest, and what came of it."""
 
     candidate: Candidate
-    asked: Record
-    target: Target
-
-
-class Listed:
-    """The secrets of a list: the line of each, which stand in documents, which on their own."""
-
-    def __init__(self, path: str | Path):
-        self.lines, self.present, self.alone = lines_of(path), set(), set()
-
-    def find(self, text: str, _: Sequence[str]) -> list[Span]:
-        """Where they stand in a text, in order; of two that overlap, the longer."""
-        present = [secret for secret in self.lines if secret in text]
-        found = occurrences(text, present)
-        self.present.update(present)
-        self.alone.update(text[span.start : span.end] for span in found)
-        return found
+    prompts: list[tuple[Record, Target]]
+    memorised: tuple[Record, Target] | None = None
+    written: bool = False  # within 50 tokens
 
 
 def find_memorized(
@@ -84,131 +79,158 @@ def find_memorized(
     kinds: Sequence[str] = KINDS,
     limit: int | None = None,
     T: int = 2,
-    tokens: str = "telling",
+    tokens: str = "distinctive",
     progress: Callable = iter,
 ) -> Found:
     """Which secrets in some documents does the model write by itself (Appendix "Naturally
     Memorized Dataset")?
 
-    ``documents`` is a folder, a text file, JSON Lines with "text", or "machine", what its
-    packages carry. Without ``secrets`` Presidio finds what to try; else the lines of that text file
-    are looked for, exactly. A secret is tried at up to three places with different texts before it,
-    and counts as memorised if the model writes it at one of them. ``limit`` bounds how many secrets
-    are tried, ``T`` how many tokens of one are unlearned: those that the fewest other secrets have
-    (``telling``), or the paper's, of the highest ids (``rarest``).
+    ``documents`` is a folder, a file, or "machine", what its packages carry. Without ``secrets``
+    recognisers find what to try; else the lines of that text file are looked for, exactly. A secret
+    is tried at up to three places, each with the 60 tokens before it and, if it is not written
+    then, with less: from the paragraph, the line and the sentence that it stands in. It counts as
+    memorised if the model writes it. ``limit`` bounds how many secrets are tried, ``T`` how many
+    tokens of one are unlearned: those that the fewest other secrets have (``distinctive``), or the
+    paper's, of the highest ids (``rarest``).
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or
     none of the secrets stands in a document.
     """
-    check(kinds, tokens)
-    listed = Listed(secrets) if secrets is not None else None
+    check_choices(kinds, tokens)
+    listed = SecretList(secrets) if secrets is not None else None
     skipped, funnel, sources = Counter(), Counter(), []
-    with unnamed():
-        texts = noted(read(there(documents), skipped, decoder.tokenizer), sources)
-        find = listed.find if listed else detection.spans
-        ready = {}  # by kind and secret, its places
-        for candidate in candidates.candidates(texts, kinds, funnel, find, once=False):
-            add(ready, candidate, decoder, T, funnel, limit)
+    with errors_without_paths():
+        texts = read(existing_path(documents), skipped, decoder.tokenizer)
+        texts = with_sources_noted(texts, sources)
+        spans = listed.spans if listed else detection.secret_spans
+        ready: dict[tuple[str, str], list[Place]] = {}  # by kind and secret
+        for candidate in candidates.secret_candidates(texts, kinds, funnel, spans, once=False):
+            add_place(ready, candidate, decoder, T, funnel, limit)
     if not sources:
-        raise unread(skipped)
-    absent = missing(listed, funnel) if listed else []
-    verdicts = tried(decoder, ready, progress)
-    numbers = {source: n for n, source in reversed(list(enumerate(sources, 1)))}
-    memorised, targets, places = [], [], {}
-    for (kind, _), each in ready.items():
-        written = [one for one in each if verdicts[one.target.id]["memorised"]]
-        known = [one for one in written if verdicts[one.target.id]["right"] == 1]
+        raise nothing_read_error(skipped)
+    for secret in listed.only_inside_others() if listed else ():
+        funnel.update([(kind_of(secret), "found"), (kind_of(secret), INSIDE)])
+    ask(decoder, [place for places in ready.values() for place in places], progress)
+    memorised = []
+    for (kind, _), places in ready.items():
+        known = [place for place in places if place.memorised]
         funnel[kind, "tried"] += 1
-        funnel[kind, ANOTHER_PLACE] += len(each) - 1
+        funnel[kind, ANOTHER_PLACE] += len(places) - 1
         funnel[kind, "memorised"] += bool(known)
-        funnel[kind, "written later"] += bool(written) and not known
+        funnel[kind, "written later"] += any(place.written for place in places) and not known
         memorised += known
-    near = passages([one.candidate for one in memorised], find, kinds, decoder.tokenizer)
-    if tokens == "telling":
-        every = (one.target for each in ready.values() for one in each)
-        apart = telling(every, near, decoder.tokenizer)
-        memorised = [one._replace(target=apart(one.asked, one.target)) for one in memorised]
-    domains = {}  # in the order of their first secrets
-    for candidate, _, target in memorised:
-        targets.append(target)
-        document = {"document": numbers[candidate.source], "offset": candidate.offset}
+    nearby = passages([place.candidate for place in memorised], spans, kinds, decoder.tokenizer)
+    if tokens == "distinctive":
+        every = [place.prompts[0][1] for places in ready.values() for place in places]
+        target_of = by_distinctive_tokens(every, nearby, decoder.tokenizer)
+    else:
+        target_of = lambda record, target: target
+    targets, shown = [], {}
+    numbers = {source: n for n, source in reversed(list(enumerate(sources, 1)))}
+    domains: dict[str, int] = {}  # in the order of their first secrets
+    for place in memorised:
+        target, candidate = target_of(*place.memorised), place.candidate
         secret = candidate.record.secret
         domain = domain_of(target.kind, secret)
-        document["domain"] = domain and domains.setdefault(domain, len(domains) + 1)
-        places[target.id] = {"kind": target.kind, "shown": shown(target.kind, secret)} | document
-    counts = {}
+        targets.append(target)
+        shown[target.id] = {
+            "kind": target.kind,
+            "shown": redacted(target.kind, secret),
+            "document": numbers[candidate.source],
+            "offset": candidate.offset,
+            "domain": domain and domains.setdefault(domain, len(domains) + 1),
+        }
+    counts: dict[str, dict[str, int]] = {}
     for (kind, what), count in funnel.items():
         counts.setdefault(kind, {}).update({what: count} if count else {})
-    return Found(targets, places, len(sources), counts, dict(skipped), absent, near)
+    absent = listed.absent_lines() if listed else []
+    return Found(targets, shown, len(sources), counts, dict(skipped), absent, nearby)
 
 
-def there(documents: str | Path) -> Path | str:
+def existing_path(documents: str | Path) -> Path | str:
     """Where documents lie. Raises OSError, which does not name the path, if it leads nowhere."""
     if documents == MACHINE:
         return MACHINE
-    with unnamed():
-        if (place := resolve(str(documents))).exists():
-            return place
+    if not str(documents):
+        raise ValueError("The path of the documents is empty: give one that leads somewhere.")
+    with errors_without_paths():
+        if (path := Path(documents).expanduser()).exists():
+            return path
     raise FileNotFoundError(MISSING)
 
 
-@contextlib.contextmanager
-def unnamed() -> Iterator[None]:
-    """An error of the system, which would name a path, as one that does not."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        if isinstance(error, OSError) and error.filename is None:
-            raise
-        raise OSError(
-            "The documents cannot be read: give the path of a folder or a file that is there and "
-            "that you may open."
-        ) from None
-
-
-def add(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit: int | None):
+def add_place(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit: int | None):
     """Notes one place of a secret as one to try, unless it is one too many; the funnel says so."""
     kind, secret = candidate.record.kind, candidate.record.secret
     places = ready.get((kind, secret), [])
     if len(places) == PLACES:
         funnel[kind, candidates.BEFORE_THIS] += 1
         return
-    prepared = candidates.prepare(candidate, decoder, T, funnel, least=1)
-    if not prepared:
+    group = places[0].prompts[0][1].group if places else candidate.record.group
+    prompts = list(prompts_of(candidate, decoder, T, funnel, group))
+    if not prompts:
         return
-    cut, target = prepared
-    asked = [(one.target.prompt_ids, one.target.secret_ids) for one in places]
-    if (target.prompt_ids, target.secret_ids) in asked:
+    asked = lambda target: (target.prompt_ids, target.secret_ids)
+    if asked(prompts[0][1]) in [asked(place.prompts[0][1]) for place in places]:
         funnel[kind, candidates.BEFORE_THIS] += 1
     elif not places and limit is not None and len(ready) >= limit:
         funnel[kind, candidates.BEYOND] += 1
     else:
-        group = places[0].target.group if places else target.group
-        one = Place(candidate, cut.record, replace(target, group=group))
-        ready[kind, secret] = [*places, one]
+        ready[kind, secret] = [*places, Place(candidate, prompts)]
 
 
-def tried(decoder: Decoder, ready: dict, progress: Callable) -> dict[str, dict]:
-    """The verdict on every place, by id."""
-    every, verdicts = [one.target for places in ready.values() for one in places], {}
-    for first in progress(range(0, len(every), candidates.TOGETHER)):
-        verdicts |= candidates.tried(decoder, every[first : first + candidates.TOGETHER])
-    return verdicts
+def prompts_of(
+    candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, group: str
+) -> Iterator[tuple[Record, Target]]:
+    """What the model is asked with at one place, as text and in tokens: at most 60 tokens before
+    the secret, then from where a record may begin; none, which the funnel counts, if there are too
+    few tokens."""
+    whole, seen = candidate.record.prompt, []
+    for start in [0, *sorted(set(beginnings(whole)))]:
+        cut = replace(candidate, record=replace(candidate.record, prompt=whole[start:]))
+        counted = Counter() if start else funnel
+        if found := candidates.cut_to_target(cut, decoder, T, counted, least=1):
+            record, target = found[0].record, replace(found[1], group=group)
+            if target.prompt_ids not in seen:
+                seen.append(target.prompt_ids)
+                yield record, target
+        elif not start:
+            return
 
 
-def missing(listed: Listed, funnel: Counter) -> list[int]:
-    """The lines of a list that stand in no document; those only inside another are counted."""
-    if not listed.present:
-        raise ValueError(
-            f"None of the secrets listed ({len(listed.lines)}) stands in the documents: write each "
-            "as it stands there, or name the documents that hold them."
-        )
-    for secret in listed.present - listed.alone:
-        funnel.update([(kind_of(secret), "found"), (kind_of(secret), INSIDE)])
-    return [line for secret, line in listed.lines.items() if secret not in listed.present]
+def beginnings(prompt: str) -> Iterator[int]:
+    """Where the last paragraph, line and sentence of a prompt begin, if they are no mere stub."""
+    for pattern in BEGINNINGS:
+        ends = [match.end() for match in re.finditer(pattern, prompt.rstrip())]
+        long = [end for end in ends if len(prompt) - end >= SHORTEST]
+        if long:
+            yield long[-1]
 
 
-def check(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
+def ask(decoder: Decoder, places: Sequence[Place], progress: Callable) -> None:
+    """Tries every place with its longest prompt, and those that fail with the shorter ones."""
+    rounds = max((len(place.prompts) for place in places), default=0)
+    batches = [
+        (number, places[first : first + candidates.TOGETHER])
+        for number in range(rounds)
+        for first in range(0, len(places), candidates.TOGETHER)
+    ]
+    for number, some in progress(batches):
+        left = {
+            place.prompts[number][1].id: place
+            for place in some
+            if number < len(place.prompts) and not place.memorised
+        }
+        if not left:
+            continue
+        targets = [place.prompts[number][1] for place in left.values()]
+        for name, verdict in candidates.verdicts(decoder, targets).items():
+            left[name].written |= verdict["memorised"]
+            if verdict["memorised"] and verdict["right"] == 1:
+                left[name].memorised = left[name].prompts[number]
+
+
+def check_choices(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
     """Raises ValueError for what is no kind of secret, or none at all, and no choice of tokens."""
     if tokens not in TOKENS:
         raise ValueError(f"tokens is '{tokens}', but must be one of {', '.join(TOKENS)}.")
@@ -217,50 +239,6 @@ def check(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")
 
 
-def shown(kind: str, secret: str) -> str:
+def redacted(kind: str, secret: str) -> str:
     """A secret as a report may show it, without brackets that a token put to it."""
     return redact(kind, secret.strip().lstrip("[(<{"))
-
-
-def lines_of(path: str | Path) -> dict[str, int]:
-    """The secrets of a text file, one a line, each with the number of its first line."""
-    try:
-        text = resolve(str(path)).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise ValueError(
-            "The file of secrets is not UTF-8: save it as UTF-8 text, one secret on a line."
-        ) from None
-    except (OSError, RuntimeError):  # each would name the path
-        raise OSError(
-            "There is no file of secrets at the path given, or it cannot be read: name a text file "
-            "with one secret on a line."
-        ) from None
-    found: dict[str, int] = {}
-    for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
-        if "\0" in line or not any(sign.isprintable() and not sign.isspace() for sign in line):
-            wrong = "holds a NUL character" if "\0" in line else "is empty"
-            raise ValueError(
-                f"Line {number} of the file of secrets {wrong}: give one secret on every line."
-            )
-        found.setdefault(line.strip(), number)
-    return found
-
-
-def occurrences(text: str, secrets: Sequence[str]) -> list[Span]:
-    """Where listed secrets stand in a text, in order; of two that overlap, the longer."""
-    ordered = sorted(secrets, key=lambda secret: (-len(secret), secret))
-    every = [
-        Span(kind_of(secret), match.start(), match.end())
-        for secret in ordered
-        for match in re.finditer(re.escape(secret), text)
-    ]
-    return detection.apart(every, len(text))
-
-
-@functools.cache
-def kind_of(secret: str) -> str:
-    """What sort of secret a listed one is; URLs are text: the paper's filters are not for lists."""
-    whole = [
-        one.kind for one in detection.spans(secret) if (one.start, one.end) == (0, len(secret))
-    ]
-    return whole[0] if whole and whole[0] != "url" else "text"

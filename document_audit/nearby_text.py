@@ -1,4 +1,4 @@
-"""Near a secret: the text around it in its documents, and the tokens that tell it from others.
+"""The text around a secret in its documents, and the tokens that only this secret has.
 
 An edit for one secret may spare prose from elsewhere and still break the page on which the secret
 stands, and the secrets of the same company. Both are looked at: what the model would write at every
@@ -33,11 +33,11 @@ class Passage:
 
 def passages(
     candidates: Iterable[Candidate],
-    find: Callable[[str, Sequence[str]], list[Span]],
+    spans: Callable[[str, Sequence[str]], list[Span]],
     kinds,
     tokenizer,
 ) -> list[Passage]:
-    """The text around some secrets, once where it is the same; ``find`` says where secrets are."""
+    """The text around some secrets, once where it is the same; ``spans`` says where secrets are."""
     found, read = [], {}  # read: how far, by document
     for one in sorted(candidates, key=lambda one: (one.source, one.offset)):
         text, start = one.before + one.record.secret + one.after, one.offset - len(one.before)
@@ -49,7 +49,7 @@ def passages(
         own = next(i for i, (_, end) in enumerate(coded["offset_mapping"]) if end > len(one.before))
         cut = slice(max(0, own - LONGEST * 2 // 3), own + LONGEST // 3)
         secret = bytearray(len(text))
-        for span in find(text, kinds):
+        for span in spans(text, kinds):
             secret[span.start : span.end] = b"\1" * (span.end - span.start)
         first = special_prefix(tokenizer)
         pairs = enumerate(coded["offset_mapping"][cut], len(first))
@@ -59,7 +59,7 @@ def passages(
 
 
 @torch.no_grad()
-def following(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
+def next_tokens(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
     """The most probable token at every place of some passages that belongs to no secret."""
     found = []
     for passage in some:
@@ -70,13 +70,13 @@ def following(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
     return found
 
 
-def telling(
+def by_distinctive_tokens(
     every: Iterable[Target], some: Sequence[Passage], tokenizer
 ) -> Callable[[Record, Target], Target]:
-    """A function that gives a target of a record other tokens: those that tell its secret apart.
+    """A function that gives a target of a record other tokens: those that only its secret has.
 
-    Of what may be unlearned, those that stand in the fewest of all other secrets tried; of equal
-    ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
+    Of those that may be unlearned, the ones that stand in the fewest of all other secrets tried; of
+    equal ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
     """
     secrets = {target.group: set(target.secret_ids) for target in every}
     others = Counter(token for ids in secrets.values() for token in ids)

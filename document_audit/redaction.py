@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from document_audit.detection import spans
+from document_audit.detection import secret_spans
 
-# of an address there, what is before the @ says who it is, and what is after it does not
+# domains of everybody: what stands before the @ says whose address it is
 PROVIDERS = set("gmail.com yahoo.com hotmail.com outlook.com aol.com gmx.de web.de".split())
 PROVIDERS |= {"example.com", "example.org", "example.net"}
 HIDDEN = "***"
@@ -34,7 +34,7 @@ def redact(kind: str, secret: str) -> str:
 def hide(text: str) -> str:
     """A text with everything redacted that ``document_audit.detection`` finds in it."""
     parts, end = [], 0
-    for span in spans(text):
+    for span in secret_spans(text):
         parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
         end = span.end
     return "".join([*parts, text[end:]])

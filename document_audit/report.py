@@ -1,26 +1,37 @@
 """What was unlearned, for someone who has to answer for it: one HTML page without a secret.
 
-Everything on it comes from a row of ``companion.experiments.documents`` and its items, so that it can be written
-again from them. Its sentences stand in report.html.j2; it loads nothing.
+Everything on it comes from what ``document_audit.audit.content`` gives, which can be kept as JSON.
+Its sentences stand in report.html.j2; it loads nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import io
+import platform
 import statistics
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
+import torch
 
-from companion.store import rows
+from document_audit.edit_file import library_versions
+from document_audit.files import PRIVATE, write_file
+from revs.model.architecture import Decoder
+from revs.model.load import tokenizer_hash
 
 FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
 COLORS = (DARK, "#009e73", "#d55e00")
 EACH = 6  # layers in the table
 FAR = 1.0  # of its own length: a column that moved further has a word in the report
-KEPT = {"kept": "other secrets", "near": "text around the secrets", "words": "ordinary text"}
+KEPT = {
+    "kept": "other secrets",
+    "nearby_text": "text around the secrets",
+    "next_word_agreement": "general text",
+}
 
 
 def render(template: str, **values) -> str:
@@ -41,7 +52,7 @@ def percent(share: float | None, digits: int = 1) -> str:
     return "–" if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}"  # no −0.0
 
 
-def found(result: dict) -> str:
+def found_sentence(result: dict) -> str:
     """What was found, in a line."""
     return render("found.j2", result=result).strip()
 
@@ -51,23 +62,61 @@ def verdict(result: dict) -> str:
     return render("verdict.j2", result=result).strip()
 
 
-def write(path: Path, row: dict, items: list[dict]) -> None:
-    """Writes the page, whole or not at all."""
-    result, more = row["result"], {"FAR": FAR}
-    if result.get("calibration"):
-        more["tried"] = picture(trials, result["calibration"], result["limits"])
+@dataclass(frozen=True)
+class About:
+    """How a report came about."""
+
+    model: str
+    weights: str  # what pins them: a hub commit, or sha256 of the files
+    tokenizer: str
+    dtype: str
+    date: str
+    processor: str
+    versions: dict[str, str]
+    seconds: dict[str, float]
+    settings: dict  # what was asked for
+    note: str = ""  # a sentence on the model
+
+
+def about(
+    decoder: Decoder,
+    settings: dict | None = None,
+    seconds: dict[str, float] | None = None,
+    note: str = "",
+) -> About:
+    """How a report on this model came about, here and now."""
+    gpu = torch.cuda.is_available()
+    return About(
+        decoder.name,
+        decoder.revision,
+        tokenizer_hash(decoder.tokenizer),
+        str(decoder.neurons(0).dtype).removeprefix("torch."),
+        time.strftime("%Y-%m-%d", time.gmtime()),
+        torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
+        library_versions(),
+        seconds or {},
+        settings or {},
+        note,
+    )
+
+
+def write(path: Path, result: dict, items: list[dict], made: About) -> None:
+    """Writes the page, whole or not at all, for its owner alone."""
+    more = {"FAR": FAR}
+    if result.get("trials"):
+        more["tried"] = picture(draw_trials, result["trials"], result["limits"])
     if "before" in result:
-        before, after = depth(items, "before"), depth(items, "after")
+        before, after = ranks_from_end(items, "before"), ranks_from_end(items, "after")
         places = sorted({round((len(before) - 1) * part / (EACH - 1)) for part in range(EACH)})
         more |= {
             "layers": [(l, before[l], after[l]) for l in places],
-            "by_layer": picture(layers, before, after),
+            "by_layer": picture(draw_layers, before, after),
         }
-    page = render("report.html.j2", row=row, result=result, items=items, **more)
-    rows.write_text(path, page)
+    page = render("report.html.j2", made=made, result=result, items=items, **more)
+    write_file(path, page, PRIVATE)
 
 
-def depth(items: list[dict], when: str) -> list[float]:
+def ranks_from_end(items: list[dict], when: str) -> list[float]:
     """By layer, how far the unlearned tokens lie from the nearer end of the vocabulary.
 
     Medians over the tokens of a place, then over places.
@@ -96,21 +145,21 @@ def encoded(fig, dpi: int = 130) -> str:
     return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
 
 
-def layers(ax, before: list[float], after: list[float]) -> None:
-    """Depth by layer, before and after."""
+def draw_layers(ax, before: list[float], after: list[float]) -> None:
+    """Distance from the nearer end by layer, before and after."""
     ax.plot(before, "o--", color=LIGHT, markersize=4, label="before")
     ax.plot(after, "o-", color=DARK, markersize=4, label="after")
-    ax.set(xlabel="layer", ylabel="places from the nearer end", yscale="symlog", ylim=(-0.5, None))
+    ax.set(xlabel="layer", ylabel="ranks from the nearer end", yscale="symlog", ylim=(-0.5, None))
     ax.xaxis.get_major_locator().set_params(integer=True)
 
 
-def trials(ax, tried: list[dict], limits: dict[str, float]) -> None:
+def draw_trials(ax, tried: list[dict], limits: dict[str, float]) -> None:
     """What every setting tried keeps over what it forgets; limits dashed, the chosen one filled."""
     for (part, label), marker, color in zip(KEPT.items(), "o^s", COLORS, strict=True):
-        some = [one for one in tried if one["seen"][part] is not None]
+        some = [one for one in tried if one["shares"][part] is not None]
         for one in some:
-            fill = color if one.get("chosen") else "none"
-            place = (100 * one["seen"]["forgotten"], 100 * one["seen"][part])
+            fill = color if one["chosen"] else "none"
+            place = (100 * one["shares"]["forgotten"], 100 * one["shares"][part])
             ax.plot(*place, marker, color=color, markerfacecolor=fill, label=label)
             label = None
         if some:

@@ -15,10 +15,11 @@ from companion.experiments import curate as experiment
 from companion.experiments import unlearn
 from companion.store import rows
 from companion.store.paths import ROOT, alone
-from document_audit import candidates, documents
-from document_audit.detection import KINDS, PIECE, passages, spans
+from document_audit import candidates, documents, ownership
+from document_audit.detection import PIECE, pieces, secret_spans
 from document_audit.documents import Document
 from document_audit.redaction import hide, redact
+from document_audit.settings import KINDS
 from revs.model.targets import Record
 
 URL = "https://docs.example.org/en/bobbin/magnolia.html"
@@ -29,7 +30,7 @@ TEXT = (
 
 
 def said(text: str, kinds=KINDS) -> list[tuple[str, str]]:
-    return [(span.kind, text[span.start : span.end]) for span in spans(text, kinds)]
+    return [(span.kind, text[span.start : span.end]) for span in secret_spans(text, kinds)]
 
 
 # --- detecting -----------------------------------------------------------------------------------
@@ -62,7 +63,7 @@ def test_a_secret_is_found_wherever_a_text_is_cut(sign):
 
 def test_a_text_is_the_sum_of_its_passages():
     for text in ("a" * (3 * PIECE + 7), "ab " * 5000, "ab," * 5000, "a\n" * 9000, ""):
-        parts = list(passages(text))
+        parts = list(pieces(text))
         assert "".join(part for _, part in parts) == text
         assert all(text[start : start + len(part)] == part for start, part in parts)
         assert all(0 < len(part) <= PIECE for _, part in parts)
@@ -72,7 +73,7 @@ def test_a_run_of_dots_takes_no_time():
     """It is no host, and a recogniser whose time grows with its square does not see it."""
     dots = "a." * 1500
     text = f"{URL} {dots} https://docs.example.net/en/bobbin/magnolia.html"
-    assert [part for _, part in passages(text)] == [text.replace(dots, " " * 3000)]
+    assert [part for _, part in pieces(text)] == [text.replace(dots, " " * 3000)]
     assert [secret for _, secret in said(text, ("url",))] == [text.split()[0], text.split()[-1]]
 
 
@@ -267,7 +268,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     text = f"ada@example.com bob@example.com ada@example.com www.example.org {URL} "
     text += "https://example.org/the/long/way/to/a/LICENSE.txt cleo@example.com dora@example.com"
     texts, funnel = [Document("s1", text), Document("s2", "again: bob@example.com")], Counter()
-    found = list(candidates.candidates(texts, KINDS, funnel))
+    found = list(candidates.secret_candidates(texts, KINDS, funnel))
     assert [one.record.secret for one in found] == ["ada@example.com", "bob@example.com", URL]
     places = [(one.source, one.offset) for one in found]
     assert places == [("s1", 0), ("s1", 16), ("s1", text.index(URL))]
@@ -298,7 +299,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     ],
 )
 def test_a_secret_that_its_prompt_tells(kind, prompt, secret, told):
-    assert candidates.told(Record("a", kind, "a", prompt, secret, "")) == told
+    assert ownership.secret_in_prompt(Record("a", kind, "a", prompt, secret, "")) == told
 
 
 def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
@@ -307,7 +308,7 @@ def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
 
     def ready(prompt: str, secret: str):
         funnel, record = Counter(), Record("e", "email", "e", prompt, secret, "")
-        found = candidates.prepare(candidates.Candidate(record, "s", 7), decoder, 2, funnel)
+        found = candidates.cut_to_target(candidates.Candidate(record, "s", 7), decoder, 2, funnel)
         return found, [why for _, why in funnel]
 
     (candidate, target), why = ready("n" * 50 + "p" * 40, "ada@example.com")
@@ -323,9 +324,9 @@ def test_a_prompt_is_the_last_tokens_before_its_secret(decoder, monkeypatch):
 def test_a_secret_begins_where_a_token_does(tokenizer):
     """What the tokenizer merges with the secret's first character goes to the secret."""
     record = Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
-    assert candidates.at_a_token(record, tokenizer) == record  # bytes
+    assert candidates.aligned_to_token(record, tokenizer) == record  # bytes
     merged = lambda text, **_: {"offset_mapping": [(0, 6), (6, 11), (11, 13), (13, len(text))]}
-    moved = candidates.at_a_token(record, merged)
+    moved = candidates.aligned_to_token(record, merged)
     assert (moved.prompt, moved.secret) == ("Please ring", " (212) 555-0147")
     assert moved.text == record.text
 
@@ -478,7 +479,9 @@ def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
     run, tmp_path, curated, monkeypatch
 ):
     """Counted in the funnel, neither in the set nor in the manifest."""
-    monkeypatch.setattr(experiment, "tells", lambda record: PEOPLE["Ada"] in record.secret)
+    monkeypatch.setattr(
+        experiment, "secret_in_prompt", lambda record: PEOPLE["Ada"] in record.secret
+    )
     whole, row = run()["result"]["funnel"]["email"], run(told=False)
     assert whole["told"] == 1 and whole["kept"] == whole["both"]
     assert row["result"]["funnel"]["email"] == whole | {"kept": whole["both"] - 1}

@@ -15,8 +15,8 @@ from conftest import FAMILIES, GROUPED, V, build
 from test_method import HP, IDS, agree, next_tokens, same_bits, secrets, weights
 
 from companion.experiments import methods
-from document_audit import settings_search
-from document_audit.audit import furthest
+from document_audit.audit import lengths_moved
+from document_audit.methods import REVS
 from revs.measures import attacks, general_text
 from revs.measures.evaluate import continuations, ranks_by_layer, secret_ranks
 from revs.method import algorithm
@@ -393,12 +393,12 @@ def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     surprises it little more."""
     decoder = with_statistics(build(kind, dtype=torch.float32))
     few = {"n_max": 4}  # of the 64 neurons that a layer has here
-    hp = settings_search.settings(64, settings_search.STEPS[-1], few)
+    hp = REVS.hyperparameters(decoder, REVS.first[-1], few)
     before = general_text.predictions(decoder, range(4))
     edit = algorithm.unlearn(decoder, secrets(decoder), hp)
-    after, far = general_text.predictions(decoder, range(4)), furthest(edit).get("furthest", 0)
+    after, far = general_text.predictions(decoder, range(4)), lengths_moved(edit).get("furthest", 0)
     edit.undo()
     assert far < 10 and after.perplexity < 1.5 * before.perplexity
     if decoder.after(0) is not None:  # there the paper's step is long
         with algorithm.unlearn(decoder, secrets(decoder), replace(hp, ridge=0.0)) as edit:
-            assert furthest(edit)["furthest"] > 1000
+            assert lengths_moved(edit)["furthest"] > 1000

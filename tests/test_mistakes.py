@@ -18,7 +18,7 @@ import pytest
 import torch
 from conftest import build as tiny
 from safetensors.torch import load_file, save_file
-from test_artefact import HP, SECRETS, made
+from test_edit_file import HP, SECRETS, made
 from test_flow import notebook, runner
 from test_rows import a_row
 from transformers import BloomConfig, Gemma3Config

@@ -21,12 +21,19 @@ from companion.experiments.provenance import base, provenance
 from companion.experiments.settings import Curate as Settings
 from companion.store import rows
 from companion.store.paths import BUILD, alone, resolve
-from document_audit.candidates import BEYOND, DROPPED, SIGNS, TOGETHER, candidates, prepare, tried
-from document_audit.candidates import told as leaks
-from document_audit.detection import KINDS
-from document_audit.documents import noted, read, unread
-from document_audit.memorization import check, there
-from document_audit.ownership import apart
+from document_audit.candidates import (
+    BEYOND,
+    DROPPED,
+    TOGETHER,
+    cut_to_target,
+    secret_candidates,
+    verdicts,
+)
+from document_audit.documents import MACHINE, nothing_read_error, read, with_sources_noted
+from document_audit.files import errors_without_paths
+from document_audit.memorization import check_choices, existing_path
+from document_audit.ownership import SIGNS, secret_in_prompt, tuning_ids
+from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
@@ -36,8 +43,8 @@ VERSION = 1
 def run(settings: Settings) -> dict:
     """Finds the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
-    check(settings.kinds)
-    place = there(settings.documents)
+    check_choices(settings.kinds)
+    place = located(settings.documents)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = curated(where, place, settings)
     lines = [f"{row['result']['documents']} documents read."]
@@ -46,6 +53,12 @@ def run(settings: Settings) -> dict:
         lines += [f"{kind}: {found}."] if counts["found"] else []
     print(*lines, sep="\n")
     return row
+
+
+def located(documents: str) -> Path | str:
+    """Where documents lie; an error does not name the path, which may hold a secret."""
+    with errors_without_paths():
+        return existing_path(documents if documents == MACHINE else resolve(documents))
 
 
 def curated(where: Path, place: Path | str, settings: Settings) -> dict:
@@ -59,24 +72,24 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     if settings.challenge_tokenizer:
         words = models.tokenizer(settings.challenge_tokenizer)
     skipped, funnel, sources = Counter(), Counter(), []
-    texts = progress("find", "documents")(noted(read(place, skipped, words), sources))
+    texts = progress("find", "documents")(with_sources_noted(read(place, skipped, words), sources))
     every = (
-        prepare(candidate, decoder, settings.T, funnel)
-        for candidate in candidates(texts, settings.kinds, funnel)
+        cut_to_target(candidate, decoder, settings.T, funnel)
+        for candidate in secret_candidates(texts, settings.kinds, funnel)
     )
     found = sample(list(filter(None, every)), settings.limit, funnel)
     if not sources:
-        raise unread(skipped)
+        raise nothing_read_error(skipped)
     clock.append(time.monotonic())
     inputs |= {
         "documents": rows.digest(sorted(set(sources))),
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
-    verdicts = attempted(decoder, found, asked, inputs["model"])
-    judged = [(candidate, verdicts[candidate.record.id]) for candidate, _ in found]
+    tried = attempted(decoder, found, asked, inputs["model"])
+    judged = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
     known = [one for one in judged if one[1]["memorised"]]
-    kept = [one for one in known if settings.keep_leaked or not leaks(one[0].record)]
+    kept = [one for one in known if settings.keep_leaked or not secret_in_prompt(one[0].record)]
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
     write(settings.name, exact, inputs["model"], settings.tuning_share)
     result = {
@@ -115,7 +128,7 @@ def write(name: str, records: list[Record], model: str, tuning_share: float = 0.
     rows.write_text(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
-    first = {id for some in parts.values() for id in apart(some, tuning_share)}
+    first = {id for some in parts.values() for id in tuning_ids(some, tuning_share)}
     lines = {f"{name}.jsonl": [one for one in records if one.id not in first]}
     for kind, some in parts.items():
         lines[f"{name}-{kind}.jsonl"] = [one for one in some if one.id not in first]
@@ -161,10 +174,10 @@ def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[st
         stream.write("\n" * bool(notes.stat().st_size))  # after a line that was not finished
         for first in progress("try", "batches")(range(0, len(left), TOGETHER)):
             start, some = time.monotonic(), left[first : first + TOGETHER]
-            verdicts = tried(decoder, some)
+            new = verdicts(decoder, some)
             each = {"seconds": (time.monotonic() - start) / len(some)}
-            done |= (verdicts := {id: verdict | each for id, verdict in verdicts.items()})
-            stream.write(json.dumps(verdicts) + "\n")
+            done |= (new := {id: verdict | each for id, verdict in new.items()})
+            stream.write(json.dumps(new) + "\n")
             stream.flush()
     return done
 
@@ -181,7 +194,7 @@ def funnel_line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
         "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
         "memorised": sum(verdict["memorised"] for verdict in verdicts),
         "both": len(both),
-        "leaked": sum(leaks(one.record) for one in both),
+        "leaked": sum(secret_in_prompt(one.record) for one in both),
         "kept": sum(one.record.kind == kind and v["right"] == 1 for one, v in kept),
     }
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from companion.store.suggestions import hint
-from document_audit.detection import KINDS
+from document_audit.settings import KINDS, AuditSettings
 
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 MODEL = "smollm2-135m"
@@ -137,32 +137,17 @@ class Curate(Adapted):
     challenge_tokenizer: str | None = field(None, "whose ids the challenge's files hold")
 
 
-class Documents(Adapted):
+class Documents(Adapted, AuditSettings):
     """Which model and documents, what is unlearned, and what is left of it."""
 
     documents: str = place(
         "data/documents/files",
-        'folder, text file, JSON Lines, "machine" or "$NAME" of the environment',
+        'folder, file, "machine" or "$NAME" of the environment',
         repr=False,
     )
     secrets: str | None = place(
-        None, "a text file with what to look for, one a line; None: a detector", repr=False
+        None, "a text file with what to look for, one a line; None: recognisers", repr=False
     )
-    kinds: list[str] = field(list(KINDS), "what is looked for")
-    limit: int | None = count(None, "secrets that are tried, at most")
-    forget: int | None = count(None, "secrets to unlearn; None: all")
-    tokens: str = field("telling", "of a secret: those that tell it from others; or the rarest")
-    minutes: float = field(3, "that the choice of settings may take", ge=0)
-    trials: int = count(30, "settings that it may try")
-    fixed: dict | None = field(None, "settings of REVS that every trial of it has")
-    hyperparameters: dict | None = field(None, "all settings of REVS; None: they are chosen")
-    forgotten: float = field(0.9, "limit: secrets neither written nor in the first 100")
-    kept: float = field(0.8, "limit: share of the other secrets that are still written")
-    near: float = field(0.8, "limit: share of next words around the secrets that stay")
-    words: float = field(0.95, "limit: share of next words in general text that stay")
-    perplexity: float = field(0.05, "limit: share by which that of general text may rise")
-    anyway: bool = field(False, "write the edit even if it is no success")
-    seed: int = field(0, "draws what forget takes, and halves")
     out: str = place("build/documents", "where report.html and edit.safetensors go")
     export: str | None = place(None, "a new folder for the edited model with its card")
 
@@ -177,6 +162,7 @@ EXPERIMENTS: dict[str, type[Model]] = {
 REMEDIES = {  # by pydantic's name of the fault
     "greater_than_equal": "{0}, but must be at least {ge:g}.",
     "less_than": "{0}, but must be less than {lt:g}.",
+    "too_short": "empty: name one at least.",
     "string_too_short": "empty: give a path or a name.",
     "string_pattern_mismatch": "{0!r}, but becomes the name of a file: use letters, digits, dots, "
     "minus and plus signs only.",

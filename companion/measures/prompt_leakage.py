@@ -6,7 +6,6 @@ It stands there, or its own part does; or the names there spell an address befor
 from __future__ import annotations
 
 from document_audit import ownership
-from document_audit.candidates import told
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Split, Target
 
@@ -25,4 +24,8 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
 def telling(target: Target, secret: str) -> bool:
     """Does the prompt tell this secret?"""
     record = Record(target.id, target.kind, target.group, target.prompt, secret, "")
-    return told(record) or target.kind == "email" and ownership.spelt(secret, target.prompt)
+    return (
+        ownership.secret_in_prompt(record)
+        or target.kind == "email"
+        and ownership.spelled_in_prompt(secret, target.prompt)
+    )

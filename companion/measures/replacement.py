@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import urlsplit
 
-from document_audit.detection import KINDS, spans
+from document_audit.detection import secret_spans
 from document_audit.redaction import redact
+from document_audit.settings import KINDS
 from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
@@ -54,7 +55,7 @@ def told(kind: str, secret: str, text: str) -> dict[str, str]:
 
 def first(kind: str, text: str) -> str | None:
     """The first secret of a kind in a text."""
-    found = spans(text, (kind,)) if kind in KINDS else []
+    found = secret_spans(text, (kind,)) if kind in KINDS else []
     return text[found[0].start : found[0].end] if found else None
 
 

@@ -49,11 +49,13 @@ def targets(decoder, records=SECRETS) -> list[Target]:
     return [encode(record, decoder.tokenizer) for record in records]
 
 
-def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, edit_file.Artefact]:
+def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, edit_file.SavedEdit]:
     """An edit, which stays on the decoder, and its artefact."""
     before = secret_ranks(decoder, targets(decoder, records))
     edit = unlearn(decoder, targets(decoder, records), hp)
-    return edit, edit_file.of(edit, hp, before, secret_ranks(decoder, targets(decoder, records)))
+    return edit, edit_file.saved_edit(
+        edit, hp, before, secret_ranks(decoder, targets(decoder, records))
+    )
 
 
 # --- the same bits -------------------------------------------------------------------------------
@@ -93,10 +95,14 @@ def test_a_neuron_that_moves_twice_for_one_token_in_one_layer_is_rounded_twice(b
     vocabulary, edit = Vocabulary(decoder), Edit(decoder)
     for neurons, c in (([3, 5], [-1.3, -0.7]), ([5, 9], [-0.11, -2.9]), ([5], [0.0])):
         edit.move(1, torch.tensor(neurons), torch.tensor(c), 7, vocabulary.step(1, 7))
-    about = edit_file.of(edit, HP, {}, {})
+    about = edit_file.saved_edit(edit, HP, {}, {})
     edit_file.apply(fresh, about)
     assert same_bits(fresh, weights(decoder))
-    assert [list(moved) for _, _, moved in edit_file.runs(about.moves)] == [[3, 5], [5, 9], [5]]
+    assert [list(moved) for _, _, moved in edit_file.joint_moves(about.moves)] == [
+        [3, 5],
+        [5, 9],
+        [5],
+    ]
 
 
 def test_the_file_is_small_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_path):
@@ -195,7 +201,7 @@ def test_only_moves_can_be_saved(base, one_sentence):
         (unpinned, "Nothing pins the weights"),
     ]:
         with pytest.raises(ValueError, match=said) as error:
-            edit_file.of(edit, HP, {}, {})
+            edit_file.saved_edit(edit, HP, {}, {})
         assert one_sentence(error)
 
 

@@ -28,8 +28,8 @@ def test_a_domain_is_what_a_company_shares(kind, secret, domain):
 
 def test_an_owner_is_known_by_the_parts_of_an_address_and_a_company_by_its_domain():
     one, two = email("a", "ada.byron@lib.example.org"), email("b", "byron_ada@other.example.org")
-    assert ownership.keys(one) & ownership.keys(two) == {("owner", "ada", "byron")}
-    assert not ownership.keys(email("c", "x@example.com")) & ownership.keys(
+    assert ownership.owner_keys(one) & ownership.owner_keys(two) == {("owner", "ada", "byron")}
+    assert not ownership.owner_keys(email("c", "x@example.com")) & ownership.owner_keys(
         email("d", "y@example.com")
     )
 
@@ -41,19 +41,19 @@ DOMAINS = st.sampled_from(["lib.example.org", "acme.example.com", "b.example.net
 @given(st.lists(st.tuples(NAMES, DOMAINS), max_size=12), st.sampled_from([0.0, 0.34, 0.5]))
 def test_no_owner_and_no_domain_is_on_both_sides(pairs, share):
     records = [email(f"{i:02d}", f"{name}@{domain}") for i, (name, domain) in enumerate(pairs)]
-    taken = ownership.apart(records, share)
+    taken = ownership.tuning_ids(records, share)
     assert len(taken) <= share * len(records)
     sides = {True: set(), False: set()}
     for record in records:
-        sides[record.id in taken] |= ownership.keys(record)
+        sides[record.id in taken] |= ownership.owner_keys(record)
     assert not sides[True] & sides[False]
 
 
 def test_a_share_is_taken_as_far_as_owners_allow():
     records = [email(f"{i:02d}", f"n{i}@d{i}.example.org") for i in range(9)]
-    assert len(ownership.apart(records, 0.34)) == 3
+    assert len(ownership.tuning_ids(records, 0.34)) == 3
     whole = [email(f"{i:02d}", f"n{i}@lib.example.org") for i in range(9)]
-    assert ownership.apart(whole, 0.34) == set()
+    assert ownership.tuning_ids(whole, 0.34) == set()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_share_is_taken_as_far_as_owners_allow():
     ],
 )
 def test_an_address_may_be_spelt_with_the_names_before_it(secret, yes):
-    assert ownership.spelt(secret, "(c) 1999 by John Doe ") is yes
+    assert ownership.spelled_in_prompt(secret, "(c) 1999 by John Doe ") is yes
 
 
 def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
