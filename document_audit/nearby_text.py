@@ -75,8 +75,8 @@ def by_distinctive_tokens(
 ) -> Callable[[Record, Target], Target]:
     """A function that gives a target of a record other tokens: those that only its secret has.
 
-    Of those that may be unlearned, the ones that stand in the fewest of all other secrets tried; of
-    equal ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
+    Of those that may be unlearned, the ones that the fewest of all other secrets tried have; of equal
+    ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
     """
     secrets = {target.group: set(target.secret_ids) for target in every}
     others = Counter(token for ids in secrets.values() for token in ids)
