@@ -75,7 +75,7 @@ def by_distinctive_tokens(
 ) -> Callable[[Record, Target], Target]:
     """A function that gives a target of a record other tokens: those that only its secret has.
 
-    Of those that may be unlearned, the ones that the fewest of all other secrets tried have; of equal
+    Of those that may be unlearned, the ones that the fewest of all other secrets have; of equal
     ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
     """
     secrets = {target.group: set(target.secret_ids) for target in every}
