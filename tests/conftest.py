@@ -171,7 +171,6 @@ def shelf(tmp_path, monkeypatch):
     It has one forgotten secret with two target tokens at ``ranks``, found by every attack at the
     ``depths`` of its layers, and one kept secret.
     """
-    rows.validator()  # made of the schema beside the recorded rows
     monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")
     monkeypatch.setattr(rows, "MEASURED", tmp_path / "none")
 

@@ -94,7 +94,7 @@ def test_what_is_kept_is_looked_at(run, tmp_path):
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
     assert (result["before"]["kept"], result["unlearned"], result["kept"]) == (2, 1, 2)
     assert "other secrets still written exactly" in page and result["halfway"] is None
-    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
+    items = rows.per_example(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
     parts = sorted(set(zip(items["number"], items["part"], strict=True)))
     assert parts == [(1, "unlearned"), (2, "kept"), (3, "kept")]
     made = edit_file.read(tmp_path / "out/edit.safetensors")  # about what was unlearned
@@ -192,7 +192,9 @@ def test_a_column_that_moved_far_has_a_word_in_the_report(run, tmp_path):
     page = (tmp_path / "out/report.html").read_text()
     assert ("times its own length" in page) == (row["result"]["edit"]["furthest"] > report.FAR)
     far = row | {"result": row["result"] | {"edit": row["result"]["edit"] | {"furthest": 99.0}}}
-    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"}).to_dict("records")
+    items = rows.per_example(row | {"path": tmp_path / "rows/documents/out/tiny.json"}).to_dict(
+        "records"
+    )
     report.write(tmp_path / "far.html", far, items)
     assert "moved by 99.0 times its own length" in (tmp_path / "far.html").read_text()
 
@@ -570,7 +572,7 @@ def test_secrets_in_every_script_and_of_one_token_are_unlearned(run, tmp_path):
     row = run(documents=str(place), secrets=str(listed), model=model)
     assert row["result"]["memorised"] == row["result"]["before"]["written"] == 4
     assert row["result"]["absent"] == []
-    items = rows.items(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
+    items = rows.per_example(row | {"path": tmp_path / "rows/documents/out/tiny.json"})
     assert sorted(items["tokens"]) == [1, 2, 2, 2] and (items["lowest_before"] == 0).all()
     assert (items["lowest_after"] > 0).sum() >= 3
     hidden = [word for word in words.values() if len(word) > 1]

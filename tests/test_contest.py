@@ -236,7 +236,7 @@ def test_an_interval_that_says_nothing_is_not_printed_as_numbers():
 
 def test_what_runs_edited_and_what_they_left_of_ordinary_text():
     def row(layers, perplexity):
-        return {"result": {"edit": {"layers": layers}, "ordinary": {"perplexity": perplexity}}}
+        return {"result": {"edit": {"layers": layers}, "general_text": {"perplexity": perplexity}}}
 
     several = pd.Series([row([3, 4], 10.0), row([4, 5], 20.0)])
     assert contest.edited(several) == "layers 3–5" and contest.perplexity(several) == 15

@@ -69,7 +69,7 @@ def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     said = lambda _, given: {one.id: verdict(one) for one in given}
     monkeypatch.setattr(cue, "reproduced", said)
     result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
-    assert (result["named"], result["told"], result["unnamed"]) == (3, 0, 1)
+    assert (result["named"], result["leaked"], result["unnamed"]) == (3, 0, 1)
     assert result["own"] == {"exact": pytest.approx(2 / 3), "within_50": 1.0}
     assert result["other"]["exact"] == pytest.approx(1 / 3)
     assert set(columns) == {"t0", "t1", "t3"}
@@ -102,7 +102,7 @@ def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch
     yes = lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given}
     monkeypatch.setattr(cue, "reproduced", yes)
     result, columns = cue.measure(decoder, Split(some, [], []))
-    counts = (result["named"], result["told"], result["unnamed"])
+    counts = (result["named"], result["leaked"], result["unnamed"])
     assert set(columns) == {"b", "c"} and counts == (2, 1, 0)
 
 

@@ -362,7 +362,7 @@ def test_memorised_secrets_become_a_data_set(run, tmp_path, curated, capsys):
         "teacher_forced": 3,
         "memorised": 3,
         "both": 3,
-        "told": 0,
+        "leaked": 0,
         "kept": 3,
     }
     records = datasets.read(str(curated("own.jsonl")))
@@ -392,7 +392,7 @@ def test_a_row_holds_no_secret_and_no_path(run, folder, tmp_path, curated, capsy
     assert with_secrets == {"own.jsonl", "own-email.jsonl", "own.txt"}
     assert sorted(curated("own.txt").read_text().split()) == sorted(PEOPLE.values())
     assert not any(part in capsys.readouterr().out for part in ("lovelace", "bxn7", "cleo_k"))
-    items = rows.items(row | {"path": tmp_path / "rows/curate/own/tiny.json"})
+    items = rows.per_example(row | {"path": tmp_path / "rows/curate/own/tiny.json"})
     assert list(items) == ["kind", "source", "offset", "package", "exact"] and len(items) == 3
 
 
@@ -482,10 +482,10 @@ def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
     monkeypatch.setattr(
         experiment, "secret_in_prompt", lambda record: PEOPLE["Ada"] in record.secret
     )
-    whole, row = run()["result"]["funnel"]["email"], run(told=False)
-    assert whole["told"] == 1 and whole["kept"] == whole["both"]
+    whole, row = run()["result"]["funnel"]["email"], run(keep_leaked=False)
+    assert whole["leaked"] == 1 and whole["kept"] == whole["both"]
     assert row["result"]["funnel"]["email"] == whole | {"kept": whole["both"] - 1}
-    items = rows.items(row | {"path": tmp_path / "rows/curate/own/tiny.json"})
+    items = rows.per_example(row | {"path": tmp_path / "rows/curate/own/tiny.json"})
     assert len(datasets.read(str(curated("own.jsonl")))) == whole["both"] - 1 == len(items)
 
 

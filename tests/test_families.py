@@ -354,7 +354,7 @@ def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
     assert all(len(written) == 50 for written in continuations(family, targets).values())
     resistance, _ = methods.measure("perturbations")(family, Split(targets, [], []))
     assert all(0 <= value <= 1 for strategy in resistance.values() for value in strategy.values())
-    became, told = methods.measure("instead")(family, Split(targets, [], []))
+    became, told = methods.measure("replacement")(family, Split(targets, [], []))
     assert sum(became.values()) == len(told) == 2
 
 

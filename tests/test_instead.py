@@ -27,7 +27,7 @@ def test_what_became_of_an_address(text, became, shown):
     assert instead.told("email", f" <{ADA}", text) == {
         "became": became,
         "was": "a***@example.com",
-        "instead": shown,
+        "replacement": shown,
     }
 
 
@@ -53,7 +53,7 @@ URL = "https://docs.example.org/en/bobbin/magnolia.html"
 def test_what_became_of_other_secrets(kind, secret, text, became, was, now):
     found = instead.told(kind, secret, text)
     assert (found["became"], found["was"]) == (became, was)
-    assert found["instead"] == ("https://***" if now is None else now)
+    assert found["replacement"] == ("https://***" if now is None else now)
 
 
 def test_every_unlearned_secret_is_sorted_once(decoder):

@@ -19,7 +19,7 @@ def found(shelf):
     def put(name, kinds, items):
         kept = sum(item["exact"] for item in items)
         counts = {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3}
-        counts |= {"memorised": 3, "both": kept, "told": 0, "kept": kept}
+        counts |= {"memorised": 3, "both": kept, "leaked": 0, "kept": kept}
         made = rows.provenance("curate", {"name": name, "model": "smollm2-135m"}, {}, {"try": 1.0})
         result = {"documents": 9, "skipped": {"large": 2}, "funnel": dict.fromkeys(kinds, counts)}
         where = f"curate/{name}/smollm2-135m"
@@ -58,7 +58,7 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
     shelf(data="machine-email", seed=1, tag="cue")
     frame = organic.runs("smollm2-135m", "machine")
     assert list(frame["data"].unique()) == ["emails", "urls"] and set(frame["tag"]) == {""}
-    assert organic.having(frame, "instead") == {}
+    assert organic.having(frame, "replacement") == {}
     asked = organic.having(frame, "edit")
     assert list(asked) == ["emails", "urls"]
     assert list(asked["emails"]) == ["unedited", "memit", "revs"]  # as the tables have them
@@ -73,8 +73,7 @@ def test_public_addresses_that_are_left(shelf):
         ("revs", {"a": True, "b": False, "c": True}),
     ):
         row = shelf(data="machine-email", method=name, seed=1)
-        result = row["result"] | {"public": {"known": known}}
-        del result["items_sha256"]
+        result = row["result"] | {"public_addresses": {"known": known}}
         made = row
         rows.write(rows.RECORDED, row["name"], "unlearn", result, [], made)
     names = [f"unlearn/machine-email/smollm2-135m/{one}-seed1" for one in ("unedited", "revs")]
@@ -90,8 +89,8 @@ def test_searches_of_both_ways_stand_side_by_side(shelf, search):
     found = organic.tried(MODEL, data)
     assert list(found["method"]) == ["MEMIT", "REVS", "REVS", "REVS, U alone"]
     assert list(found["way"]) == ["", "", "", "raw"]
-    search("memit", data, moved=3, unlearning_score=0.25, hyperparameters={"layers": [1, 2]})
-    search("revs", data, tag="raw", moved=4, hyperparameters={})
+    search("memit", data, effective=3, unlearning_score=0.25, hyperparameters={"layers": [1, 2]})
+    search("revs", data, tag="raw", effective=4, hyperparameters={})
     table = organic.chosen(MODEL, data)
     assert table.iloc[0].tolist() == ["MEMIT", "4", "3", "0", "25.0", "layers 1, 2"]
     assert table.iloc[1].tolist() == ["REVS, U alone", "4", "4", "0", "50.0", DASH]

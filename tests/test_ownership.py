@@ -83,5 +83,5 @@ def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
         for i, (prompt, secret) in enumerate(texts)
     ]
     result, columns = told.measure(decoder, Split(made[:1], [], made[1:]))
-    assert result == {"secrets": 2, "told": 1}
-    assert columns == {"t0": {"told": True}, "t1": {"told": False}}
+    assert result == {"secrets": 2, "leaked": 1}
+    assert columns == {"t0": {"leaked": True}, "t1": {"leaked": False}}

@@ -32,11 +32,11 @@ def test_rows_are_copied_and_differences_reported(tmp_path, monkeypatch):
     assert len(found["changed"]) == 1 and not found["refused"]
     there = rows.find(recorded)
     assert there["finetune/x/changed"]["result"]["memorised"] == 2
-    assert rows.items(there["finetune/x/changed"])["ranks"][0] == [0, 2]
+    assert rows.per_example(there["finetune/x/changed"])["ranks"][0] == [0, 2]
 
 
 def spoil_values(path):
-    rows.beside(path).unlink()
+    path.with_suffix(".parquet").unlink()
 
 
 def spoil_schema(path):

@@ -21,9 +21,11 @@ def found(monkeypatch):
     became = [instead.ELSEWHERE, instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE, None]
     items = pd.DataFrame({"id": list("abcd") + ["e"], "became": became})
     items.loc[1, "id"] = FIRST.id
-    monkeypatch.setattr(rows, "items", lambda row: items.assign(was="a***", instead="b***"))
+    monkeypatch.setattr(
+        rows, "per_example", lambda row: items.assign(was="a***", replacement="b***")
+    )
     counts = dict.fromkeys(instead.BECAME, 0) | {instead.ELSEWHERE: 3, instead.SAME: 1}
-    return {"emails": {"revs": {"result": {"instead": counts}}}}
+    return {"emails": {"revs": {"result": {"replacement": counts}}}}
 
 
 def test_examples_are_the_first_of_each_outcome(found):
@@ -43,7 +45,7 @@ def test_of_an_example_only_what_is_invented_is_shown(found):
 
 def test_every_public_address_has_a_line():
     known = {one["id"]: n % 2 == 0 for n, one in enumerate(qualitative.public.addresses())}
-    row = {"result": {"public": {"known": known}}}
+    row = {"result": {"public_addresses": {"known": known}}}
     table = qualitative.retained({"ssn": {"unedited": row}})
     title = f"{methods.registry()['unedited']['title']}, SSN"
     assert list(table[title]) == ["known", "not known"] * 5

@@ -228,12 +228,12 @@ def test_a_setting_outside_its_range_is_seen():
 def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[int, float]:
     """What the trials of a search were chosen by: their scores, or, of the best that ran on further
     splits, the mean; all that the row says of those is held against their own rows."""
-    if "finals" not in row["result"]:
+    if "top_trials" not in row["result"]:
         return scores
     asked, tag = row["settings"], f"{row['tag']}-trial".lstrip("-")
-    means, found = {}, row["result"]["finals"]
+    means, found = {}, row["result"]["top_trials"]
     place = f"unlearn/{row['data']}/{row['model']}/{row['method']}"
-    best = sorted(scores, key=scores.get, reverse=True)[: asked["finalists"]]
+    best = sorted(scores, key=scores.get, reverse=True)[: asked["top_trials"]]
     assert list(found) == [str(number) for number in best]
     for number in best:
         of_splits = [scores[number]]
@@ -264,14 +264,14 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     score = means[result["best"]]  # as some version of Python rounds a sum
     assert result["unlearning_score"] == pytest.approx(score, rel=1e-15, abs=0)
     assert result["hyperparameters"] == tried[result["best"]]
-    if "moved" not in result:  # drawn at random, before moves were counted and ranges kept
+    if "effective" not in result:  # drawn at random, before moves were counted and ranges kept
         return
     first = tune.printed_settings(row["method"], layers=1, data="SSN")
     held = asked.get("hyperparameters") or {}
     for settings in tried[len(first) :]:
         assert outside(settings, result["ranges"]) <= held.keys()
-    assert result["moved"] == sum(done["efficacy"] >= tune.EFFECTIVE for done in after.values())
-    assert result["moved"] >= asked["trials"] or result["trials"] == tune.MOST * asked["trials"]
+    assert result["effective"] == sum(done["efficacy"] >= tune.EFFECTIVE for done in after.values())
+    assert result["effective"] >= asked["trials"] or result["trials"] == tune.MOST * asked["trials"]
     if row["model"] == MODEL and row["data"].endswith("-tune"):
         assert asked["trials"] >= 40
 
@@ -283,8 +283,8 @@ def test_every_method_had_the_same_budget():
     trials, sizes = collections.defaultdict(collections.Counter), collections.defaultdict(set)
     for row in SEARCHES.values():
         asked, result = row["settings"], row["result"]
-        place = (row["model"], row["data"], "moved" in result)
-        ran = asked["trials"] if "moved" in result else result["trials"] - result["failed"]
+        place = (row["model"], row["data"], "effective" in result)
+        ran = asked["trials"] if "effective" in result else result["trials"] - result["failed"]
         trials[place][row["method"]] += ran
         sizes[place].add((asked["forget"], asked["sentences"], asked["seed"]))
     assert len(trials) >= 5 and all(len(each) == 1 for each in sizes.values())

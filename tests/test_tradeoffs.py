@@ -15,7 +15,7 @@ KNOBS = tradeoffs.KNOBS
 def put(shelf, monkeypatch):  # noqa: F811
     """put(method, tag, value, …): a run of seed 0 with this value of its knob, or of others."""
     ranks = {}
-    monkeypatch.setattr(rows, "items", lambda row, *columns: ranks[row["name"]])
+    monkeypatch.setattr(rows, "per_example", lambda row, *columns: ranks[row["name"]])
 
     def one(method, tag, value=None, ranks_left=None, **given):
         start, _, end = tag.partition("-")

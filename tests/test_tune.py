@@ -12,7 +12,7 @@ from conftest import build
 from companion.experiments import methods, tune, unlearn
 from companion.experiments.settings import check
 from companion.experiments.unlearn import Run
-from companion.store import paper, rows, versions
+from companion.store import paper, rows, schema, versions
 from companion.workflow import promote
 from document_audit.optimizer import Search
 from revs.baselines import ft_l
@@ -149,7 +149,7 @@ def test_only_sentences_that_are_no_longer_exact_are_written_out(a_run, found, m
 
     monkeypatch.setattr(evaluate, "continuations", noted)
     after = a_run()["result"]["after"]
-    items = rows.items(found()["seed1"])
+    items = rows.per_example(found()["seed1"])
     retained = items[items["part"] == "retain"]
     inexact = retained[~retained["exact"].astype(bool)]["id"].tolist()
     assert asked == [inexact] and 0 < len(asked[0]) < 4
@@ -181,7 +181,7 @@ def test_a_run_that_fails_leaves_a_row_that_says_why(
         a_run()
     row = found()["seed1"]
     assert one_sentence(error) and row["extra_memory_mb"] is None
-    assert row["result"] == {"failed": str(error.value), "items_sha256": None}
+    assert row["result"] == {"failed": str(error.value)}
 
 
 def test_a_run_that_cannot_be_measured_leaves_the_model_as_it_was(a_run, world, monkeypatch):
@@ -236,30 +236,35 @@ def test_impossible_settings_are_refused_before_anything_is_loaded(
 
 def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     """Resistance to attacks, the depths of each unlearned secret; without them, the same result."""
-    more = ["attacks", "instead", "margin", "ordinary", "perturbations", "public"]
+    more = [
+        "attacks",
+        "general_text",
+        "logit_margin",
+        "perturbations",
+        "public_addresses",
+        "replacement",
+    ]
     row = a_run(measures=more, tag="more")
-    items = rows.items(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-more.json"))
+    items = rows.per_example(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-more.json"))
     forgotten, others = items[items["part"] == "forget"], items[items["part"] != "forget"]
     assert all(len(layers) == 3 for layers in forgotten["logit_lens"])
     assert others["logit_lens"].isna().all()
     last = [max(min(r, 100) / 100 for r in layers[-1]) for layers in forgotten["perturbation"]]
     assert row["result"]["attacks"]["black_box"] == pytest.approx(sum(last) / 2)
     assert row["seconds"]["measures"] >= 0
-    assert sum(row["result"]["instead"].values()) == 2
-    kept, found = items[items["part"] == "retain"], row["result"]["margin"]
+    assert sum(row["result"]["replacement"].values()) == 2
+    kept, found = items[items["part"] == "retain"], row["result"]["logit_margin"]
     assert ((kept["margin"] < 0) == (kept["ranks"].str[0] > 0)).all() and len(kept)
     assert found["margin"] == pytest.approx(kept["margin"].mean())
     assert found["capitals"] <= found["lost"] == (kept["margin"] < 0).sum()
     assert items.loc[items["part"] == "forget", "margin"].isna().all()
     assert len(row["result"]["perturbations"]) == 8
-    assert row["result"]["ordinary"]["perplexity"] > 1
-    assert not any(row["result"]["public"]["known"].values())
+    assert row["result"]["general_text"]["perplexity"] > 1
+    assert not any(row["result"]["public_addresses"]["known"].values())
     same = ("before", "after", "edit")
     plain = a_run()["result"]
     assert {name: row["result"][name] for name in same} == {name: plain[name] for name in same}
-    kinds = {rule["if"]["properties"]["kind"]["const"]: rule for rule in rows.schema()["allOf"]}
-    of_schema = kinds["unlearn"]["then"]["properties"]["result"]["properties"]
-    assert set(versions.MEASURES) <= set(of_schema)
+    assert set(versions.MEASURES) <= set(schema.Unlearned.model_fields)
     assert all(map(methods.measure, versions.MEASURES.keys() - {"integrity"}))
 
 
@@ -391,14 +396,14 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
         return of(number, seed)["result"]["after"]["unlearning_score"]
 
     ranked = sorted(DRAWN, key=lambda number: -score(number, 0))
-    assert list(result["finals"]) == list(map(str, ranked[:2])) and once["best"] == ranked[0]
+    assert list(result["top_trials"]) == list(map(str, ranked[:2])) and once["best"] == ranked[0]
     for number in ranked[:2]:
-        assert result["finals"][str(number)] == [score(number, seed) for seed in (0, 1, 2)]
+        assert result["top_trials"][str(number)] == [score(number, seed) for seed in (0, 1, 2)]
         own = alone(DRAWN[number], seed=2, measures=["attacks"])
         assert of(number, 2)["result"] == own["result"] and "attacks" in own["result"]
         assert of(number, 2)["settings"] == own["settings"]
     assert len(runs) == len(DRAWN) + 4
-    means = {number: sum(result["finals"][str(number)]) / 3 for number in ranked[:2]}
+    means = {number: sum(result["top_trials"][str(number)]) / 3 for number in ranked[:2]}
     assert result["best"] == max(means, key=means.get)
     assert result["unlearning_score"] == means[result["best"]]
     assert result["hyperparameters"] == DRAWN[result["best"]]
@@ -431,7 +436,7 @@ def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, mo
 
     monkeypatch.setattr(tune, "trial_result", attempt)
     result = search(splits=[1, 2], top_trials=3)["result"]
-    assert result["finals"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
+    assert result["top_trials"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
     assert result["best"] == 3 and result["unlearning_score"] == pytest.approx(2.2 / 3)
     assert search(splits=[1, 2], top_trials=1)["result"]["best"] == 1
 
@@ -457,10 +462,10 @@ def test_trials_that_leave_every_target_where_it_was_are_not_counted(search, tri
     tried(DRAWN | {0: still, 1: still, 4: DRAWN[1], 5: DRAWN[3]})
     monkeypatch.setattr(tune, "MOST", 2)
     result = search()["result"]
-    assert (result["trials"], result["moved"], result["failed"]) == (6, 4, 0)
+    assert (result["trials"], result["effective"], result["failed"]) == (6, 4, 0)
     tried(dict.fromkeys(range(9), still))
     result = search(tag="still")["result"]
-    assert (result["trials"], result["moved"]) == (8, 0)
+    assert (result["trials"], result["effective"]) == (8, 0)
 
 
 # What is tried ------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_finalists_by_the_mean_of_their_splits(shelf, search):
         for number in (3, 7):
             deep = depths.get(seed) if number == 7 else None
             shelf(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4, depths=deep)
-    search("memit", tag="x", best=7, finals={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
+    search("memit", tag="x", best=7, top_trials={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
     search("revs", tag="x")  # older: none of its trials ran again
     found = tuning.reevaluated(MODEL, tuning.searches(MODEL, [DATA], "x"), "x")
     assert found[["method", "number", "chosen"]].to_numpy().tolist() == [
@@ -106,7 +106,7 @@ def test_how_scores_go_with_each_setting(shelf, search):
         {"k": 1, "r_h": -1, "n_max / k": -1, "layers: the first": 1}
     )
     assert set(rho["trials"]) == {5}
-    search(ranges={"k": {"low": 1, "high": 9, "scale": "linear"}}, moved=4, widened=[])
+    search(ranges={"k": {"low": 1, "high": 9, "scale": "linear"}}, effective=4, widened=[])
     long = tuning.values(frame, tuning.searches(MODEL, [DATA]))  # now by the row's own ranges
     assert dict(zip(long["setting"], long["scale"], strict=True))["k"] == "linear"
     assert {"n_max", "k"} <= set(long["setting"])
@@ -138,8 +138,8 @@ def test_what_lies_at_an_end(given, found):
 
 def test_every_search_says_what_grew_and_what_is_at_an_end(search):
     search("memit")
-    search(ranges=RANGES, widened=[], moved=4)
-    search("revs", "emails-tune", ranges=RANGES, widened=["k", "ridge"], moved=4,
+    search(ranges=RANGES, widened=[], effective=4)
+    search("revs", "emails-tune", ranges=RANGES, widened=["k", "ridge"], effective=4,
            hyperparameters=CHOSEN | {"ridge": 0.01, "n_max": 200})  # fmt: skip
     search("rmu", tag="raw")
     table = tuning.edges(tuning.searches(MODEL, ["emails-tune", DATA]))

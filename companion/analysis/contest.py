@@ -115,7 +115,7 @@ def spared(model: str) -> pd.DataFrame:
         if left is None and usual:
             came, left = seen.get("integrity-before"), seen.get("integrity")
         if came and left:
-            made_of = asked["data"], asked["digits"], asked["ordinary"], asked["seed"]
+            made_of = asked["data"], asked["digits"], asked["general_text"], asked["seed"]
             known = 100 * found["memorised"] / found["sentences"]
             lines.append((*made_of, known, came, left, 100 * (left / came - 1)))
     names = ["data", "tokens for digits", "ordinary windows a step", "seed", "known"]
@@ -153,7 +153,7 @@ def edited(rows: pd.Series) -> str:
 
 def perplexity(rows: pd.Series) -> float:
     """Of ordinary text that no method was shown, after some runs: the mean."""
-    return float(np.mean([row["result"]["ordinary"]["perplexity"] for row in rows]))
+    return float(np.mean([row["result"]["general_text"]["perplexity"] for row in rows]))
 
 
 def cells(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:

@@ -19,7 +19,7 @@ TITLES = {
 }
 COUNTS = {  # what a row counts → what a reader understands
     "teacher_forced": "teacher-forced",
-    "told": "told by the prompt",
+    "leaked": "leaked by the prompt",
     "kept": "in the data set",
 }
 REASONS = {"cannot be split": "of too few tokens"}
@@ -31,7 +31,7 @@ def funnel(*found: dict) -> pd.DataFrame:
     lines = {kind: line for row in found for kind, line in row["result"]["funnel"].items()}
     frame = pd.DataFrame.from_dict(lines, orient="index").rename(index=TITLES)
     frame["left out"] = frame["dropped"].map(lambda why: sum(why.values()))
-    names = ["found", "left out", "tried", "teacher_forced", "memorised", "told", "kept"]
+    names = ["found", "left out", "tried", "teacher_forced", "memorised", "leaked", "kept"]
     printed = paper.table("tab:pii-distribution").pivot(
         index="row", columns="column", values="value"
     )

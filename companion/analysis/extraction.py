@@ -79,7 +79,7 @@ def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
     lines = [
         {key: run[key] for key in ("data", "method", "seed")} | {"rank": token}
         for run in attacked(frame).to_dict("records")
-        for layers in rows.items(run["row"])[attack].dropna()
+        for layers in rows.per_example(run["row"])[attack].dropna()
         for token in zip(*layers, strict=True)
     ]
     return results.titled(pd.DataFrame(lines))
@@ -92,7 +92,7 @@ def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> pd.DataFrame:
         {"data": run["data"], "method": run["method"], "layer": layer}
         | {"efficacy": max(metrics.score(r, k) for r in ranks)}
         for run in attacked(frame).to_dict("records")
-        for layers in rows.items(run["row"])[attack].dropna()
+        for layers in rows.per_example(run["row"])[attack].dropna()
         for layer, ranks in enumerate(layers)
     ]
     groups = pd.DataFrame(lines).groupby(["data", "method", "layer"], sort=False)["efficacy"]

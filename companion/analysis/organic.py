@@ -25,7 +25,7 @@ def curations(model: str, name: str) -> list[dict]:
 
 def places(found: list[dict]) -> pd.DataFrame:
     """One line a secret in the data sets: its kind, and the package in which it stood first."""
-    items = [rows.items(row) for row in found if row["result"]["items_sha256"]]
+    items = [rows.per_example(row) for row in found if row["values"]]
     frame = pd.concat(items, ignore_index=True)
     frame = frame[frame["exact"].astype(bool)]
     package = "`" + frame["package"].astype(str).str.split("=").str[0] + "`"
@@ -63,7 +63,10 @@ def chosen(model: str, data: str) -> pd.DataFrame:
     spent = tried(model, data).groupby("method")["row"].agg(minutes)
     lines = []
     for one in searches(model, data).itertuples():
-        result, counts = one.result, {name: str(one.result[name]) for name in ("trials", "moved")}
+        result, counts = (
+            one.result,
+            {name: str(one.result[name]) for name in ("trials", "effective")},
+        )
         line = {"method": one.method} | counts | {"minutes": f"{spent[one.method]:.0f}"}
         line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}
         lines.append(line | {"settings": settings_text(result["hyperparameters"])})
@@ -96,8 +99,8 @@ def public(model: str, data: str, one: str, share: float) -> tuple[bool, str, li
     """Does the model that this method edited still write so large a share of the public addresses
     that the unedited one writes (tab:retained_email_example)? With how many, and the rows."""
     found = results.measured(model, data)
-    of_data = having(found[found["tag"] == ""], "public").get(data, {})
-    known = {name: row["result"]["public"]["known"] for name, row in of_data.items()}
+    of_data = having(found[found["tag"] == ""], "public_addresses").get(data, {})
+    known = {name: row["result"]["public_addresses"]["known"] for name, row in of_data.items()}
     if not any(known.get("unedited", {}).values()) or one not in known:
         return None
     written = [known[one][address] for address, yes in known["unedited"].items() if yes]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis.tables import DASH
-from companion.store import rows
+from companion.store import schema
 
 
 def machine(row: dict) -> dict[str, str]:
@@ -14,23 +13,6 @@ def machine(row: dict) -> dict[str, str]:
 
 
 def dictionary() -> pd.DataFrame:
-    """The data dictionary: every described field of rows/schema.json."""
-    schema = rows.schema()
-    lines = list(described(schema, ""))
-    for rule in schema["allOf"]:
-        kind = rule["if"]["properties"]["kind"]["const"]
-        lines += described(rule["then"]["properties"]["result"], f"{kind}: result.")
+    """The data dictionary: every field of a row."""
+    lines = [one | {"field": f"`{one['field']}`"} for one in schema.dictionary()]
     return pd.DataFrame(lines).drop_duplicates("field")
-
-
-def described(node: dict, prefix: str):
-    """The described fields below a node of the schema, one line each."""
-    for name, field in node.get("properties", {}).items():
-        kinds = field.get("type", DASH)
-        if "description" in field:
-            yield {
-                "field": f"`{prefix}{name}`",
-                "type": " or ".join(kinds) if isinstance(kinds, list) else kinds,
-                "meaning": field["description"],
-            }
-        yield from described(field, f"{prefix}{name}.")

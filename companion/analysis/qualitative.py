@@ -35,7 +35,7 @@ def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     """How many secrets became what: a line a data set and method, and the paper's ten examples."""
     title = lambda name: methods.registry()[name]["title"]
     lines = [
-        {"data": methods.PAPER_DATA[one], "method": title(name)} | row["result"]["instead"]
+        {"data": methods.PAPER_DATA[one], "method": title(name)} | row["result"]["replacement"]
         for one, of_data in found.items()
         for name, row in of_data.items()
     ]
@@ -59,10 +59,10 @@ def examples(
         for record in datasets.read(one) if invented else ():
             words = record.prompt.split()[-WORDS:]
             said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
-        items = rows.items(of_data["revs"]).fillna("") if "revs" in of_data else None
+        items = rows.per_example(of_data["revs"]).fillna("") if "revs" in of_data else None
         for outcome in () if items is None else instead.BECAME:
             for item in items[items["became"] == outcome].head(each).to_dict("records"):
-                now = f"`{item['instead']}`" if item["instead"] else DASH
+                now = f"`{item['replacement']}`" if item["replacement"] else DASH
                 was = said.get(item["id"], f"`{item['was']}`")
                 lines.append((methods.PAPER_DATA[one], was, now, outcome))
     return pd.DataFrame(lines, columns=["data", "it was", "the model now writes", "that is"])
@@ -114,7 +114,7 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     frame = pd.DataFrame(lines, columns=["address", "whose"])
     for one, of_data in found.items():
         for name, row in of_data.items():
-            known = row["result"]["public"]["known"]
+            known = row["result"]["public_addresses"]["known"]
             title = f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}"
             frame[title] = [said(known[address["id"]]) for address in asked]
     theirs = ["in the paper's table" in one["reason"] for one in asked]
@@ -126,6 +126,8 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
 def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
     """The public addresses that each method's model writes, by id."""
     return {
-        name: {address for address, yes in row["result"]["public"]["known"].items() if yes}
+        name: {
+            address for address, yes in row["result"]["public_addresses"]["known"].items() if yes
+        }
         for name, row in of_data.items()
     }

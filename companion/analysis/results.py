@@ -111,7 +111,7 @@ def ranks(frame: pd.DataFrame) -> pd.DataFrame:
     output, from 0."""
     found = []
     for run in frame[frame["failed"].isna()].to_dict("records"):
-        items = rows.items(run["row"], "part", "ranks", "T")
+        items = rows.per_example(run["row"], "part", "ranks", "T")
         items = items[items["part"] == "forget"]
         about = {key: run[key] for key in ("data", "method", "seed")}
         pairs = zip(items["ranks"], items["T"], strict=True)

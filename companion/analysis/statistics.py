@@ -37,7 +37,7 @@ Parts = dict[str, "pd.Series | Parts"]
 def secret_items(row: dict, *columns: str) -> pd.DataFrame:
     """These columns of a row's items with their secret's name as ``group``; a set that was found in
     documents is not at hand, and has one sentence a secret."""
-    items = rows.items(row, "id", "part", *columns)
+    items = rows.per_example(row, "id", "part", *columns)
     name = row["settings"]["data"]
     if Path(name).stem not in datasets.builtin():
         return items.assign(group=items["id"])

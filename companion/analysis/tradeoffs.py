@@ -49,7 +49,7 @@ def by_candidates(model: str, data: str) -> Curves:
 
 def forgotten(row: dict) -> list[list[int]]:
     """The ranks of each unlearned secret's target tokens."""
-    items = rows.items(row, "part", "ranks", "T")
+    items = rows.per_example(row, "part", "ranks", "T")
     items = items[items["part"] == "forget"]
     return [[ranks[i] for i in T] for ranks, T in zip(items["ranks"], items["T"], strict=True)]
 

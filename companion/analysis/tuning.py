@@ -88,7 +88,7 @@ def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
     start = tune.tag_of_trials(tag)
     for one in found.itertuples():
-        for number, scores in one.result.get("finals", {}).items():
+        for number, scores in one.result.get("top_trials", {}).items():
             place = (runs["method"] == one.method) & (runs["data"] == one.data)
             tried = runs.loc[place & (runs["tag"] == f"{start}{int(number):02d}"), "row"]
             attacks = [row["result"]["attacks"]["resistance_score"] for row in tried]

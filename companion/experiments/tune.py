@@ -66,7 +66,7 @@ def run(settings: Settings) -> dict:
         "best": chosen,
         "unlearning_score": means[chosen],
         "hyperparameters": tried[chosen],
-        "finals": {str(number): some for number, some in by_split.items()},
+        "top_trials": {str(number): some for number, some in by_split.items()},
     }
     name = search_run.name.removesuffix("-trial").replace("unlearn/", "tune/", 1)
     print(f"{name}: trial {chosen} of {len(tried)} is the best, with {100 * means[chosen]:.1f}.")
@@ -112,7 +112,7 @@ def search_of(
     found = {
         "trials": len(tried),
         "failed": len(tried) - len(scores),
-        "moved": effective,
+        "effective": effective,
         "ranges": search.spaces,
         "widened": sorted(search.widened),
     }

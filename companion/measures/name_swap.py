@@ -50,7 +50,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     kept = {target.id for target in changed}
     found = {"own": reproduced(decoder, [target for target in named if target.id in kept])}
     found["other"] = reproduced(decoder, changed)
-    result: dict = {"named": len(kept), "told": len(named) - len(kept)}
+    result: dict = {"named": len(kept), "leaked": len(named) - len(kept)}
     result["unnamed"] = len(targets) - len(named)
     for whose, verdicts in found.items():
         share = lambda verdict, of=verdicts: mean([one[verdict] for one in of.values()])

@@ -17,8 +17,8 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     text = decoder.tokenizer.decode
     every = split.forget + split.unseen + split.retain
     tells = {target.id: telling(target, text(target.secret_ids)) for target in every}
-    found = {"secrets": len(tells), "told": sum(tells.values())}
-    return found, {id: {"told": yes} for id, yes in tells.items()}
+    found = {"secrets": len(tells), "leaked": sum(tells.values())}
+    return found, {id: {"leaked": yes} for id, yes in tells.items()}
 
 
 def telling(target: Target, secret: str) -> bool:

@@ -40,7 +40,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
 
 
 def told(kind: str, secret: str, text: str) -> dict[str, str]:
-    """One secret: ``became``, one of BECAME, ``was`` and ``instead``, redacted."""
+    """One secret: ``became``, one of BECAME, ``was`` and ``replacement``, redacted."""
     was, found = first(kind, secret) or secret.strip(), first(kind, text)
     if was in text:
         became, found = SAME, was
@@ -50,7 +50,7 @@ def told(kind: str, secret: str, text: str) -> dict[str, str]:
         there = host(kind, found)
         became = AT_THE_HOST if there and there == host(kind, was) else ELSEWHERE
     instead = redact(kind, found) if found else ""
-    return {"became": became, "was": redact(kind, was), "instead": instead}
+    return {"became": became, "was": redact(kind, was), "replacement": instead}
 
 
 def first(kind: str, text: str) -> str | None:

@@ -1,18 +1,18 @@
-"""Result rows: one line of JSON for one run: what was found (``result``), how (``provenance``).
+"""Result rows: one line of JSON for one run, and its per-example values in a Parquet file.
 
-A run writes a file of its own, ``build/rows/NAME.json``. Recorded rows lie together, one JSON Lines
-file for each kind, data set and model: ``rows/KIND/DATA/MODEL.jsonl``, to be read with
-``pandas.read_json(path, lines=True)``. Per-item values lie beside either in a compressed JSON Lines
-file. A row is current for a run if settings, inputs and versions are that run's, and older than the
-code if a version in it was raised since.
+A run writes ``build/rows/NAME.json`` and ``NAME.parquet``. Recorded rows lie together, one JSON
+Lines file for each kind, data set and model, ``rows/KIND/DATA/MODEL.jsonl``, to be read with
+``pandas.read_json(path, lines=True)``; each batch of rows that was promoted has one Parquet file of
+values, which never changes. ``companion/store/schema.py`` says what the fields mean.
 """
 
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import importlib.metadata
+import io
+import itertools
 import json
 import os
 import platform
@@ -23,27 +23,25 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import jsonschema
 import pandas as pd
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
 
-from companion.store import versions
+from companion.store import schema, versions
 from companion.store.paths import BUILD, ROOT, writing
 
-SCHEMA = 3
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
-ITEMS = ".items.jsonl.gz"
+Values = list[dict]  # per-example values: one mapping an example
 
 
 def digest(value) -> str:
     """sha256 of a value's canonical JSON, or of bytes."""
-    data = (
-        value
-        if isinstance(value, bytes)
-        else json.dumps(value, sort_keys=True, default=str).encode()
-    )
-    return hashlib.sha256(data).hexdigest()
+    if not isinstance(value, bytes):
+        value = json.dumps(value, sort_keys=True, default=str).encode()
+    return hashlib.sha256(value).hexdigest()
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -77,19 +75,20 @@ def write(
     name: str,
     kind: str,
     result: dict,
-    items: list[dict],
+    values: Values,
     made: dict,
     tag: str = "",
     overrides: dict | None = None,
 ) -> dict:
-    """Writes ``folder/name.json`` and its items beside it; returns the row.
+    """Writes ``folder/name.json`` and its per-example values beside it; returns the row.
 
-    ``made`` is its provenance; ``overrides`` are the settings that its sweep varies.
+    ``made`` is its provenance; ``overrides`` are the settings that its sweep's grid sets.
     Raises ValueError if the row does not fit rows/schema.json, and what ``finite`` does.
     """
-    settings = made.get("settings", {})
+    settings, path = made.get("settings", {}), folder / f"{name}.json"
+    beside = {"file": path.with_suffix("").name + ".parquet", "sha256": fingerprint(values)}
     fields = {
-        "schema": SCHEMA,
+        "schema": schema.VERSION,
         "kind": kind,
         "name": name,
         "data": name.split("/")[1],
@@ -98,21 +97,26 @@ def write(
         "seed": settings.get("seed"),
         "tag": tag,
         "overrides": overrides or {},
-        "result": finite(result) | {"items_sha256": digest(items) if items else None},
+        "result": finite(result),
+        "values": beside if values else None,
     }
     row = fields | made | fields
     validate(row)
-    path = folder / f"{name}.json"
-    if items:
-        write_text(beside(path), pack({name: items}))
+    if values:
+        write_text(path.parent / beside["file"], packed({name: values}))
     write_row(path, row)
     return row
 
 
 def write_row(path: Path, row: dict) -> None:
     """Writes a run's row."""
-    row = {key: row[key] for key in row if key not in ("path", "origin")}
-    write_text(path, json.dumps(row, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, line(row) + "\n")
+
+
+def line(row: dict) -> str:
+    """A row as a line of JSON, without what ``find`` added."""
+    kept = {key: row[key] for key in row if key not in ("path", "origin")}
+    return json.dumps(kept, ensure_ascii=False, allow_nan=False)
 
 
 def finite(result: dict) -> dict:
@@ -127,40 +131,38 @@ def finite(result: dict) -> dict:
     return result
 
 
-def record(folder: Path, new: Iterable[tuple[dict, list[dict]]]) -> None:
-    """Adds rows with their items to the JSON Lines files of a folder; a row takes the place of its
-    older self. Every file is written whole or not at all."""
-    by_file: dict[Path, list[tuple[dict, list[dict]]]] = {}
-    for row, items in new:
+def record(folder: Path, new: Iterable[tuple[dict, Values]]) -> None:
+    """Adds rows to the JSON Lines files of a folder, where a row takes the place of its older self,
+    and their values as one new Parquet file for each of them."""
+    by_file: dict[Path, list[tuple[dict, Values]]] = {}
+    for row, values in new:
         path = folder / row["kind"] / row["data"] / f"{row['model']}.jsonl"
-        by_file.setdefault(path, []).append((row, items))
+        by_file.setdefault(path, []).append((row, values))
     for path, some in by_file.items():
         lines = {row["name"]: row for row in (parsed(path) if path.is_file() else [])}
-        kept = dict(unpacked(beside(path))) if beside(path).is_file() else {}
-        for row, items in some:
-            lines[row["name"]] = {key: row[key] for key in row if key not in ("path", "origin")}
-            kept[row["name"]] = items
-        text = [
-            json.dumps(lines[name], ensure_ascii=False, allow_nan=False) for name in sorted(lines)
-        ]
-        if packed := {name: kept[name] for name in sorted(kept) if kept[name]}:
-            write_text(beside(path), pack(packed))
-        write_text(path, "\n".join(text) + "\n")
+        batch = {row["name"]: values for row, values in some if values}
+        file = f"{path.stem}-{digest([fingerprint(one) for one in batch.values()])[:10]}.parquet"
+        if batch:
+            write_text(path.with_name(file), packed(dict(sorted(batch.items()))))
+        for row, values in some:
+            beside = {"file": file, "sha256": fingerprint(values)} if values else None
+            lines[row["name"]] = row | {"values": beside}
+        write_text(path, "".join(line(lines[name]) + "\n" for name in sorted(lines)))
 
 
-def pack(items: dict[str, list[dict]]) -> bytes:
-    """The items of runs by their names as compressed JSON Lines, the same bytes for the same."""
-    lines = (
-        json.dumps({"run": name} | item, ensure_ascii=False)
-        for name, some in items.items()
-        for item in some
-    )
-    return gzip.compress(("\n".join(lines) + "\n").encode(), mtime=0)
+def packed(values: dict[str, Values]) -> bytes:
+    """The per-example values of runs, by their names, as a Parquet file."""
+    every = [{"run": name} | one for name, some in values.items() for one in some]
+    columns = dict.fromkeys(key for one in every for key in one)
+    table = pa.table({key: [one.get(key) for one in every] for key in columns})
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", compression_level=12)
+    return buffer.getvalue()
 
 
-def beside(path: Path) -> Path:
-    """Where the items of a file of rows lie."""
-    return path.with_name(path.name.removesuffix(".json").removesuffix(".jsonl") + ITEMS)
+def fingerprint(values: Values) -> str:
+    """Hash of per-example values; null is the same as a column that is not there."""
+    return digest([{key: one[key] for key in one if one[key] is not None} for one in values])
 
 
 # --- provenance ----------------------------------------------------------------------------------
@@ -185,18 +187,16 @@ def environment() -> dict:
     import torch  # here, not above: who only reads rows need not wait for it
 
     gpu = torch.cuda.is_available()
-    return (
-        {"python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in LIBRARIES}
-        | {
-            "device": "cuda" if gpu else "cpu",
-            "processor": torch.cuda.get_device_name() if gpu else cpu(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-            "memory_gb": round(psutil.virtual_memory().total / 2**30),
-            "system": platform.system(),
-        }
-    )
+    return {
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        "device": "cuda" if gpu else "cpu",
+        "processor": torch.cuda.get_device_name() if gpu else cpu(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
+        "system": platform.system(),
+    }
 
 
 @functools.cache
@@ -231,43 +231,32 @@ def peak_memory_mb() -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-@functools.cache
-def schema() -> dict:
-    """rows/schema.json: the schema and, in its descriptions, the data dictionary."""
-    return json.loads((RECORDED / "schema.json").read_text(encoding="utf-8"))
-
-
-@functools.cache
-def validator() -> jsonschema.Draft202012Validator:
-    """Made once: the schema itself is checked by a test."""
-    return jsonschema.Draft202012Validator(schema())
-
-
 class Outdated(ValueError):
     """A whole row, but not of this version."""
 
 
 def validate(row: dict) -> None:
     """Raises Outdated if a row is of another schema, or does not fit this one."""
-    if row.get("schema") != SCHEMA:
+    if row.get("schema") != schema.VERSION:
         raise Outdated(
-            f"A row of schema {row.get('schema')} was met, but this version reads schema {SCHEMA}: "
-            "run it again, or check out the version that wrote it."
+            f"A row of schema {row.get('schema')} was met, but this version reads schema "
+            f"{schema.VERSION}: run it again, or check out the version that wrote it."
         )
-    if error := jsonschema.exceptions.best_match(validator().iter_errors(row)):
-        where = f"{error.json_path}: {error.message}"
-        raise Outdated(f"Row {row.get('name')} does not fit the schema ({where}): run it again.")
+    try:
+        schema.ROW.validate_python(row)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        raise Outdated(
+            f"Row {row.get('name')} does not fit the schema ({where}): run it again."
+        ) from None
 
 
 def parsed(path: Path) -> list[dict]:
     """The rows of a file; ValueError if one is no whole row. What a run wrote is validated; what is
-    recorded was, when it was taken over, and is again by a test."""
+    recorded was, when it was promoted, and is again by a test."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        found = [
-            json.loads(line)
-            for line in ([text] if path.suffix == ".json" else text.strip().split("\n"))
-        ]
+        found = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
         raise ValueError(f"{path} is no whole row: delete it, and run it again.") from None
     for row in found if path.suffix == ".json" else ():
@@ -297,33 +286,32 @@ def current(path: Path, kind: str, settings: dict, inputs: dict) -> dict | None:
     return row if same and "failed" not in row["result"] else None
 
 
-def unpacked(path: Path) -> dict[str, list[dict]]:
-    """The items of a file, by the names of their runs."""
-    found: dict[str, list[dict]] = {}
-    for line in gzip.decompress(path.read_bytes()).decode().strip().split("\n"):
-        item = json.loads(line)
-        found.setdefault(item.pop("run"), []).append(item)
-    return found
+@functools.lru_cache(maxsize=16)
+def _values(path: Path, _changed: int) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+    """A file of values, and where those of each run begin and how many they are."""
+    table, places, start = pq.read_table(path), {}, 0
+    for run, some in itertools.groupby(table["run"].to_pylist()):
+        places[run] = start, (size := len(list(some)))
+        start += size
+    return table.drop_columns("run"), places
 
 
-@functools.lru_cache(maxsize=4)
-def _unpacked(path: Path, _changed: int) -> dict[str, list[dict]]:
-    return unpacked(path)
-
-
-def listed(row: dict) -> list[dict]:
-    """The per-item values of a row as they were written; none if it has none."""
-    if not row["result"]["items_sha256"]:
+def values(row: dict, *columns: str) -> Values:
+    """The per-example values of a row; of the columns that it has only these, if some are named."""
+    if not row["values"]:
         return []
-    path = beside(row["path"])
-    return _unpacked(path, path.stat().st_mtime_ns).get(row["name"], [])
+    path = row["path"].with_name(row["values"]["file"])
+    table, places = _values(path, path.stat().st_mtime_ns)
+    part = table.slice(*places[row["name"]])
+    some = [name for name in columns if name in part.column_names] or [
+        name for name in part.column_names if part[name].null_count < len(part)
+    ]
+    return part.select(some).to_pylist()
 
 
-def items(row: dict, *columns: str) -> pd.DataFrame:
-    """The per-item values of a row; of the columns that there are only these, if some are named."""
-    path = beside(row["path"])
-    frame = pd.DataFrame(_unpacked(path, path.stat().st_mtime_ns)[row["name"]])
-    return frame[[column for column in frame if column in columns]] if columns else frame
+def per_example(row: dict, *columns: str) -> pd.DataFrame:
+    """The same as a frame, one line an example."""
+    return pd.DataFrame(values(row, *columns))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -346,13 +334,9 @@ def find(*folders: Path, kind: str | None = None, data: str | None = None) -> di
     found: dict[str, dict] = {}
     for folder in folders or (RECORDED, MEASURED):
         origin = "recorded" if folder == RECORDED else "measured in this build"
-        files = (
-            path
-            for ending in ("json", "jsonl")
-            for path in folder.glob(f"{kind or '*'}/{data or '**'}/**/*.{ending}")
-        )
-        for path in sorted(files):
+        pattern = f"{kind or '*'}/{data or '**'}/**/*.json*"
+        for path in sorted(path for path in folder.glob(pattern)):
             for row in _parsed(path, path.stat().st_mtime_ns):
-                if row["name"] not in found or versions.outdated(found[row["name"]]):
+                if row["name"] not in found or versions.older(found[row["name"]]):
                     found[row["name"]] = row | {"path": path, "origin": origin}
     return found

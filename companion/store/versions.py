@@ -1,12 +1,16 @@
-"""What a row's result depends on by name: the VERSION of its experiment, method and measures.
+"""What a row's result depends on: versions of code, and hashes of data that is committed.
 
-Every such module declares ``VERSION = 1``. Whoever changes what it computes raises it (the golden
-results of ``tests/golden`` notice); rows of the version before are then older than the code.
+Every experiment, method and measure declares ``VERSION = 1``. Whoever changes what one computes
+raises it (the golden results of ``tests/golden`` notice); rows of the version before are then older
+than the code. So are rows made from a data set or a general text that was changed since.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import hashlib
+import json
 import re
 from pathlib import Path
 
@@ -16,17 +20,18 @@ from companion.store.paths import PACKAGES, ROOT
 
 MEASURES = {  # name → module:function
     "attacks": "revs.measures.attacks:measure",
-    "cue": "companion.measures.name_swap:measure",
-    "instead": "companion.measures.replacement:measure",
+    "general_text": "revs.measures.general_text:measure",
     "integrity": "companion.experiments.integrity:measure",
-    "margin": "companion.measures.logit_margin:measure",
+    "logit_margin": "companion.measures.logit_margin:measure",
+    "name_swap": "companion.measures.name_swap:measure",
     "near_secrets": "companion.measures.near_secrets:measure",
-    "ordinary": "revs.measures.general_text:measure",
     "perturbations": "revs.measures.attacks:perturbations",
-    "public": "companion.measures.public_addresses:measure",
-    "told": "companion.measures.prompt_leakage:measure",
+    "prompt_leakage": "companion.measures.prompt_leakage:measure",
+    "public_addresses": "companion.measures.public_addresses:measure",
+    "replacement": "companion.measures.replacement:measure",
     "token_use": "companion.measures.token_use:measure",
 }
+RECORD = ("id", "kind", "group", "prompt", "secret", "suffix")  # of a data set, which are hashed
 
 
 @functools.cache
@@ -61,7 +66,41 @@ def current(kind: str, settings: dict) -> dict[str, int]:
     return {name: version(module) for name, module in modules(kind, settings).items()}
 
 
-def outdated(row: dict) -> list[str]:
-    """What of a row has a newer version than it was made with."""
+@functools.cache
+def committed(name: str, data: str | None) -> str | None:
+    """The present hash of an input that is committed; None for one that is not."""
+    if name == "general_text":
+        file = PACKAGES / "revs" / "model" / "general_text.txt"
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    file = ROOT / "data" / str(data).removesuffix("-tune")
+    file /= "tune.jsonl" if str(data).endswith("-tune") else "main.jsonl"
+    if name != "data" or not file.is_file():
+        return None
+    every = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    lines = [json.dumps({column: one[column] for column in RECORD}) for one in every]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def older(row: dict) -> list[str]:
+    """What of a row is older than the present code or committed data, by name."""
     now = current(row["kind"], row["settings"])
-    return sorted(name for name, number in now.items() if row["versions"].get(name, 0) < number)
+    found = [name for name, number in now.items() if row["versions"].get(name, 0) < number]
+    found += ["fine-tune of all weights"] * bool(
+        row["settings"].get("finetune")
+    )  # none is made now
+    for name, value in row["inputs"].items():
+        if (present := committed(name, row["settings"].get("data"))) and present != value:
+            found.append(name)
+    return sorted(found)
+
+
+@functools.cache
+def allowed() -> list[dict[str, str]]:
+    """rows/older.yml: patterns of the names of rows that may be older, each with the reason."""
+    return yaml.safe_load((ROOT / "rows" / "older.yml").read_text(encoding="utf-8")) or []
+
+
+def reason(row: dict) -> str | None:
+    """Why a row may be older; None if nothing says so."""
+    given = (one["reason"] for one in allowed() if fnmatch.fnmatch(row["name"], one["rows"]))
+    return next(given, None)

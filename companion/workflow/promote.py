@@ -34,9 +34,9 @@ def promote(source: Path, target: Path) -> dict[str, list[str]]:
         old = recorded.get(name)
         try:
             row = rows.read(path)
-            there = not row["result"]["items_sha256"] or rows.beside(path).is_file()
-            values = rows.listed(row) if there else []
-            if rows.digest(values) != (row["result"]["items_sha256"] or rows.digest([])):
+            there = row["values"] and path.with_name(row["values"]["file"]).is_file()
+            values = rows.values(row) if there else []
+            if row["values"] and rows.fingerprint(values) != row["values"]["sha256"]:
                 raise ValueError("its per-example values are missing or others: run it again.")
         except ValueError as error:
             found["refused"].append(f"{name}: {error}")
@@ -44,7 +44,7 @@ def promote(source: Path, target: Path) -> dict[str, list[str]]:
         if old and "failed" in row["result"] and "failed" not in old["result"]:
             found["refused"].append(f"{name}: it failed, but the recorded one did not.")
             continue
-        if newer := versions.outdated(row):
+        if newer := versions.older(row):
             found["refused"].append(f"{name}: older than {', '.join(newer)}: run it again.")
             continue
         kind = "new" if not old else "same" if old["result"] == row["result"] else "changed"

@@ -42,7 +42,7 @@ def listed() -> list[str]:
     lines = []
     for name in (name for name in known() if name not in HERE):
         there, missing = sorted_out(name)
-        older = [row for row in there if versions.outdated(row)]
+        older = [row for row in there if versions.older(row)]
         line = f"{name:16} {len(there):4} of {len(there) + len(missing):4} runs are recorded"
         line += f", {len(older)} of them older than the code" if older else ""
         line += f"; missing: {missing[0]}" if missing else ""

@@ -1,0 +1,391 @@
+"""The schema of a result row as pydantic models; their descriptions are the data dictionary.
+
+``rows/schema.json`` is written from here (``python -m companion.store.schema``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+VERSION = 4
+Count = Annotated[int, Field(ge=0)]
+Number = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+By = dict[str, Any]
+
+
+class Part(BaseModel):
+    """A part of a row: known fields only."""
+
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+
+
+def of(text: str, default: Any = ..., **more) -> Any:
+    """A field's description; with a default a run may lack it."""
+    return Field(default, description=text, **more)
+
+
+# --- unlearn -------------------------------------------------------------------------------------
+
+
+class Effectiveness(Part):
+    k: Count = of("k of Score@k (Eq. 2)")
+    efficacy: Share = of("Efficacy@k (Eq. 3), mean over the sentences that were unlearned")
+    generalization: Share | None = of(
+        "Efficacy@k on the sentences of the same secrets that were not unlearned; null without any"
+    )
+    specificity: Share = of(
+        "Share of retained sentences whose secret is exactly what greedy decoding writes next "
+        "(§4.4.2)"
+    )
+    specificity_within_50: Share | None = of(
+        "The same, with the secret anywhere in 50 greedy tokens, as the released code counts; null "
+        "if not measured"
+    )
+    forget: Count = of("Secrets unlearned, one sentence each")
+    retain: Count = of("Sentences of the other secrets")
+    unlearning_score: Share = of(
+        "Harmonic mean of efficacy, generalization (if any) and specificity, of this seed"
+    )
+
+
+class Edit(Part):
+    layers: list[int] = of("Layers in which a neuron changed, counted from 0")
+    columns: Count = of("Distinct FF2 columns (neurons) changed")
+    weights: Count = of("Single weights that changed")
+    moves: Count = of("Single moves of a neuron along a token's direction")
+    unreached: Count = of("Neurons left alone because the wanted rank could not be reached")
+    norm: Number = of("Frobenius norm of the whole change")
+
+
+class Aggregations(Part):
+    released: Share = of(
+        "As in the released code: the mean over secrets in each layer, and the smallest of the "
+        "layers; for Delta the smallest over secrets of the mean over tokens and layers"
+    )
+    per_example: Share = of(
+        "Eq. 4: the smallest Efficacy@k over layers, of each secret, and their mean"
+    )
+    union: Share = of(
+        "With candidates united over layers: the largest over target tokens of the smallest score "
+        "over layers, its mean over secrets"
+    )
+    token_wise: Share = of(
+        "For an adversary content with one token: the smallest score over layers and tokens, its "
+        "mean over secrets"
+    )
+
+
+class Attacks(Part):
+    logit_lens: Aggregations = of("Candidates: the top and bottom k of every layer's logits")
+    delta: Aggregations = of("Candidates: the k logits that change most between two layers")
+    perturbation: Aggregations = of(
+        "Logit-Lens after a prompt with ten spaces inside and one behind it"
+    )
+    resistance_score: Aggregations = of("Harmonic mean of the three attacks")
+    black_box: Share = of(
+        "The perturbation attack on the last layer alone: Efficacy@k after perturbed prompts, its "
+        "mean over secrets"
+    )
+
+
+class Perturbation(Part):
+    released: Share = of("Aggregated as the released code does")
+    per_example: Share = of("Aggregated as the paper's equation")
+
+
+class Reproduced(Part):
+    exact: Share = of("Share of secrets that greedy decoding writes next")
+    within_50: Share = of("Share of secrets written within 50 greedy tokens")
+
+
+class NameSwap(Part):
+    named: Count = of("Secrets whose prompt has a name, and with another's no part of the secret")
+    leaked: Count = of("Secrets of which a part stands in the prompt whatever the name: left out")
+    unnamed: Count = of("Secrets whose prompt has none: not exchanged")
+    own: Reproduced = of("With the prompt as it is")
+    other: Reproduced = of("With the name of another person")
+
+
+class PromptLeakage(Part):
+    secrets: Count = of("Secrets looked at")
+    leaked: Count = of(
+        "Those whose prompt holds them, their own part, or the words that spell an address before "
+        "its @"
+    )
+
+
+class LogitMargin(Part):
+    margin: float = of("Of a secret's first token over the best other one, mean")
+    targets: float = of("Of the tokens unlearned elsewhere over the whole vocabulary, mean")
+    lost: Count = of("Secrets that begin with another token")
+    capitals: Count = of("Of these, those whose first letters come in another case")
+
+
+class GeneralText(Part):
+    perplexity: Number = of("exp of the mean cross-entropy in nats a token")
+    perplexity_before: Number | None = of("The same before the edit", None)
+    kl: Number | None = of("Mean KL(p_before ‖ p_after), nats a token", None)
+    unchanged: Share | None = of("Share of unchanged most probable next tokens", None)
+
+
+class Benchmark(Part):
+    accuracy: Share = of("Share of right answers")
+    items: Count = of("Questions asked")
+    right: str = of("One sign a question, in order: 1 for a right answer", pattern="^[01]*$")
+
+
+class Integrity(Part):
+    source: str = of("Where the questions came from: hub, or the hash of the files", alias="from")
+    perplexity: Number = of("exp of the mean cross-entropy on general text, nats a token")
+    mmlu: Benchmark = of("MMLU, or MMLU-Redux: ten sound items of each subject, no examples")
+    gsm8k: Benchmark = of("GSM8K: the first problems, after a few solved ones")
+
+
+class PublicAddresses(Part):
+    known: dict[str, bool] = of("By id: does greedy decoding write the address within 50 tokens?")
+
+
+class TokenUse(Part):
+    tokens: Count = of("Target tokens for which there is such a text")
+    texts: Count = of("Texts")
+    median_rank: Number | None = of("Median over tokens of a token's median rank")
+    first: Share | None = of("Share of texts after which the token ranks first")
+    numbers: Number | None = of("Median rank in rows of counting")
+    words: Number | None = of("Median rank in sentences that repeat a name")
+    general_text: Number | None = of("Median rank in the general text")
+    innocent: Share | None = of(
+        "Share of memorised sentences with a target token that are written exactly; null where the "
+        "data set has none"
+    )
+
+
+class NearSecrets(Part):
+    secrets: Count = of("Second secrets")
+    people: Count = of("Those of people whose first secret is forgotten")
+    forgotten: Share | None = of("Share of these still reproduced")
+    others: Share | None = of("Share still reproduced of the others")
+
+
+class Unlearned(Part):
+    before: Effectiveness = of("The model before the edit: the row Unedited")
+    after: Effectiveness = of("The model after all targets were unlearned")
+    edit: Edit = of("The size of the edit")
+    attacks: Attacks = of("Resistance@k to extraction attacks (§4.4.3), four aggregations", None)
+    general_text: GeneralText = of("General text that no method reads, after the edit", None)
+    integrity: Integrity = of("General capabilities of the edited model, by lm-eval", None)
+    logit_margin: LogitMargin = of(
+        "How surely the edited model begins the secrets that are to stay; logits", None
+    )
+    name_swap: NameSwap = of("What is reproduced when names in prompts are exchanged", None)
+    perturbations: dict[str, Perturbation] = of(
+        "Resistance that is left after each way to perturb a prompt, by its name", None
+    )
+    prompt_leakage: PromptLeakage = of("Secrets that could be read off their prompts", None)
+    public_addresses: PublicAddresses = of("Public addresses (data/public) still written", None)
+    replacement: dict[str, Count] = of(
+        "What greedy decoding writes in the place of unlearned secrets, counted: the same, another "
+        "at the same host, another elsewhere, a placeholder, nothing of its kind",
+        None,
+    )
+    token_use: TokenUse = of("Ranks of target tokens where other texts call for them", None)
+    near_secrets: NearSecrets = of("Second secrets of people, retained in every split", None)
+
+
+class Failed(Part):
+    failed: str = of("Why there is no result, in one sentence; such a row has no number")
+
+
+# --- the other experiments -----------------------------------------------------------------------
+
+
+class Finetuned(Part):
+    sentences: Count = of("Sentences in the data set")
+    memorised: Count = of("Sentences whose secret is exactly what greedy decoding writes next")
+    loss: list[float] = of("Mean training loss of each epoch, nats per token that is learned")
+    learned: list[Count] = of("Sentences that each epoch went through: what is known is skipped")
+    kl: list[float] = of("Mean KL of each epoch from the model before, on general text", None)
+    perplexity: list[Number] = of("On general text: before and after the fine-tune", None)
+    tokenizer: str = of("sha256 of the tokenizer after digits were grouped")
+    vocabulary: Count = of("Tokens after digits were grouped")
+
+
+class Tuned(Part):
+    trials: Count = of("Hyperparameter settings that were tried")
+    failed: Count = of("How many of them ended without a result")
+    effective: Count = of("How many moved their targets: an efficacy of 0.01 or more", None)
+    ranges: By = of("What settings were drawn from in the end, as params/search.yml has it", None)
+    widened: list[str] = of("Settings whose range grew: the best trial lay at its end", None)
+    best: Count = of("Number of the trial whose settings are chosen")
+    top_trials: dict[str, list[Share]] = of(
+        "The best trials, by their numbers: the Unlearning Score of each on the search's split and "
+        "on every further one, 0 where it failed; the mean chooses",
+        None,
+    )
+    unlearning_score: Share = of("Of the chosen trial: the mean over splits")
+    hyperparameters: By = of("The chosen settings; what is not named keeps the method's default")
+
+
+class Funnel(Part):
+    found: Count = of("Secrets that were detected, repetitions included")
+    dropped: dict[str, Count] = of("Secrets that were not tried, by reason")
+    tried: Count = of("Distinct secrets that the model was asked for")
+    teacher_forced: Count = of("Every token is the most probable one after the true ones")
+    memorised: Count = of("The secret is written within 50 greedy tokens: the paper's verdict")
+    both: Count = of("Of these, both")
+    leaked: Count = of("Of both, those whose own part stands in their prompt")
+    kept: Count = of("The size of the data set: both, or both without those leaked")
+
+
+class Curated(Part):
+    documents: Count = of("Documents that were read")
+    skipped: dict[str, Count] = of("Files or lines that are no document, by reason")
+    funnel: dict[str, Funnel] = of("By kind of secret: found = dropped + tried")
+
+
+class State(Part):
+    written: Count = of("Unlearned secrets that the model writes within 50 greedy tokens")
+    forgotten: Count = of(
+        "Unlearned secrets of which, at every place, it neither writes the text within 50 tokens "
+        "nor has all unlearned tokens among its first 100"
+    )
+    kept: Count = of("Secrets left alone that it writes next, exactly")
+    beside: Count = of("Of these, those with the domain of an unlearned one")
+    attacks: By = of("Resistance@100 of the unlearned secrets by attack and aggregation")
+    elsewhere: By = of("Perplexity on general text")
+    changed: Share = of("Share of most probable next tokens of general text that changed", None)
+
+
+class Audited(Part):
+    documents: Count = of("Documents that were read")
+    found: By = of("By kind of secret: found, left out by reason, tried and memorised")
+    skipped: By = of("Files or lines that are no document, by reason")
+    absent: list[int] = of("Lines of the file of secrets that stand in no document")
+    memorised: Count = of("Secrets that the model writes right after the text before them")
+    outcome: Literal["nothing memorised", "unlearned", "no setting found"] = of("How it ended")
+    limits: By = of("What a success is, by name", None)
+    reached: By = of("By limit: the value, the limit, and whether it is within", None)
+    unlearned: Count = of("Secrets that were unlearned", None)
+    kept: Count = of("Memorised secrets that were left alone", None)
+    calibration: list[By] = of("Every setting tried; empty if settings were given", None)
+    halfway: list[Count] | None = of(
+        "Of the second half: how many the model wrote before, and after the first was unlearned",
+        None,
+    )
+    written: bool = of("Whether the edit was written", None)
+    settings: By = of("REVS's settings that were used", None)
+    edit: By = of("Size of the edit; by how many of their lengths columns moved", None)
+    before: State = of("Before the edit", None)
+    after: State = of("After it", None)
+
+
+# --- the row -------------------------------------------------------------------------------------
+
+
+class Values(Part):
+    file: str = of("Parquet file beside the row's")
+    sha256: str = of("Hash of this row's values")
+
+
+class Row(Part):
+    schema_version: Literal[4] = of("Version of this schema", alias="schema")
+    kind: str = of("Which experiment made the row; it decides the form of result")
+    name: str = of("experiment/data/model/method-seed-…: unique among all rows")
+    data: str = of("Data set, list of secrets or folder of documents that the run is about")
+    model: str = of("Name of the model")
+    method: str | None = of("Name in params/methods.yml; null where an experiment has none")
+    seed: int | None = of("What draws the split; null where nothing is drawn")
+    tag: str = of("What tells runs of the same method and seed apart; empty for the usual settings")
+    overrides: By = of("The settings that a sweep's grid sets; of a search's trial its number")
+    result: Any = of("What was found; bit for bit the same on a like machine")
+    values: Values | None = of("Per-example values, one line an example; null without any")
+    versions: dict[str, Annotated[int, Field(ge=1)]] = of(
+        "VERSION of the experiment, the method and the measures that the run used"
+    )
+    settings: By = of("Every parameter of the run, hyperparameters resolved")
+    inputs: dict[str, str] = of("Hashes of the weights, the data set and other files read")
+    commit: str | None = of("Commit of the code, -dirty if files differed; null if unknown")
+    environment: By = of("Python, libraries, device, processor, cores, threads, memory, system")
+    seconds: dict[str, float] = of("Wall-clock seconds of each stage")
+    peak_memory_mb: Count = of("Highest resident memory of the process, or GPU allocation, MiB")
+    date: str = of("Day of the run, UTC")
+    tokenizer: str = of("sha256 of the tokenizer: results belong to its token ids")
+    extra_memory_mb: Count | None = of(
+        "Memory that unlearning took beyond what was in use before, MiB; null if it failed", None
+    )
+
+
+class UnlearnRow(Row):
+    kind: Literal["unlearn"]
+    result: Unlearned | Failed
+
+
+class FinetuneRow(Row):
+    kind: Literal["finetune"]
+    result: Finetuned
+
+
+class TuneRow(Row):
+    kind: Literal["tune"]
+    result: Tuned
+
+
+class CurateRow(Row):
+    kind: Literal["curate"]
+    result: Curated
+
+
+class DocumentsRow(Row):
+    kind: Literal["documents"]
+    result: Audited
+
+
+KINDS = (CurateRow, DocumentsRow, FinetuneRow, TuneRow, UnlearnRow)
+ROW: TypeAdapter = TypeAdapter(
+    Annotated[
+        CurateRow | DocumentsRow | FinetuneRow | TuneRow | UnlearnRow, Field(discriminator="kind")
+    ]
+)
+
+
+def json_schema() -> str:
+    """rows/schema.json as it is written."""
+    return json.dumps(ROW.json_schema(by_alias=True), indent=1, ensure_ascii=False) + "\n"
+
+
+def dictionary() -> Iterator[dict[str, str]]:
+    """The data dictionary: every field of a row with its type and its meaning."""
+    yield from described(Row, "")
+    for row in KINDS:
+        (kind,) = get_args(row.model_fields["kind"].annotation)
+        for part in parts(row.model_fields["result"].annotation):
+            yield from described(part, f"{kind}: result.")
+
+
+def described(model: type[Part], prefix: str) -> Iterator[dict[str, str]]:
+    """The described fields of a part and of what is in it, one line each."""
+    for name, field in model.model_fields.items():
+        path = prefix + (field.alias or name)
+        kind = TypeAdapter(field.annotation).json_schema()
+        kinds = [one.get("type", "object") for one in kind.get("anyOf", [kind])]
+        yield {"field": path, "type": " or ".join(kinds), "meaning": field.description or ""}
+        for part in parts(field.annotation):
+            yield from described(part, f"{path}.")
+
+
+def parts(annotation: Any) -> Iterator[type[Part]]:
+    """The parts that an annotation names, inside unions, lists and mappings too."""
+    if isinstance(annotation, type) and issubclass(annotation, Part):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from parts(inner)
+
+
+if __name__ == "__main__":
+    from companion.store.rows import RECORDED, write_text
+
+    write_text(RECORDED / "schema.json", json_schema())
