@@ -75,6 +75,7 @@ def test_which_of_two_searches_chooses(one, other, k):
 
 
 def test_the_settings_are_what_the_searches_chose():
-    """params/hyperparameters.yml is written from rows, not by hand."""
+    """params/hyperparameters.yml has what each search chose, not what somebody typed."""
     written = yaml.safe_load(promote.SETTINGS.read_text(encoding="utf-8"))
-    assert written == promote.tuned(SEARCHES) and set(written) >= set(methods.of_paper())
+    found = promote.tuned(SEARCHES)
+    assert written | found == written and set(found) >= set(methods.of_paper())

@@ -88,9 +88,11 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
 
 
 def write_settings() -> list[str]:
-    """Writes the tuned settings of the recorded searches; the methods whose settings changed."""
-    settings = tuned(rows.find(rows.RECORDED, kind="tune"))
+    """Writes the tuned settings of the recorded searches, beside those of methods that nobody
+    searched; the methods whose settings changed."""
     before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
+    known = before | tuned(rows.find(rows.RECORDED, kind="tune"))
+    settings = {name: known[name] for name in versions.methods() if name in known}
     if settings != before:  # another order of the same is no change
         text = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=150)
         rows.write_text(SETTINGS, HEADER + text)
