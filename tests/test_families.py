@@ -32,6 +32,8 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "rmu": {"lr": 1e-3, "layers": [0, 1], "layer_id": 1},
     "revs": {"n_max": 5, "k": 24, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12},
     "zero": {"n": 2, "k": 20, "r_h": 100},
+    "least_squares": {"r_h": 100, "tokens": 256},
+    "output_ban": {},
     "unedited": {},
 }
 BIASED, CAPPED = (
@@ -40,6 +42,7 @@ BIASED, CAPPED = (
 )  # families with a bias in the head, and with an option that caps logits
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
+QUICK["random"] = QUICK["revs"]
 QUICK["revs_ridge"] = QUICK["revs"] | {"ridge": 0.3}
 
 
@@ -206,32 +209,29 @@ def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection,
     assert reached
 
 
-@pytest.mark.parametrize(
-    "method, dtype",
-    [
-        *itertools.product(methods.registry(), [torch.float32, torch.bfloat16]),
-        ("revs", torch.float16),
-    ],
-    ids=str,
-)
-def test_every_method_runs_and_is_undone_in_both_precisions(family, method, dtype):
+# Every family with the paper's method and those that write other weights; every method with families
+# that differ in what a method meets: a tied head, a bias, a transposed FF₂, a norm after it.
+EVERYWHERE, DIFFERENT = ("revs", "least_squares", "ft_l"), ("llama-tied", "gptj", "gpt2", "gemma2")
+PAIRED = [
+    (kind, method, dtype)
+    for kind, method in itertools.product(FAMILIES, methods.registry())
+    for dtype in (torch.float32, torch.bfloat16, torch.float16)
+    if method in EVERYWHERE or kind in DIFFERENT
+    if dtype != torch.float16 or method == "revs"
+]
+
+
+@pytest.mark.parametrize("kind, method, dtype", PAIRED, ids=str)
+def test_every_method_runs_and_is_undone_in_both_precisions(kind, method, dtype):
     """Each changes the model (or, the control, does not) and leaves numbers.
 
     Undoing gives back every bit. REVS in float16 too.
     """
+    family = build(kind)
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
-    settings = (
-        QUICK[method]
-        if method in QUICK
-        else (
-            MEMIT_LIKE
-            if "mom2_update_weight" in module.Hyperparameters.__dataclass_fields__
-            else QUICK["revs"]
-            if method == "random"
-            else {"lr": 1e-3}
-        )
-    )
+    like_memit = hasattr(module.Hyperparameters, "mom2_update_weight")
+    settings = QUICK.get(method, MEMIT_LIKE if like_memit else {"lr": 1e-3})
     edit = module.unlearn(family, secrets(family), module.Hyperparameters(**settings), 0)
     assert same_bits(family, before) == (method == "unedited")
     assert math.isfinite(edit.summary()["norm"]) and all(

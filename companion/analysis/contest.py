@@ -23,7 +23,6 @@ from scipy.stats import t as student
 from companion.analysis import results
 from companion.analysis.tables import DASH, comma_list, number_ranges, ranking
 from companion.experiments import methods
-from companion.plots import figures
 
 TAG = r"round(\d*)"
 CONTROLS = ("unedited", "random")  # whose scores cannot vary
@@ -339,10 +338,10 @@ def told(frame: pd.DataFrame, column: str = "unlearning_score") -> dict[str, str
     which = {name: side == name for name in ("above", "below", "undecided")}
     which["corrected"] = gaps["holm"] < 1 - LEVEL
     said = {
-        name: comma_list(gaps.loc[some, "method"].map(figures.title))
+        name: comma_list(gaps.loc[some, "method"].map(methods.title))
         for name, some in which.items()
     }
-    return {"order": ranking(SCALE * means.rename(figures.title))} | said
+    return {"order": ranking(SCALE * means.rename(methods.title))} | said
 
 
 def table(frame: pd.DataFrame, column: str = "unlearning_score") -> pd.DataFrame:

@@ -8,7 +8,6 @@ import pandas as pd
 from companion.analysis import curation, results, tuning
 from companion.analysis.tables import DASH, percent
 from companion.experiments import methods
-from companion.plots import figures
 from companion.store import rows
 
 SETS = {"email": "emails", "url": "urls"}  # end of a curated set's name → the paper's data
@@ -52,7 +51,7 @@ def searches(model: str, data: str) -> pd.DataFrame:
 def titled(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """Frames below each other, their methods by titles that tell the ways apart."""
     found = pd.concat(parts, ignore_index=True)
-    titles = found["method"].astype(str).map(figures.title)
+    titles = found["method"].astype(str).map(methods.title)
     return found.assign(method=titles + found["way"].map(WAYS))
 
 

@@ -17,7 +17,6 @@ from companion.analysis.tables import comma_list, decimal, number_ranges, rankin
 from companion.experiments import methods
 from companion.experiments.notebook import Refused
 from companion.measures import replacement
-from companion.plots import figures
 from companion.store import paper
 
 Values = dict[str, float | int | str]
@@ -116,7 +115,7 @@ def digits(runs: pd.DataFrame, means: pd.DataFrame) -> Values:
     found |= {f"two_{name}": float(two[source]) for name, source in sources.items()}
     for way in ways:
         found[f"mean_{way}"] = float(scores[way].mean())
-        found[f"order_{way}"] = ranking(scores[way].rename(figures.title))
+        found[f"order_{way}"] = ranking(scores[way].rename(methods.title))
     kept = means["specificity"].loc["revs"]
     found |= {f"kept_{way}": float(kept[way]) for way in ("keep", "learned")}
     return found | {"most_keep": float(scores["keep"].max()), "methods": len(scores)}

@@ -66,6 +66,11 @@ def digits_file(digits: str, folder: Path = FOLDER) -> Path | None:
     return FOLDER / f"digits-{digits}.safetensors"
 
 
+def adapted(model: str, adapter: str | None) -> str:
+    """What to load of a model: itself, or the folder of it with an adapter merged into it."""
+    return model if adapter is None else str(merged(model, adapter))
+
+
 def merged(model: str, adapter: str) -> Path:
     """The folder of a model with an adapter merged into it, made once in the cache.
 

@@ -39,15 +39,6 @@ def registry() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
-def adapted(model: str, adapter: str | None) -> str:
-    """What to load of a model: itself, or the folder of it with an adapter merged into it."""
-    if adapter is None:
-        return model
-    from companion.data import adapters  # which loads its base by this module
-
-    return str(adapters.merged(model, adapter))
-
-
 def load(
     spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None
 ) -> Decoder:

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from companion.data import models
+from companion.data import adapters, models
 from companion.experiments import memory
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
@@ -64,7 +64,7 @@ def located(documents: str) -> Path | str:
 def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     """The row of a curation whose settings are checked."""
     memory.check(settings.model_dump())
-    folder = models.adapted(settings.model, settings.adapter)
+    folder = adapters.adapted(settings.model, settings.adapter)
     inputs = {"model": models.identify(folder)}
     require_same_model(settings.name, inputs["model"])
     decoder = models.load(folder, settings.dtype, settings.device_map)

@@ -9,7 +9,7 @@ import os
 import time
 from pathlib import Path
 
-from companion.data import models
+from companion.data import adapters, models
 from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
@@ -103,7 +103,7 @@ def expanded(name: str, path: str | None) -> str | Path | None:
 
 def loaded(settings: Settings) -> Decoder:
     """The model; what could not be edited, or not undone, is refused before hours of searching."""
-    folder = models.adapted(settings.model, settings.adapter)
+    folder = adapters.adapted(settings.model, settings.adapter)
     if models.identify(folder).startswith(models.UNPINNED):
         raise ValueError(
             "Nothing pins the weights of this model, so that an edit of it could not be undone "

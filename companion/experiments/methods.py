@@ -33,6 +33,11 @@ def of_paper() -> list[str]:
     return [name for name, entry in registry().items() if paper.has_settings(entry["title"])]
 
 
+def title(name: str) -> str:
+    """How a method is named."""
+    return registry()[name]["title"]
+
+
 def method(name: str) -> ModuleType:
     """The module of a method."""
     known = {key: entry for key, entry in registry().items() if "module" in entry}

@@ -16,7 +16,7 @@ from types import ModuleType
 
 import torch
 
-from companion.data import datasets, models
+from companion.data import adapters, datasets, models
 from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, ending, provenance
@@ -146,7 +146,7 @@ def resolve_run(settings: Settings) -> Run:
     select([], [], 0, settings.tokens, seed="")
     inputs = {"data": datasets.fingerprint(records)} | text_inputs()
     memory.check(kept)
-    prepared = models.adapted(model, settings.adapter)
+    prepared = adapters.adapted(model, settings.adapter)
     inputs |= {"model": models.identify(prepared)}
     return Run(folder, name, tag, overrides, kept, method, hp, measures, records, inputs, prepared)
 

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from companion.analysis.tables import METRICS
-from companion.experiments.methods import registry
+from companion.experiments.methods import registry, title
 from document_audit.report import encoded
 
 INK = "#7f7f7f"  # axes and text, as in revs.mplstyle
@@ -44,15 +44,10 @@ def look(method: str, paper: bool = False) -> dict:
     }
 
 
-def title(method: str) -> str:
-    """How a method is named."""
-    return registry()[method]["title"]
-
-
 def dots(ax: Axes, frame: pd.DataFrame) -> None:
     """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
     ours = set(frame.loc[frame["measured"] == "ours", "method"])
-    names = [entry["title"] for entry in registry().values() if entry["title"] in ours]
+    names = [title(name) for name in registry() if title(name) in ours]
     for part in frame[frame["method"].isin(ours)].dropna(subset="mean").to_dict("records"):
         hollow = part["measured"] != "ours"
         ax.errorbar(
@@ -78,14 +73,14 @@ def kept(ax: Axes, frame: pd.DataFrame) -> None:
 
 def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
     """Every metric of a frame, in per cent, over one of its columns."""
-    for (metric, title), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
+    for (metric, label), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
         ax.plot(
             frame[x],
             frame[metric],
             style,
             marker="o",
             markersize=4,
-            label=title,
+            label=label,
             linewidth=2.5 if metric == "unlearning_score" else 1.5,
             color=METRIC_COLOURS[metric],
         )
