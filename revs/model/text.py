@@ -64,10 +64,6 @@ def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:
 @functools.cache
 def general_text() -> str:
     """The whole general text."""
-    if not FILE.exists():  # until it is committed
-        from pydoc_data.topics import topics
-
-        return PASSAGES.join(topics[name] for name in sorted(topics))
     return FILE.read_text(encoding="utf-8")
 
 
