@@ -44,7 +44,7 @@ def lines(*path: str) -> list[str]:
 
 
 def rows(folder: str, part: str) -> list[dict]:
-    return [json.loads(line) for line in lines(folder, f"{part}.jsonl")]
+    return list(map(json.loads, lines(folder, f"{part}.jsonl")))
 
 
 def records(folder: str, part: str):
@@ -70,28 +70,19 @@ def test_the_script_gives_the_same_bytes(folder, tmp_path):
 
 
 def test_the_documents_are_made_from_the_sets(tmp_path):
+    """All sentences but one, which had no room, stand in the files that are read as text."""
     made("documents").write(tmp_path)
-    names = ["quoted.jsonl", *(f"files/{path.name}" for path in (tmp_path / "files").iterdir())]
-    there = {f"files/{path.name}" for path in (DATA / "documents" / "files").iterdir()}
-    assert there == {*names[1:]}
-    for name in names:
-        assert (tmp_path / name).read_bytes() == (DATA / "documents" / name).read_bytes()
-
-
-def test_the_quoted_sentences_are_lines_of_the_sets_and_all_but_one_stand_in_the_documents():
-    every = {line for path in DATA.glob("*/main.jsonl") for line in path.read_text().splitlines()}
-    quoted = (DATA / "documents" / "quoted.jsonl").read_text().splitlines()
-    assert set(quoted) <= every and len(set(quoted)) == len(quoted) == 34
-    files = sorted((DATA / "documents" / "files").glob("*.txt"))[:27]
-    text = "".join(path.read_text() for path in files)
-    whole = [row["prompt"] + row["secret"] + row["suffix"] for row in map(json.loads, quoted)]
-    assert sum(sentence not in text for sentence in whole) == 1  # the last one drawn had no room
-
-
-def test_a_list_of_the_wrong_length_is_refused(tmp_path):
-    (tmp_path / "people.txt").write_text("Tavish Quernmore\n", encoding="ascii")
-    with pytest.raises(ValueError, match="people.txt: 120 lines expected, 1 found"):
-        importlib.import_module("common").read_lines(tmp_path, "people.txt", 120)
+    content = lambda folder, name: {
+        f.name: f.read_bytes() for f in folder.glob(name) if f.is_file()
+    }
+    for name in ("*.jsonl", "files/*"):
+        assert content(tmp_path, name) == content(DATA / "documents", name)
+    quoted = rows("documents", "quoted")
+    text = "".join(path.read_text() for path in sorted((tmp_path / "files").glob("*.txt"))[:27])
+    assert all(row in rows(row["group"].split("-")[0], "main") for row in quoted)
+    assert [row["prompt"] + row["secret"] + row["suffix"] in text for row in quoted].count(
+        False
+    ) == 1
 
 
 @pytest.mark.parametrize("folder, part", SETS)
@@ -101,11 +92,7 @@ def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
     assert [record.text for record in records(folder, part)] == texts
     assert len(set(texts)) == len(found) == len({row["id"] for row in found})
     for row, text in zip(found, texts, strict=True):
-        assert (
-            not re.search(r"\[[A-Z]{3,}\]", text)
-            and text.count(row["secret"]) == 1
-            and "  " not in text
-        )
+        assert not re.search(r"\[[A-Z]{3,}\]|  ", text) and text.count(row["secret"]) == 1
         assert not re.search(r"@|http|example\.|\d{3}-\d{2}-\d{4}", around(row)), row
     per_group = Counter(row["group"] for row in found)
     assert set(per_group.values()) == PER_SECRET.get(folder, {1})
@@ -115,27 +102,19 @@ def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
 @pytest.mark.parametrize("folder", SLOTS)
 def test_no_template_begins_as_another(folder):
     """Else one prompt would end in another's, and could call for either secret."""
-    leads = [
-        line.split("\t")[-1].split(SLOTS[folder])[0] for line in lines(folder, "templates.txt")
-    ]
-    ends = sorted(lead[::-1].lower() for lead in leads)
+    sentences = [line.split("\t")[-1] for line in lines(folder, "templates.txt")]
+    ends = sorted(one.split(SLOTS[folder])[0][::-1].lower() for one in sentences)
     assert not [one for one, other in zip(ends, ends[1:]) if other.startswith(one)]
 
 
-@pytest.mark.parametrize("folder", {folder for folder, part in SETS if part == "tune"})
-def test_the_set_that_settings_are_chosen_on_shares_no_person_and_no_secret(folder):
-    main, tune = rows(folder, "main"), rows(folder, "tune")
-    for column in ("group", "subject", "secret"):
-        assert not {row[column] for row in main} & {row[column] for row in tune}
-
-
-def test_no_name_stands_in_two_sets():
-    subjects = lambda folder: {row["subject"] for p in ("main", "tune") for row in rows(folder, p)}
-    names = {
-        folder: set(" ".join(subjects(folder)).split()) for folder in SLOTS if folder != "urls"
-    }
-    assert [len(names[folder]) for folder in names] == [160, 160, 240, 40]
-    assert len(set().union(*names.values())) == 600
+def test_sets_share_no_person_no_name_and_no_secret():
+    names: list[str] = []
+    for folder in ("ssn", "emails", "ssn-shared", "emails-shared"):
+        main, tune = rows(folder, "main"), rows(folder, "tune")
+        for column in ("group", "subject", "secret"):
+            assert not {row[column] for row in main} & {row[column] for row in tune}
+        names += set(" ".join(row["subject"] for row in main + tune).split())
+    assert len(names) == len(set(names)) == 160 + 240 + 160 + 40
 
 
 @pytest.mark.parametrize("folder, part", ADDRESSES)
