@@ -321,4 +321,4 @@ def test_secrets_of_a_kind_have_the_papers_settings_whatever_their_set_is_called
     assert of_emails == ["emails", "emails-tune", "llama-3-8b-pile-email", "pile-url"]
     assert found["mine"] == methods.hyperparameters("revs", "another", "mine", {})
     assert [methods.paper_data(name) for name in ("HR_Emails", "nossn")] == ["Emails", None]
-    assert [methods.like(name) for name in ("urls", "pile-curl")] == ["emails", "pile-curl"]
+    assert [methods.emails_for_urls(name) for name in ("urls", "ssn-shared")] == ["emails", "ssn"]

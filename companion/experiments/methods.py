@@ -26,6 +26,7 @@ from companion.store.suggestions import hint
 NEEDED = {"integrity": "companion.experiments.integrity:benchmarks"}
 registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
+SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
 
 
 def of_paper() -> list[str]:
@@ -74,7 +75,7 @@ def tuned() -> dict[str, dict]:
 
 def data_title(data: str) -> str:
     """The paper's name of a data set; its own name, where the paper has none."""
-    return PAPER_DATA.get(data, data)
+    return (PAPER_DATA | SHARED).get(data, data)
 
 
 def paper_data(data: str) -> str | None:

@@ -14,5 +14,7 @@ def ending(settings: dict, usual: dict) -> str:
 
 
 def like(data: str) -> str:
-    """Whose settings a set of URLs takes, if it has none: the addresses' beside it (§4.5)."""
+    """Whose settings a set takes, if it has none: URLs the addresses' beside them (§4.5), a set with
+    shared tokens those of the one without."""
+    data = re.sub(r"-shared(-tune)?$", r"\1", data)
     return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data)
