@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from companion.store.paths import ROOT
+
 VERSION = 4
 Count = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(ge=0)]
@@ -386,6 +388,4 @@ def parts(annotation: Any) -> Iterator[type[Part]]:
 
 
 if __name__ == "__main__":
-    from companion.store.rows import RECORDED, write_text
-
-    write_text(RECORDED / "schema.json", json_schema())
+    (ROOT / "rows" / "schema.json").write_text(json_schema(), encoding="utf-8")
