@@ -83,6 +83,7 @@ def merge(source, done, name: str):
 def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
     """Fills build/site with sources, executed pages and ``more`` files; returns their hash."""
     files = [ROOT / "_config.yml", ROOT / "_toc.yml", *(ROOT / "book").rglob("*")]
+    files.append(ROOT / "revs" / "method" / "reference.py")  # included by the page of the method
     wanted = more | {shown(path): path.read_bytes() for path in files if path.is_file()}
     for page, path in pages.items():
         name = f"notebooks/{page}.ipynb"

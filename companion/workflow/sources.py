@@ -12,7 +12,13 @@ from companion.store.paths import ROOT
 from companion.store.rows import digest
 
 RUNS = (  # a run depends on these, its notebook and its parameters
-    *("revs/**/*.py", "document_audit/**/*.py", "companion/store/*.py", "companion/data/*.py"),
+    *(
+        "revs/**/*.py",
+        "revs/**/*.txt",
+        "document_audit/**/*.py",
+        "companion/store/*.py",
+        "companion/data/*.py",
+    ),
     *("companion/experiments/*.py", "companion/measures/*.py", "companion/plots/*.mplstyle"),
     *("data/**/*.jsonl", "data/**/*.txt", "data/documents/**/*", "paper/tables.json"),
     *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models", "search")),
@@ -22,7 +28,10 @@ PAGES = (  # a page depends on these, its notebook and the runs before it
     *("companion/**/*.j2", "companion/**/*.mplstyle", "document_audit/**/*.j2"),
     *("params/*.yml", "paper/*.*", "rows/**/*.*"),
 )
-BOOK = ("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt")
+BOOK = (  # reference.py is shown on the page of the method
+    *("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt"),
+    "revs/method/reference.py",
+)
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}
 
 
