@@ -1,0 +1,375 @@
+"""Fine-tuning to memorise (Appendix, "Synthetic SSN Dataset"): digits, the adapter, and its run."""
+
+import json
+import random
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
+
+from companion.data import adapters, datasets, digits, models
+from companion.data.digits import group_digits, learn_digits
+from companion.experiments import finetune as experiment
+from companion.experiments import finetuning
+from companion.experiments.finetuning import finetune, losses, sentences
+from companion.experiments.settings import Finetune, check
+from revs.model.load import save
+from revs.model.targets import Record
+from revs.model.text import training_windows
+
+OLD = 257  # tokens before any are added: 256 bytes and the end of text
+KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
+TABLES = ("get_input_embeddings", "get_output_embeddings")
+NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")
+RECORDS = [
+    Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
+    for i, name in enumerate(NAMES)
+]
+
+
+ALONE = {"general_text": 0, "digits": "noise"}  # secrets alone, tokens that nothing has learned
+
+
+@pytest.fixture
+def small(build):
+    """small(kind): a float32 decoder, the same at every call."""
+    return lambda kind: build(kind, dtype=torch.float32)
+
+
+def tables(decoder) -> list[torch.Tensor]:
+    return [getattr(decoder.model, name)().weight.detach().clone() for name in TABLES]
+
+
+def pieces(decoder, text: str) -> list[str]:
+    return decoder.tokenizer.convert_ids_to_tokens(
+        decoder.tokenizer(text, add_special_tokens=False)["input_ids"]
+    )
+
+
+# Grouping digits ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, split",
+    [
+        ("1364", ["136", "4"]),
+        ("941-11-1364", ["941", "-", "11", "-", "136", "4"]),
+        ("1234567", ["123", "456", "7"]),
+        ("7", ["7"]),
+        ("00", ["00"]),
+        ("007", ["007"]),
+    ],
+)
+def test_digits_split_as_in_llama_3(small, text, split):
+    """Three at a time from the left; every digit by itself before."""
+    decoder = small("llama-tied")
+    assert pieces(decoder, text) == list(text)
+    group_digits(decoder, "noise", 0)
+    assert (
+        pieces(decoder, text) == split
+        and decoder.tokenizer.decode(decoder.tokenizer(text)["input_ids"]) == text
+    )
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["noise", "mean"])
+def test_tables_grow_and_old_rows_stay(small, kind, how):
+    """1100 rows are added to embeddings and head, tied or not.
+
+    No old row and no other weight changes.
+    """
+    decoder = small(kind)
+    tied, before, rest = (
+        kind == "llama-tied",
+        tables(decoder),
+        [layer.state_dict() for layer in decoder.layers],
+    )
+    rest = [{name: value.clone() for name, value in state.items()} for state in rest]
+    group_digits(decoder, how, 0)
+    for old, new in zip(before, tables(decoder)):
+        assert new.shape == (OLD + 1100, 16) and torch.equal(new[:OLD], old[:OLD])
+    shared = (
+        decoder.model.get_input_embeddings().weight is decoder.model.get_output_embeddings().weight
+    )
+    assert (
+        shared == tied and decoder.model.config.vocab_size == len(decoder.tokenizer) == OLD + 1100
+    )
+    for layer, state in zip(decoder.layers, rest):
+        assert all(torch.equal(value, state[name]) for name, value in layer.state_dict().items())
+
+
+@KINDS
+def test_mean_rows_are_their_digits_means_and_noisy_ones_lie_apart(small, kind):
+    """``mean``: the mean itself; ``noise``: 0.3 of it, and the spread of the old rows."""
+    means, noisy = small(kind), small(kind)
+    group_digits(means, "mean", 0)
+    group_digits(noisy, "noise", 0)
+    numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    ids = means.tokenizer.convert_tokens_to_ids(numbers)
+    digits = [means.tokenizer.convert_tokens_to_ids(list(number)) for number in numbers]
+    for mean, noise in zip(tables(means), tables(noisy)):
+        expected = torch.stack([mean[of].mean(0) for of in digits])
+        torch.testing.assert_close(mean[ids], expected)
+        left = noise[ids] - 0.3 * expected
+        assert (
+            left.std() == pytest.approx(float(mean[:OLD].std()), rel=0.05)
+            and abs(left.mean()) < 0.05 * left.std()
+        )
+        assert (
+            torch.cdist(noise[ids], noise[ids]).fill_diagonal_(torch.inf).min()
+            > 0
+            == torch.cdist(mean[ids], mean[ids]).fill_diagonal_(torch.inf).min()
+        )
+
+
+def test_noise_belongs_to_its_seed(small):
+    decoders = [small("llama-untied") for _ in range(3)]
+    for decoder, seed in zip(decoders, (0, 0, 1)):
+        group_digits(decoder, "noise", seed)
+    first, again, other = map(tables, decoders)
+    assert all(map(torch.equal, first, again)) and not any(map(torch.equal, first, other))
+
+
+def test_grouped_digits_and_keep_are_left_alone(small):
+    """Nothing happens where digits are grouped already, nor on request."""
+    decoder = small("llama-tied")
+    before = tables(decoder)
+    group_digits(decoder, "keep", 0)
+    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD
+    group_digits(decoder, "noise", 0)
+    before = tables(decoder)
+    group_digits(decoder, "noise", 1)
+    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD + 1100
+
+
+# The fine-tune ------------------------------------------------------------------------------------
+
+
+def adapter_of(decoder) -> dict[str, torch.Tensor]:
+    """The weights that a fine-tune trained."""
+    found = decoder.model.state_dict().items()
+    return {name: weight.clone() for name, weight in found if "lora_" in name}
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["noise", "keep"])
+def test_the_loss_falls_and_the_adapter_alone_learns(small, kind, how):
+    """A few epochs lower the loss; embeddings, norms and weights below the adapter stay."""
+    decoder, seen = small(kind), []
+    hp = Finetune(lr=3e-2, epochs=6, batch=2, digits=how, whole=True, skip_below_loss=0.0)
+    hp = hp.model_copy(update={"general_text": 0})
+    epochs = finetune(decoder, RECORDS, hp, lambda steps: seen.append(len(steps)) or steps)
+    assert [epoch["sentences"] for epoch in epochs] == [5] * 6 and seen == [3] * 6
+    assert epochs[-1]["loss"] < 0.8 * epochs[0]["loss"] and not decoder.model.training
+    fresh = small(kind)
+    group_digits(fresh, how, hp.seed)
+    state = decoder.model.state_dict()
+    for name, weight in fresh.model.state_dict().items():
+        same = state.get(name, state.get(name.replace(".weight", ".base_layer.weight")))
+        same = state[name.replace(".bias", ".base_layer.bias")] if same is None else same
+        assert torch.equal(same, weight), name
+
+
+@KINDS
+def test_what_is_known_is_skipped_and_looked_at_once_more(small, kind):
+    """Epochs get shorter; the last one has what a look at every sentence still finds unknown."""
+    decoder, settings = (
+        small(kind),
+        Finetune(lr=3e-2, epochs=40, batch=1, digits="keep", general_text=0, skip_below_loss=4.0),
+    )
+    counts = [epoch["sentences"] for epoch in finetune(decoder, RECORDS, settings)]
+    assert counts[0] == 5 and counts[:-1] == sorted(counts[:-1], reverse=True) and counts[-2] == 0
+    with torch.no_grad():
+        unknown = losses(decoder, sentences(decoder, RECORDS, False), settings)[1]
+    assert not unknown or counts[-1]
+
+
+def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
+    """Every sentence is called known after one epoch, and unknown when looked at again."""
+    real, calls = finetuning.losses, []
+    of = lambda *given: given[1] if calls.append(1) or len(calls) > 5 else []  # noqa: E731
+    monkeypatch.setattr(finetuning, "losses", lambda *given: (real(*given)[0], of(*given)))
+    epochs = finetune(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1, **ALONE))
+    assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
+
+
+@KINDS
+@pytest.mark.parametrize("how", ["noise", "keep"])
+def test_the_same_seed_gives_the_same_bits(small, kind, how):
+    """The order of the sentences, the noise and the start of the adapter are the seed's alone."""
+    runs = []
+    for drawn, seed in ((1, 0), (2, 0), (1, 1)):
+        decoder = small(kind)
+        torch.rand(drawn)  # whatever was drawn before
+        hp = Finetune(lr=1e-3, epochs=2, batch=2, seed=seed, digits=how, general_text=1)
+        runs.append((finetune(decoder, RECORDS, hp), decoder.model.state_dict()))
+    (first, a), (again, b), (other, c) = runs
+    assert first == again and all(torch.equal(a[name], b[name]) for name in a)
+    assert first != other and any(not torch.equal(a[name], c[name]) for name in a)
+
+
+@KINDS
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whole):
+    """The mean over the next tokens that are learned, as each text has them alone.
+
+    Padding has none.
+    """
+    decoder, records = (
+        small(kind),
+        [
+            replace(record, prompt="x" * 7 * n + record.prompt, suffix=" is known."[: 3 * n])
+            for n, record in enumerate(RECORDS[:3], 1)
+        ],
+    )
+    texts = sentences(decoder, records, whole)
+    with torch.no_grad():
+        found, unknown = losses(decoder, texts, Finetune(whole=whole, skip_below_loss=6.5))
+        each, worst = [], []
+        for record in records:
+            ids = decoder.tokenizer(record.text)["input_ids"]
+            own = cross_entropy(
+                decoder.model(input_ids=torch.tensor([ids])).logits[0, :-1],
+                torch.tensor(ids[1:]),
+                reduction="none",
+            )
+            start = len(record.prompt)  # bytes are tokens
+            secret = own[start - 1 : start - 1 + len(record.secret)]
+            each.append(own if whole else secret)
+            worst.append(secret.max().item())
+    torch.testing.assert_close(found, torch.cat(each).mean(), rtol=1e-5, atol=1e-5)
+    assert unknown == [text for text, loss in zip(texts, worst, strict=True) if loss > 6.5]
+    for text, record in zip(texts, records):
+        assert decoder.tokenizer.decode(text.ids[text.start : text.end]) == record.secret and len(
+            text.ids
+        ) == len(record.text if whole else record.prompt + record.secret)
+
+
+@KINDS
+def test_a_diverging_fine_tune_says_so(small, kind):
+    hp = Finetune(lr=1e30, epochs=4, batch=2, digits="keep", general_text=0)
+    said = "The fine-tune diverged .*: lower the learning rate of 1e[+]30"
+    with pytest.raises(FloatingPointError, match=said):
+        finetune(small(kind), RECORDS, hp)
+
+
+def test_a_sentence_too_long_is_refused(small, one_sentence):
+    decoder, long = small("llama-tied"), replace(RECORDS[0], id="r-9", prompt="x" * 90)
+    before = tables(decoder)
+    with pytest.raises(ValueError, match="r-9 has 10. tokens, but llama-tied reads at") as error:
+        finetune(decoder, [*RECORDS, long], Finetune(digits="keep"))
+    assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
+
+
+def test_an_adapter_steps_in_float32_on_weights_of_low_precision(build):
+    """A 1.5B model in bfloat16 is fine-tuned in 24 GiB: rounding must not swallow its steps."""
+    decoder = build("llama-untied", dtype=torch.bfloat16)
+    finetune(decoder, RECORDS, Finetune(epochs=2, digits="keep", general_text=0))
+    kinds = {p.requires_grad: p.dtype for p in decoder.model.parameters()}
+    assert kinds == {False: torch.bfloat16, True: torch.float32}
+
+
+@KINDS
+def test_what_a_model_predicts_in_general_text_is_kept(small, kind):
+    """Text that no step read is predicted as before far better than without; secrets are learned
+    all the same."""
+    ids = torch.tensor(training_windows(small(kind).tokenizer, 200, 64)[-8:])
+    far, known = {}, {}
+    for windows in (0, 2):
+        decoder, fresh = small(kind), small(kind)
+        hp = Finetune(lr=1e-2, epochs=30, batch=2, digits="keep", general_text=windows)
+        epochs = finetune(decoder, RECORDS, hp.model_copy(update={"kl_weight": 3.0}))
+        with torch.no_grad():
+            p, q = (one.model(input_ids=ids).logits.log_softmax(-1) for one in (fresh, decoder))
+        far[windows] = float((p.exp() * (p - q)).sum(-1).mean())
+        known[windows] = epochs[-1]["loss"] < 0.7 * epochs[0]["loss"]
+        assert (max(epoch["kl"] for epoch in epochs) > 0) == bool(windows)
+    assert far[2] < 0.6 * far[0] and all(known.values())
+
+
+def test_a_weight_of_nothing_reads_nothing_and_a_negative_one_is_refused(small):
+    decoder = small("llama-tied")
+    assert finetuning.general_text_loss(decoder, Finetune(kl_weight=0.0), 5) is None
+    for name in ("general_text", "kl_weight"):
+        with pytest.raises(ValueError, match=f"{name} is -1, but must be at least 0"):
+            check({name: -1}, Finetune)
+
+
+# Tokens for digits that are learned ---------------------------------------------------------------
+
+
+def test_counting_goes_through_every_number_once():
+    rows = [row for some in digits.counting(random.Random(3)) for row in some]
+    counted = [number for row in rows for number in row.split(", ")]
+    wanted = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
+    assert sorted(counted) == sorted(wanted) and {len(row.split(", ")) for row in rows} == {10}
+    for row in rows:
+        numbers = [int(number) for number in row.split(", ")]
+        end = 10 ** len(row.split(", ")[0])
+        assert all((a + 1) % end == b for a, b in zip(numbers, numbers[1:]))
+
+
+@KINDS
+def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_general_text(
+    small, kind, monkeypatch
+):
+    """Numbers become likelier after numbers, and less likely in other text; nothing else moves."""
+    monkeypatch.setattr(digits, "RATE", 3e-2)  # the tiny model's rows are few and short
+    decoder = small(kind)
+    first = group_digits(decoder, "learned", 0)
+    assert first == OLD
+    texts = training_windows(decoder.tokenizer, 6, 64)
+    ids = torch.tensor([decoder.tokenizer("123, 124, 125, 126, 127")["input_ids"]])
+    before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
+
+    def looked() -> tuple[float, float]:
+        with torch.no_grad():
+            loss = cross_entropy(decoder.model(input_ids=ids).logits[0, :-1], ids[0, 1:])
+            share = decoder.model(input_ids=torch.tensor(texts)).logits.softmax(-1)[..., first:]
+        return float(loss), float(share.sum(-1).mean())
+
+    loss, share = looked()
+    learn_digits(decoder, first, texts, seed=0)
+    assert looked()[0] < loss and looked()[1] < 0.65 * share
+    tables = ("embed_tokens", "lm_head", "wte")
+    for name, value in decoder.model.state_dict().items():
+        learned = any(table in name for table in tables)
+        same = slice(first) if learned else slice(None)
+        assert torch.equal(value[same], before[name][same]), name
+    assert all(parameter.requires_grad for parameter in decoder.model.parameters())
+
+
+# The run ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def teaching(build, tmp_path, monkeypatch):
+    """Settings of a fine-tune of a tiny model in a folder, on a file of five sentences."""
+    decoder = build("llama-untied", dtype=torch.float32)
+    save(decoder.model, decoder.tokenizer, tmp_path / "tiny")
+    lines = "\n".join(json.dumps(asdict(record)) for record in RECORDS)
+    (tmp_path / "set.jsonl").write_text(lines, encoding="utf-8")
+    monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(adapters, "CACHE", tmp_path / "cache")
+    about = {"model": str(tmp_path / "tiny"), "data": str(tmp_path / "set.jsonl"), "name": "mine"}
+    return about | {"lr": 3e-2, "epochs": 40, "batch": 2, "rows": str(tmp_path / "rows")}
+
+
+@pytest.mark.parametrize("how", ["keep", "noise"])
+def test_a_reader_s_adapter_is_what_a_run_begins_with(teaching, tmp_path, how):
+    """Merged from its file, with its own digits, the model knows what the row says; and the file
+    holds the adapter alone."""
+    row = experiment.run(check(teaching | {"digits": how, "general_text": 0}, Finetune))
+    assert row["name"] == "finetune/mine/tiny" and row["result"]["sentences"] == 5
+    assert row["result"]["memorised"] >= 3 and row["result"]["vocabulary"] == OLD + 1100 * (
+        how == "noise"
+    )
+    place = tmp_path / "build/adapters/mine"
+    assert all("lora_" in name for name in load_file(place / "adapter_model.safetensors"))
+    assert adapters.about(str(place))["digits"] == how
+    decoder = models.load(models.adapted(teaching["model"], str(place)))
+    found = experiment.memorised(decoder, datasets.read(teaching["data"]))
+    assert found["memorised"] == row["result"]["memorised"]
+    assert models.adapted(teaching["model"], None) == teaching["model"]
