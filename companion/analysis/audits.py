@@ -1,5 +1,4 @@
-"""What the own-model path reached, on which models, and what that is owed to. Rows of
-``companion.experiments.documents``."""
+"""What document audits reached, as frames and pictures. Rows of ``companion.experiments.documents``."""
 
 from __future__ import annotations
 
@@ -8,62 +7,151 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.analysis import results
-from companion.analysis.tables import DASH, percent
+from companion.analysis.tables import DASH, comma_list, decimal, percent
 from companion.store import rows
 
 LIMITS = {
     "forgotten": "forgotten",
     "kept": "others kept",
-    "near": "text around",
-    "words": "ordinary text",
+    "nearby_text": "nearby text",
+    "next_word_agreement": "general text",
     "perplexity": "perplexity, rise",
 }
-WAYS = {  # a run's name → what it does otherwise than the tool
+CHOICES = {  # a run's name → what it does otherwise than the tool
     "models": "as the tool does",
     "tokens": "the paper's tokens",
     "neurons": "the paper's neurons",
     "step": "the paper's step",
     "paper": "all three as in the paper",
 }
-SHOWN = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "beside", "furthest", "minutes"]
-COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
+AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
+COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "same domain", "furthest"]
+COLUMNS += ["minutes", *(f"{name}{what}" for name in LIMITS for what in ("", " within", " limit"))]
+COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
+ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
+ATTACKS |= {"perturbation": "Perturbation"}
+AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+def found(result: dict) -> pd.DataFrame:
+    """By kind, how many secrets were found, tried, memorised, and left out for which reason."""
+    frame = pd.DataFrame(result["found"]).T.rename_axis("kind")
+    reasons = frame.drop(columns=COUNTS, errors="ignore").T
+    left_out = {
+        kind: "; ".join(f"{count:.0f} {why}" for why, count in reasons[kind].dropna().items())
+        for kind in reasons
+    }
+    counts = frame.reindex(columns=COUNTS).fillna(0).map("{:,.0f}".format)
+    shown = pd.Series(left_out, dtype=str).replace("", DASH)
+    return counts.assign(**{"left out": shown}).reset_index()
+
+
+def limits(result: dict) -> pd.DataFrame:
+    """What was wanted of a run and what came of it."""
+    verdict = {True: "within", False: "missed"}
+    return pd.DataFrame(
+        {"": LIMITS[name], "wanted": "at most" if name == "perplexity" else "at least"}
+        | {"limit, %": percent(one["limit"]), "reached, %": percent(one["value"])}
+        | {"verdict": DASH if one["value"] is None and one["within"] else verdict[one["within"]]}
+        for name, one in result["reached"].items()
+    )
+
+
+def secrets(items: list[dict], most: int = 12) -> pd.DataFrame:
+    """The first secrets, redacted, one line a place."""
+    first = pd.DataFrame(items).head(most)
+    count = "{:,}".format
+    return pd.DataFrame(
+        {
+            "": first["number"],
+            "kind": first["kind"],
+            "secret": "`" + first["shown"] + "`",
+            "document": first["document"].astype(str) + " @ " + first["offset"].map(count),
+            "was": first["part"],
+            "rank before": first["lowest_before"].map(count),
+            "rank after": first["lowest_after"].map(count),
+            "still written": first["within_50_after"].map({True: "yes", False: "no"}),
+        }
+    )
+
+
+def resistance(result: dict) -> pd.DataFrame:
+    """Resistance of the unlearned secrets by attack and aggregation, before and after."""
+    columns = {}
+    for name, title in AGGREGATIONS.items():
+        for when in ("before", "after"):
+            attacks = result[when]["attacks"]
+            black_box = attacks["black_box"] if name == "per_example" else None
+            values = [*(attacks[attack][name] for attack in ATTACKS), black_box]
+            columns[f"{title}, {when}"] = map(percent, values)
+    index = pd.Index([*ATTACKS.values(), "Perturbation, in what is written"], name="attack")
+    return pd.DataFrame(columns, index=index).reset_index()
+
+
+def cost(result: dict) -> pd.DataFrame:
+    """General text before and after an edit."""
+    both = {when: result[when]["general_text"]["perplexity"] for when in ("before", "after")}
+    lines = {"perplexity": {when: decimal(value, digits=2) for when, value in both.items()}}
+    changed = percent(result["after"]["changed"], digits=2)
+    lines["next tokens that are different, per cent"] = {"before": DASH, "after": changed}
+    return pd.DataFrame(lines).T.rename_axis("").reset_index()
+
+
+def trials(result: dict) -> pd.DataFrame:
+    """One line a trial: its settings, what it kept, in per cent, and its cost."""
+    tried = result["trials"]
+    text = lambda one: ", ".join(f"{name} {value:.3g}" for name, value in one.items())
+    frame = pd.DataFrame({"settings": [text(one["settings"]) for one in tried]})
+    for name, title in LIMITS.items():
+        frame[f"{title}, %"] = [percent(one["shares"][name]) for one in tried]
+    frame["cost"] = [DASH if one["cost"] is None else f"{one['cost']:.2f}" for one in tried]
+    frame["secrets"] = ["all" if one["complete"] else "a few" for one in tried]
+    return frame.assign(chosen=["yes" if one["chosen"] else "" for one in tried])
+
+
+# --- recorded runs -------------------------------------------------------------------------------
 
 
 def reached(folder=None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
     limit (shares), whether it is within, how many of the others that share a domain with an
     unlearned secret stayed, and the minutes."""
-    found = []
+    lines = []
     for row in rows.find(folder or rows.RECORDED, kind="documents").values():
-        result, made = row["result"], row
+        result = row["result"]
         if "reached" not in result:
             continue
         line = {"run": row["data"], "model": results.title(row["model"])}
-        line |= {"outcome": result["outcome"], "unlearned": result["unlearned"]}
-        line |= {"memorised": result["memorised"], "furthest": result["edit"].get("furthest")}
-        line["beside"] = f"{result['after']['beside']} of {result['before']['beside']}"
-        line["minutes"] = sum(made["seconds"].values()) / 60
+        line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
+        line["furthest"] = result["edit"].get("furthest")
+        kept = [result[when]["same_domain"] for when in ("after", "before")]
+        line["same domain"] = "{} of {}".format(*kept)
+        line["minutes"] = sum(row["seconds"].values()) / 60
         for name, one in result["reached"].items():
             line |= {name: one["value"], f"{name} within": one["within"]}
             line[f"{name} limit"] = one["limit"]
-        found.append(line)
-    return pd.DataFrame(found, columns=COLUMNS)
+        lines.append(line)
+    return pd.DataFrame(lines, columns=COLUMNS)
 
 
-def lines(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
+def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
     """The runs of ``reached`` as texts; what is beyond a limit stands in italics."""
-    table = frame[list(first)].copy()
-    table["forgotten, of"] = [
+    texts = frame[list(first)].copy()
+    texts["forgotten, of"] = [
         f"{round(share * n)} of {n}" for share, n in zip(frame["forgotten"], frame["unlearned"])
     ]
     for name, title in list(LIMITS.items())[1:]:
         pairs = zip(frame[name], frame[f"{name} within"], strict=True)
-        table[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
-    table.insert(table.columns.get_loc("others kept, %") + 1, "same domain", frame["beside"])
-    table["furthest column"] = frame["furthest"].map("{:.1f}".format)
-    table["minutes"] = frame["minutes"].map("{:.0f}".format)
-    return table.assign(outcome=frame["outcome"])
+        texts[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
+    after_kept = texts.columns.get_loc("others kept, %") + 1
+    texts.insert(after_kept, "same domain", frame["same domain"])
+    texts["furthest column"] = frame["furthest"].map("{:.1f}".format)
+    texts["minutes"] = frame["minutes"].map("{:.0f}".format)
+    return texts.assign(outcome=frame["outcome"])
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
@@ -72,7 +160,7 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
     size = {"figsize": (9, 0.9 + 0.4 * len(frame)), "layout": "constrained"}
     fig, axes = plt.subplots(1, len(LIMITS), sharey=True, **size)
     for ax, (name, title) in zip(axes, LIMITS.items(), strict=True):
-        least, most = SHOWN["perplexity" if name == "perplexity" else "share"]
+        least, most = AXES["perplexity" if name == "perplexity" else "share"]
         for y, (_, one) in enumerate(frame.iterrows()):
             fill = "C0" if one[f"{name} within"] else "none"
             value = 100 * one[name] if pd.notna(one[name]) else float("nan")
@@ -87,23 +175,55 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
     return fig
 
 
-def tried(trials: list[dict]) -> pd.DataFrame:
-    """One line a setting that was tried: what it is, what it kept, in per cent, and its cost."""
-    named = lambda one: ", ".join(f"{name} {value:.3g}" for name, value in one.items())
-    frame = pd.DataFrame({"setting": [named(one["setting"]) for one in trials]})
-    for name, title in LIMITS.items():
-        frame[f"{title}, %"] = [percent(one["seen"][name]) for one in trials]
-    frame["cost"] = [DASH if one["cost"] is None else f"{one['cost']:.2f}" for one in trials]
-    frame["secrets"] = ["all" if one["whole"] else "a few" for one in trials]
-    return frame.assign(chosen=["yes" if one.get("chosen") else "" for one in trials])
+def by_model(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs of the tool as it is, one a model."""
+    own = frame[frame["run"].isin(["models", "machine"])].reset_index(drop=True)
+    return own.assign(model=own["model"].str.split(",").str[0])
 
 
-def shares(result: dict) -> pd.DataFrame:
-    """What was wanted of a run and what came of it."""
-    verdict = {True: "within", False: "missed"}
-    return pd.DataFrame(
-        {"": LIMITS[name], "wanted": "at most" if name == "perplexity" else "at least"}
-        | {"limit, %": percent(one["limit"]), "reached, %": percent(one["value"])}
-        | {"verdict": DASH if one["value"] is None and one["within"] else verdict[one["within"]]}
-        for name, one in result["reached"].items()
+def by_choice(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs with choices of the tool taken back, and beside them those without, by model."""
+    some = frame[frame["run"].isin(CHOICES)]
+    some = some.assign(choice=some["run"].map(CHOICES), short=some["model"].str.split("-").str[0])
+    others = some.loc[some["run"] != "models", "model"]
+    return some[some["model"].isin(others)].sort_values(["model", "choice"])
+
+
+def untuned_values(frame: pd.DataFrame, model: str) -> dict[str, float | int | str]:
+    """What the page on models that nobody tuned for says of the runs of ``reached``."""
+    as_it_is, choices = by_model(frame), by_choice(frame)
+    on = choices[choices["model"] == results.title(model)].set_index("run")
+    within = on["outcome"] == "unlearned"
+    single = [name for name in ("tokens", "neurons", "step") if name in on.index]
+    breaks = [CHOICES[name] for name in single if not within[name]]
+    holds = [CHOICES[name] for name in single if within[name]]
+    steps = frame[(frame["run"] == "step") & frame["furthest"].notna()]
+    far = steps.sort_values("furthest").tail(1)
+    value = lambda name, column: float(on.at[name, column]) if name in on.index else 0.0
+    changed = lambda name: (
+        100 * (1 - value(name, "next_word_agreement")) if name in on.index else 0.0
     )
+    alone = ", ".join(as_it_is.loc[as_it_is["run"] == "machine", "model"])
+    return {
+        "within": NUMBERS[int((as_it_is["outcome"] == "unlearned").sum())],
+        "models": NUMBERS[len(as_it_is)],
+        "tuned": NUMBERS[int((as_it_is["run"] == "models").sum())].capitalize(),
+        "itself": f"{alone} knows addresses in the packages of the machine by itself, and was not "
+        "fine-tuned."
+        if alone
+        else "",
+        "paper_found": "settings within the limits all the same"
+        if within.get("paper", False)
+        else "no setting within the limits",
+        "decides": f"a limit is broken with {comma_list(breaks)}"
+        if breaks
+        else "no limit is broken",
+        "spares": ", ".join(holds) or "none of them",
+        "far_step": value("step", "furthest"),
+        "far_ridge": value("models", "furthest"),
+        "far_model": comma_list(far["model"].str.split(",").str[0]),
+        "far": float(far["furthest"].sum()),
+        "far_words": 100 * float((1 - far["next_word_agreement"]).sum()),
+        "paper_words": changed("paper"),
+        "tool_words": changed("models"),
+    }

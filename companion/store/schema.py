@@ -256,9 +256,9 @@ class State(Part):
         "nor has all unlearned tokens among its first 100"
     )
     kept: Count = of("Secrets left alone that it writes next, exactly")
-    beside: Count = of("Of these, those with the domain of an unlearned one")
+    same_domain: Count = of("Of these, those with the domain of an unlearned one")
     attacks: By = of("Resistance@100 of the unlearned secrets by attack and aggregation")
-    elsewhere: By = of("Perplexity on general text")
+    general_text: By = of("Perplexity on general text")
     changed: Share = of("Share of most probable next tokens of general text that changed", None)
 
 
@@ -273,7 +273,7 @@ class Audited(Part):
     reached: By = of("By limit: the value, the limit, and whether it is within", None)
     unlearned: Count = of("Secrets that were unlearned", None)
     kept: Count = of("Memorised secrets that were left alone", None)
-    calibration: list[By] = of("Every setting tried; empty if settings were given", None)
+    trials: list[By] = of("Every trial of the search; empty if settings were given", None)
     halfway: list[Count] | None = of(
         "Of the second half: how many the model wrote before, and after the first was unlearned",
         None,
