@@ -32,7 +32,7 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
     start = tune.tag_of_trials(tag)
-    frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings.seed)]
+    frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings().seed)]
     if frame.empty:
         raise ValueError(
             f"There are no trials of {model} on {' or '.join(data)}: run `make run PROFILE=tune`, "
@@ -85,7 +85,7 @@ def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked,
     and ``both``, the harmonic mean of those two means. Of ``searches`` with this tag."""
     lines, runs = [], measured(model, *found["data"].unique())
-    runs = extraction.attacked(runs[runs["seed"] != tune.Settings.seed])
+    runs = extraction.attacked(runs[runs["seed"] != tune.Settings().seed])
     start = tune.tag_of_trials(tag)
     for one in found.itertuples():
         for number, scores in one.result.get("top_trials", {}).items():
