@@ -12,12 +12,15 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import abilities, ablations, contest, errata, results
-from companion.analysis.tables import comma_list, decimal, number_ranges, ranking
-from companion.experiments import methods
+from companion.analysis import abilities, ablations, contest, errata, results, tuning
+from companion.analysis.tables import comma_list, decimal, number_ranges, percent, ranking
+from companion.experiments import methods, tune
 from companion.experiments.notebook import Refused
 from companion.measures import replacement
-from companion.store import paper
+from companion.store import paper, versions
+from document_audit import optimizer
+from document_audit.redaction import redact
+from revs.model.targets import Record
 
 Values = dict[str, float | int | str]
 RIVALS = ("ft_l", "memit")  # of the paper's trade-off figures
@@ -270,3 +273,71 @@ def replacements(became: pd.DataFrame) -> Values:
         "same": str(total[replacement.SAME]),
         "other": str(total[others].sum()),
     }
+
+
+def one_run(row: dict) -> Values:
+    """Of a run its score, its settings, how large its edit was, what it took."""
+    edit, seconds = row["result"]["edit"], row["seconds"]
+    found: Values = {name: f"{edit[name]:,}" for name in ("columns", "weights", "moves")}
+    settings = row["settings"]["hyperparameters"].items()
+    return found | {
+        "layers": str(len(edit["layers"])),
+        "seconds": f"{seconds['unlearn']:.0f}",
+        "others": f"{sum(seconds.values()) - seconds['unlearn']:.0f}",
+        "memory": f"{row['extra_memory_mb']:,}",
+        "settings": ", ".join(f"{name} = {value}" for name, value in settings),
+        "score": percent(row["result"]["after"]["unlearning_score"]),
+    }
+
+
+def search(row: dict, trials: int, top_trials: int, seed: int) -> Values:
+    """Of a search what was asked of it, and what it chose."""
+    result = row["result"]
+    chosen = result["hyperparameters"].items()
+    return {
+        "best": str(result["best"]),
+        "top_trials": str(top_trials),
+        "first_seed": str(seed),
+        "tried": str(result["trials"]),
+        "asked": str(trials),
+        "most": str(tune.MOST),
+        "grows_after": str(optimizer.FIRST),
+        "moved_from": f"{100 * tune.EFFECTIVE:g}",
+        "moved": str(result["moved"]),
+        "grew": comma_list(result["widened"]),
+        "score": percent(result["unlearning_score"]),
+        "settings": ", ".join(f"{name} = {tuning.short(value)}" for name, value in chosen),
+    }
+
+
+def curation(row: dict, funnel: pd.DataFrame) -> Values:
+    """Of a curation how many documents and secrets there were, and which were not read."""
+    skipped = row["result"]["skipped"].items()
+    return {
+        "documents": f"{row['result']['documents']:,}",
+        "skipped": comma_list(f"{number:,} {why}" for why, number in skipped),
+        "found": f"{funnel['found'].sum():,}",
+        "kept": f"{funnel['in the data set'].sum():,}",
+    }
+
+
+def provenance(found: Mapping[str, dict]) -> Values:
+    """How many rows there are, by origin, and how many are older than the code."""
+    origin = pd.Series([row["origin"] for row in found.values()]).value_counts()
+    recorded = [row for row in found.values() if row["origin"] == "recorded"]
+    return {
+        "rows-all": str(len(found)),
+        "rows-build": str(origin.get("measured in this build", 0)),
+        "rows-recorded": str(len(recorded)),
+        "rows-older": str(sum(bool(versions.older(row)) for row in recorded)),
+    }
+
+
+def ranks_in_words(ranks: Mapping[str, int]) -> str:
+    """Tokens with their ranks: "826, at rank 4,012"."""
+    return " and ".join(f"{token}, at rank {rank:,}" for token, rank in ranks.items()) or "none"
+
+
+def answer_text(text: str, record: Record) -> str:
+    """What a model wrote: as it is if it is the invented secret itself, else redacted."""
+    return text if text.strip() == record.secret.strip() else redact(record.kind, text)

@@ -11,7 +11,7 @@ from scipy.stats import hmean
 
 from companion.analysis import errata, extraction
 from companion.analysis.results import measured
-from companion.analysis.tables import DASH, number_ranges, percent
+from companion.analysis.tables import DASH, METRICS, number_ranges, percent
 from companion.experiments import methods, tune
 from companion.store import paper, rows
 from companion.store.paths import ROOT
@@ -51,6 +51,27 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     frame = frame.sort_values(["place", "method", "number"], ignore_index=True)
     best = frame.groupby(["data", "method"], observed=True)["score"].cummax()
     return frame.drop(columns="place").assign(so_far=best)
+
+
+def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
+    """Every trial of a search's row, best first, as texts: its settings, whether it was effective,
+    its scores, and the mean over the splits of those that were evaluated again."""
+    name = search["name"].replace("tune/", "unlearn/", 1) + "-trial"
+    names = [f"{name}{number:02d}" for number in range(search["result"]["trials"])]
+    finals = {int(n): sum(some) / len(some) for n, some in search["result"]["finals"].items()}
+    lines = []
+    for trial in (found[name] for name in names if name in found):
+        number, after = trial["overrides"]["trial"], trial["result"].get("after", {})
+        given = trial["settings"]["hyperparameters"].items()
+        effective = after.get("efficacy", 0) >= tune.EFFECTIVE
+        line = {"trial": str(number), "effective": "yes" if effective else "no"}
+        line["settings"] = ", ".join(f"{name} {short(value)}" for name, value in given)
+        line |= {title: after.get(metric) for metric, title in METRICS.items()}
+        lines.append(line | {"mean of the splits": finals.get(number)})
+    table = pd.DataFrame(lines).sort_values("Unlearning Score", ascending=False, kind="stable")
+    shares = [*METRICS.values(), "mean of the splits"]
+    shown = table[shares].astype(float).map(percent)
+    return table.assign(**{name: shown[name] for name in shares})
 
 
 def searches(model: str, data: list[str], tag: str = "") -> pd.DataFrame:
