@@ -19,7 +19,7 @@ from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import digest, write_text
-from companion.workflow.profile import Profile, read
+from companion.workflow.profile import EXPERIMENTS, Profile, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
 STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from
@@ -27,10 +27,12 @@ STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
 def executed(profile: Profile) -> dict[str, Path]:
-    """The executed notebook of every page; a heavy notebook shows the first of its runs."""
+    """The executed notebook of every page; a heavy notebook shows the first of its runs, or, if the
+    build runs it never, its source."""
     ran = {name: job.id for name, job in profile.samples().items()}
     names = {page: page for page in profile.pages} | ran
-    return {page: BUILD / "notebooks" / f"{name}.ipynb" for page, name in names.items()}
+    found = {page: BUILD / "notebooks" / f"{name}.ipynb" for page, name in names.items()}
+    return {name: ROOT / "notebooks" / f"{name}.ipynb" for name in EXPERIMENTS} | found
 
 
 def report(profile: Profile) -> dict[str, bytes]:

@@ -89,7 +89,7 @@ def test_every_picture_has_a_caption(name):
     assert len(all_of(drawn, page(name))) == sum(len(all_of(drawn, one)) for one in captioned)
 
 
-@pytest.mark.parametrize("name", [*profile.EXPERIMENTS, *profile.read("quick").pages])
+@pytest.mark.parametrize("name", [*profile.read("quick").samples(), *profile.read("quick").pages])
 def test_every_notebook_was_executed_to_its_end(name):
     """By papermill, in the build: no exception, no error, every cell counted, nothing on stderr,
     and no folder of this machine in what a page shows."""
@@ -107,7 +107,7 @@ def test_every_notebook_was_executed_to_its_end(name):
 def test_the_pages_show_what_the_rows_say():
     means = results.means(contest.judging("smollm2-135m", "ssn"))
     for name, values in means.items():
-        if name != "layer_major":
+        if True:
             assert methods.registry()[name]["title"] in plain(page("notebooks/core"))
             assert percent(*values["unlearning_score"]) in plain(page("notebooks/core"))
     front = plain(page("book/index"))
