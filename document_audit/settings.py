@@ -24,7 +24,7 @@ class Limits(BaseModel):
     forgotten: float = share(0.9, "limit: secrets neither written nor in the first 100")
     kept: float = share(0.8, "limit: share of the other secrets that are still written")
     nearby_text: float = share(0.8, "limit: share of next words around the secrets that stay")
-    next_word_agreement: float = share(0.95, "limit: share of next words in general text that stay")
+    next_word_agreement: float = share(0.95, "limit: share of next words elsewhere that stay")
     perplexity: float = Field(
         0.05, ge=0, description="limit: share by which that of general text may rise"
     )
@@ -52,7 +52,7 @@ class AuditSettings(Limits):
     limit: int | None = Field(None, ge=1, description="secrets that are tried, at most")
     forget: int | None = Field(None, ge=1, description="secrets to unlearn; None: all")
     tokens: Literal["distinctive", "rarest"] = Field(
-        "distinctive", description="of a secret: those that few others have; or the rarest by id"
+        "distinctive", description="of a secret: those that few others have; or rarest"
     )
     minutes: float = Field(3, ge=0, description="that the search for settings may take")
     trials: int = Field(30, ge=1, description="settings that it may try")

@@ -1,27 +1,18 @@
-"""Source notebooks: no outputs, no logic, one parameters cell that says the same as its experiment.
-
-And the doors to the experiments: what a notebook and a command line refuse, in one sentence.
-"""
+"""Source notebooks: no outputs, no logic, parameters that are those of their experiment."""
 
 import ast
-import importlib
 import re
-import sys
 
 import matplotlib.pyplot as plt
 import nbformat
 import pytest
-import torch
 import yaml
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from companion.experiments import unlearn
-from companion.experiments.command import MISTAKES, command
-from companion.experiments.notebook import Refused, assigned, refuse_unknown, run
-from companion.experiments.settings import check
+from companion.experiments.notebook import Refused
+from companion.experiments.settings import EXPERIMENTS
 from companion.store.paths import ROOT
-from companion.workflow.profile import EXPERIMENTS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -65,11 +56,16 @@ def test_a_notebook_is_a_source(path):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_parameters_are_those_of_the_experiment(name):
-    """Same names, same defaults: a notebook cannot drift from `python -m`."""
-    scope, source = {}, parameters(ROOT / "notebooks" / f"{name}.ipynb")
-    exec(source, scope)
-    settings = importlib.import_module(f"companion.experiments.{name}").Settings()
-    assert {key: scope[key] for key in assigned(source)} == settings.model_dump()
+    """Same names, defaults and descriptions: a notebook cannot drift from `python -m`."""
+    source, found = parameters(ROOT / "notebooks" / f"{name}.ipynb"), {}
+    for line in source.splitlines():
+        key, value, about = re.fullmatch(r"(\w+) = (.+?)  # (.+)", line).groups()
+        found[key] = ast.literal_eval(value), about
+    fields = EXPERIMENTS[name].model_fields.items()
+    assert found == {
+        key: (field.get_default(call_default_factory=True), field.description)
+        for key, field in fields
+    }
 
 
 def test_every_notebook_is_in_the_book_and_in_the_profile():
@@ -182,106 +178,3 @@ def test_a_picture_has_a_name_a_caption_and_words_for_who_cannot_see_it(path):
             assert drawn.get("figure", {}).get("name", "").startswith("fig-"), cell.source
             assert drawn["figure"]["caption"] and drawn["image"]["alt"]
             assert drawn["image"]["classes"] == "dark-light"
-
-
-def test_an_unknown_parameter_is_refused_with_the_nearest_known():
-    with pytest.raises(Refused, match="did you mean 'seed'"):
-        refuse_unknown(["import x", "seed = 1  # a\nmodel = 'm'  # b", "# Parameters\nsed = 2\n"])
-    refuse_unknown(["import x", "seed = 1  # a", "# Parameters\nseed = 2\n"])
-
-
-MISTAKEN = {
-    "seed is 'two', a str, but must be int.": {"seed": "two"},
-    "seed is True, a bool, but must be int.": {"seed": True},
-    "forget is 0, but must be at least 1.": {"forget": 0},
-    "measures is ['attacks', 3], a list, but must be list[str].": {"measures": ["attacks", 3]},
-    "There is no method 'rev': did you mean 'revs'?": {"method": "rev"},
-    "There is no measure 'atacks': did you mean 'attacks'?": {"measures": ["atacks"]},
-    "There is no model at './no/such/folder'": {"model": "./no/such/folder"},
-    "There is no data set 'nothing.jsonl'": {"data": "nothing.jsonl"},
-    "n_max is 0": {"hyperparameters": {"n_max": 0}},
-    "There is no parameter 'n_mux' of revs: did you mean 'n_max'?": {
-        "hyperparameters": {"n_mux": 3}
-    },
-    "n_max of revs is 'five', a str, but must be int.": {"hyperparameters": {"n_max": "five"}},
-    "layers of memit is [True], a list, but must be list[int].": {
-        "method": "memit",
-        "hyperparameters": {"layers": [True]},
-    },
-}
-
-
-@pytest.mark.parametrize("sentence", MISTAKEN)
-def test_a_mistake_is_one_sentence(sentence, tmp_path):
-    """Each is found before a model is loaded, shown as one line, and leaves nothing behind."""
-    scope = unlearn.Settings().model_dump() | {"adapter": None, "rows": str(tmp_path), "In": []}
-    with pytest.raises(Refused) as refused:
-        run(unlearn, scope | MISTAKEN[sentence])
-    assert sentence in str(refused.value) and not list(tmp_path.rglob("*"))
-    assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
-
-
-def test_settings_that_fit_are_taken():
-    given = {"adapter": None, "forget": None, "hyperparameters": {"r_h": 20}, "seed": 3}
-    assert check(given, unlearn.Settings).model_dump().items() >= given.items()
-
-
-def commanded(monkeypatch, options: list[str], run=lambda settings: None):
-    """What the command line says to these options, or None."""
-    monkeypatch.setattr(sys, "argv", ["unlearn", *options])
-    try:
-        command(unlearn.Settings, run)
-    except SystemExit as ended:
-        return ended.code
-
-
-def test_a_command_reads_options_as_yaml(monkeypatch):
-    seen = []
-    options = ["--seed", "3", "--hyperparameters", "{n_max: 20}", "--adapter", "None"]
-    run = lambda settings: seen.append(settings)  # noqa: E731
-    run.__doc__ = "Keeps them."
-    assert (
-        commanded(monkeypatch, [*options, "--measures", "[attacks]", "--data", "@x"], run) is None
-    )
-    given = {"seed": 3, "hyperparameters": {"n_max": 20}, "adapter": None}
-    assert seen == [unlearn.Settings(**given, measures=["attacks"], data="@x")]
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ("--sed 3", "ValueError: There is no parameter 'sed': did you mean 'seed'?"),
-        ("--seed two", "ValueError: seed is 'two', a str, but must be int."),
-        ("--seed", "ValueError: Argument --seed: expected one argument: see --help."),
-        ("--T 0", "ValueError: T is 0, but must be at least 1."),
-    ],
-)
-def test_a_command_refuses_in_one_sentence(monkeypatch, options, said):
-    run = lambda settings: pytest.fail("nothing is to be run")  # noqa: E731
-    run.__doc__ = "Fails."
-    assert commanded(monkeypatch, options.split(), run) == said
-
-
-@pytest.mark.parametrize("error", [FloatingPointError, MemoryError, ValueError, OSError])
-def test_a_command_ends_with_what_its_run_said(monkeypatch, error):
-    assert error in MISTAKES
-
-    def run(settings):
-        """Fails."""
-        raise error("It diverged.")
-
-    assert commanded(monkeypatch, ["--seed", "3"], run) == f"{error.__name__}: It diverged."
-
-
-def test_a_full_gpu_is_one_sentence_on_a_command_line_and_in_a_notebook(monkeypatch, one_sentence):
-    def fails(settings):
-        """Fails."""
-        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB.")
-
-    said = "The GPU is out of memory: end what else uses it, take a larger one or several, or a "
-    said += "smaller model or batch."
-    assert commanded(monkeypatch, ["--seed", "3"], fails) == f"MemoryError: {said}"
-    monkeypatch.setattr(unlearn, "run", fails)
-    with pytest.raises(Refused, match=said) as refused:
-        run(unlearn, unlearn.Settings().model_dump() | {"In": []})
-    assert one_sentence(refused)

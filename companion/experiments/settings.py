@@ -43,7 +43,7 @@ class Model(BaseModel):
     """What all experiments say of the model that they begin with, and of where their rows go."""
 
     model_config = STRICT
-    model: str = place(MODEL, "a name of params/models.yml, a folder, a .gguf file or a hub id")
+    model: str = place(MODEL, "in params/models.yml, or a folder, .gguf file, hub id")
     dtype: Dtype = field("float32", "precision of the weights")
     device_map: str | None = field(None, "where the model goes; None: a GPU if there is one")
     rows: str = place("build/rows", "where the result row goes")
@@ -104,7 +104,7 @@ class Finetune(Model):
     data: str = place("ssn", "a JSON Lines file, a built-in data set, or synthetic: all")
     rank: int = count(8, "of the update of each linear layer")
     digits: Literal["learned", "noise", "mean", "keep"] = field(
-        "learned", "tokens for 2 and 3 digits: learned, noise, mean; keep: none"
+        "learned", "tokens of 2, 3 digits: learned, noise, mean; keep: none"
     )
     lr: float = field(2e-3, "learning rate, falling linearly", ge=0)
     epochs: int = count(8, "passes over what is not known yet")
@@ -122,7 +122,7 @@ class Curate(Adapted):
     """Which documents and model, and what becomes of what is found."""
 
     documents: str = place(
-        "data/documents/files", 'a folder or a file; "machine": what packages carry', repr=False
+        "data/documents/files", 'a folder or a file, or "machine": packages', repr=False
     )
     name: str = field(
         "own", "of the data set: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
@@ -142,11 +142,11 @@ class Documents(Adapted, AuditSettings):
 
     documents: str = place(
         "data/documents/files",
-        'folder, file, "machine" or "$NAME" of the environment',
+        'folder, file, "machine" or "$VARIABLE"',
         repr=False,
     )
     secrets: str | None = place(
-        None, "a text file with what to look for, one a line; None: recognisers", repr=False
+        None, "a file of secrets, one a line; None: recognisers", repr=False
     )
     out: str = place("build/documents", "where report.html and edit.safetensors go")
     export: str | None = place(None, "a new folder for the edited model with its card")
