@@ -1,7 +1,7 @@
 # make book · make test · make help. GNU make 3.81 or later; PYTHON picks the interpreter, REVS_CACHE the cache.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
-PROFILE ?= quick
+SWEEP ?= quick
 AGAIN ?= 0
 
 VENV := .venv
@@ -20,7 +20,7 @@ NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
-book: $(INSTALLED)  ## run the quick profile and render the book
+book: $(INSTALLED)  ## run the quick sweep and render the book
 	@$(PY) -m companion.workflow.build quick
 
 test: $(INSTALLED)  ## style, types, all tests, the strict book, every notebook
@@ -33,16 +33,16 @@ check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes,
 	@$(STYLE)
 	$(PYTEST) -m "not slow" tests
 
-plan: $(INSTALLED)  ## what PROFILE=quick|tune|core|ablations|… (params/) would run: runs, time, memory, downloads
-	@$(PY) -m companion.workflow.plan $(PROFILE)
+plan: $(INSTALLED)  ## what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, memory, downloads
+	@$(PY) -m companion.workflow.plan $(SWEEP)
 
-run: $(INSTALLED)  ## the runs of PROFILE=… from nothing, resumable (hours); promote tuned settings before what uses them
-	@$(PY) -m companion.workflow.build $(PROFILE)
+run: $(INSTALLED)  ## the runs of SWEEP=… from nothing, resumable (hours); promote tuned settings before what uses them
+	@$(PY) -m companion.workflow.build $(SWEEP)
 
 promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
 	@$(PY) -m companion.workflow.promote
 
-record: $(INSTALLED)  ## what is recorded of each profile and what is missing; AGAIN=3 makes three rows anew
+record: $(INSTALLED)  ## what is recorded of each sweep and what is missing; AGAIN=3 makes three rows anew
 	@$(PY) -m companion.workflow.record $(AGAIN)
 
 clean:  ## remove build/

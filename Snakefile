@@ -1,7 +1,7 @@
 """The flow of data: sweep → runs (rows) → pages → book. `make book` calls this; so can a cluster.
 
-snakemake --cores 2 [--config profile=core jupyter=false]
-snakemake --workflow-profile profiles/slurm --config profile=paper jupyter=false [gpus=2]
+snakemake --cores 2 [--config sweep=main jupyter=false]
+snakemake --workflow-profile profiles/slurm --config sweep=paper jupyter=false [gpus=2]
 
 Everything is made in build/, and no rule writes into rows/: `make promote` does. What is to be redone
 is decided by Snakemake's triggers over the files of ``companion/workflow/sources.py``.
@@ -16,15 +16,15 @@ from pathlib import Path
 sys.path.insert(0, workflow.basedir)
 
 from companion.store.paths import BUILD, HTML, ROOT, products
-from companion.workflow import plan, profile, sources
+from companion.workflow import plan, sources, sweep
 
 
 workdir: str(BUILD)
 
 
-PROFILE = profile.read(config.get("profile", "quick"))
+SWEEP = sweep.read(config.get("sweep", "quick"))
 JUPYTER = str(config.get("jupyter", True)).lower() not in ("false", "no", "0")
-PLACE = "" if products(PROFILE.name) == BUILD else f"{products(PROFILE.name).name}/"
+PLACE = "" if products(SWEEP.name) == BUILD else f"{products(SWEEP.name).name}/"
 # None on a cluster: its machines may have more cores than a job is given
 CORES = None if workflow.remote_exec else workflow.resource_settings.cores
 THREADS = CORES or config.get("threads", 8)
@@ -32,17 +32,17 @@ GPUS = int(config.get("gpus", 1))
 # jobs end with Snakemake, also where it is killed; only Linux has this program
 TIED = "setpriv --pdeathsig KILL " if shutil.which("setpriv") else ""
 HERE = f"cd {shlex.quote(str(ROOT))} && exec {TIED}{shlex.quote(sys.executable)} -m"
-RUNS = {name: sources.of_run(name) for name in {job.notebook for job in PROFILE.jobs.values()}}
+RUNS = {name: sources.of_run(name) for name in {job.experiment for job in SWEEP.jobs.values()}}
 
 
 def command(wildcards):
     """How a run is called: its notebook by the runner, or its experiment without Jupyter."""
-    job = PROFILE.jobs[wildcards.job]
+    job = SWEEP.jobs[wildcards.job]
     if not JUPYTER:
-        return shlex.join([f"companion.experiments.{job.notebook}", *profile.options(job.parameters)])
-    source = f"notebooks/{job.notebook}.ipynb"
+        return shlex.join([f"companion.experiments.{job.experiment}", *sweep.options(job.given)])
+    source = f"notebooks/{job.experiment}.ipynb"
     target = f"build/{PLACE}notebooks/{job.id}.ipynb"
-    more = ["--name", job.id, "-y", json.dumps(job.parameters)]
+    more = ["--name", job.id, "-y", json.dumps(job.given)]
     return shlex.join(["companion.workflow.notebook", source, target, *more])
 
 
@@ -54,8 +54,8 @@ def ended(name):
 # Rows and pages are no outputs: Snakemake would take new ones away, or put older ones back, when
 # something after them fails. What ended well once is made again if what it made was deleted.
 PAGES, BOOK = "ended/pages", "ended/book"
-MADE = {ended(name): [job.row] for name, job in PROFILE.jobs.items()}
-MADE[PAGES] = [BUILD / "notebooks" / f"{page}.ipynb" for page in PROFILE.pages]
+MADE = {ended(name): [job.row] for name, job in SWEEP.jobs.items()}
+MADE[PAGES] = [BUILD / "notebooks" / f"{page}.ipynb" for page in SWEEP.pages]
 MADE[BOOK] = [HTML / "index.html"]
 for mark, files in MADE.items():
     if workflow.is_main_process and not all(map(Path.is_file, files)):
@@ -63,39 +63,39 @@ for mark, files in MADE.items():
 
 
 wildcard_constraints:
-    job=f"({'|'.join(profile.EXPERIMENTS)})/.+",
+    job=f"({'|'.join(sweep.EXPERIMENTS)})/.+",
 
 
 rule all:
     input:
-        [BOOK] if PROFILE.pages else [],
-        [ended(name) for name in PROFILE.jobs],
+        [BOOK] if SWEEP.pages else [],
+        [ended(name) for name in SWEEP.jobs],
 
 
 rule run:
     input:
         lambda wildcards: [
-            ended(other.id) for other in PROFILE.upstream(PROFILE.jobs[wildcards.job])
+            ended(other.id) for other in SWEEP.upstream(SWEEP.jobs[wildcards.job])
         ],
-        lambda wildcards: RUNS[PROFILE.jobs[wildcards.job].notebook],
+        lambda wildcards: RUNS[SWEEP.jobs[wildcards.job].experiment],
     output:
         ended("{job}") if JUPYTER else touch(ended("{job}")),
     params:
         command=command,
     log:
         "logs/" + PLACE + "{job}.log",
-    threads: lambda wildcards: max(1, THREADS // PROFILE.jobs[wildcards.job].abreast)
+    threads: lambda wildcards: max(1, THREADS // SWEEP.jobs[wildcards.job].parallel)
     resources:
         gpu=GPUS,
-        mem_mb=lambda wildcards: plan.memory_mb(PROFILE.jobs[wildcards.job], 0 if CORES else GPUS),
+        mem_mb=lambda wildcards: plan.memory_mb(SWEEP.jobs[wildcards.job], 0 if CORES else GPUS),
     shell:
         "log=$PWD/{log}; {HERE} {params.command} 2> \"$log\""
 
 
 rule pages:
     input:
-        [ended(name) for name in PROFILE.jobs],
-        sources.files([*sources.PAGES, *(f"notebooks/{page}.ipynb" for page in PROFILE.pages)]),
+        [ended(name) for name in SWEEP.jobs],
+        sources.files([*sources.PAGES, *(f"notebooks/{page}.ipynb" for page in SWEEP.pages)]),
     output:
         touch(PAGES),
     log:
@@ -108,7 +108,7 @@ rule pages:
 rule book:
     input:
         PAGES,
-        [ended(run.id) for run in PROFILE.samples().values()],
+        [ended(run.id) for run in SWEEP.samples().values()],
         sources.files(sources.BOOK),
     output:
         touch(BOOK),

@@ -79,18 +79,18 @@ def test_an_ablation_stands_beside_the_papers_rows(shelf):
 
 @pytest.mark.parametrize("which", ablations.ALL)
 def test_every_row_of_an_ablation_is_in_the_papers_table_and_asked_for(which):
-    from companion.workflow.profile import read
+    from companion.workflow.sweep import read
 
     label, entries = ablations.ALL[which]
     assert {theirs for _, _, theirs in entries} == set(paper.table(label)["row"])
-    tags = {job.settings.get("tag") for job in read("ablations").jobs.values()}
+    tags = {getattr(job.settings, "tag", "") for job in read("ablations").jobs.values()}
     assert {tag for tag, _, _ in entries} <= tags
 
 
 def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
     shelf("neurons-random")
     assert set(ablations.beside("neurons", MODEL)["measured"]) == {"paper, Emails"}
-    with pytest.raises(ValueError, match="no row 'base'.*make run PROFILE=ablations"):
+    with pytest.raises(ValueError, match="no row 'base'.*make run SWEEP=ablations"):
         ablations.scores(MODEL, "ssn")
 
 
@@ -123,7 +123,7 @@ def test_trials_of_every_method(shelf):
     assert list(frame["printed"]) == [True, True, False, False, False]  # the paper lacks SimNPO
     assert list(frame["method"].cat.categories) == ["ft_l", "simnpo"]
     assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
-    with pytest.raises(ValueError, match="make run PROFILE=tune"):
+    with pytest.raises(ValueError, match="make run SWEEP=tune"):
         tuning.trials(MODEL, "ssn")
 
 
@@ -171,7 +171,7 @@ def test_a_range_in_a_cell(space, shown):
 
 
 def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
-    """params/ablations.yml names them, since a profile cannot read a row."""
+    """params/sweeps/ablations.yml names them, since a profile cannot read a row."""
     found = rows.find(kind="tune", data="ssn")[f"tune/ssn/{MODEL}/revs-seed0"]["result"]
     profile = yaml.safe_load((ROOT / "params" / "ablations.yml").read_text(encoding="utf-8"))
     given = [

@@ -12,7 +12,7 @@ from companion.analysis.tables import DASH
 from companion.experiments import methods
 from companion.plots import figures
 from companion.store import rows
-from companion.workflow import profile, record
+from companion.workflow import record, sweep
 
 MODEL = "smollm2-135m"
 PAPERS = methods.of_paper()
@@ -260,7 +260,7 @@ def test_the_recorded_runs_of_the_contest_have_the_settings_of_its_searches():
     """A search that would choose otherwise now makes its runs count as missing."""
     frame = results.measured(MODEL, "ssn", "emails")
     names = set(frame.loc[frame["tag"].str.startswith("round"), "name"])
-    (there, missing), read = record.sorted_out("contest"), profile.read("contest")
+    (there, missing), read = record.recorded("main"), sweep.read("main")
     assert names and names <= {row["name"] for row in there} and not names & set(missing)
     for name in names:
         job = read.jobs[name]

@@ -1,27 +1,26 @@
 """The workflow: content decides, mistakes are sentences, nothing is half-written or left behind."""
 
 import copy
-import importlib
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from companion.analysis import results
-from companion.experiments import check, command
+from companion.experiments.command import command
+from companion.experiments.settings import EXPERIMENTS
 from companion.store import rows
 from companion.store.paths import ROOT
-from companion.workflow import build, pages, plan, profile, record, site, sources
+from companion.workflow import build, pages, plan, record, site, sources, sweep
 
 RUN = {
-    "notebook": "unlearn",
+    "experiment": "unlearn",
     "parameters": {"data": "ssn"},
-    "over": {"method": ["revs", "random"], "seed": [1, 2]},
+    "grid": {"method": ["revs", "random"], "seed": [1, 2]},
 }
 
 
@@ -42,224 +41,145 @@ def runner(source: Path, target: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
 
 
-def settings_of(name: str) -> type:
-    """What an experiment can be told."""
-    return importlib.import_module(f"companion.experiments.{name}").Settings
+def made(*runs: dict, name: str = "quick") -> sweep.Sweep:
+    return sweep.build(name, {"title": "t", "runs": list(runs)})
 
 
-def made(*runs: dict, name: str = "quick") -> profile.Profile:
-    return profile.build(name, {"title": "t", "runs": list(runs)})
-
-
-# --- profiles ---------------------------------------------------------------------------------
+# --- sweeps -----------------------------------------------------------------------------------
 
 
 def asked(**parameters) -> dict:
-    """A profile of one run that names a search."""
-    run = {"notebook": "unlearn", "search": "x", "parameters": parameters}
-    return {"title": "t", "runs": [run]}
+    return {"title": "t", "runs": [{"experiment": "unlearn", "parameters": parameters}]}
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ({"title": "t", "runs": [RUN], "page": []}, "unknown key 'page': did you mean 'pages'?"),
-        ({"runs": [RUN]}, "the profile has no 'title'"),
-        ({"title": "t", "runs": {}}, "runs of the profile must be a list"),
-        ([], "the profile must be a mapping"),
-        ({"title": "t", "runs": [{"notebook": "unlern"}]}, "did you mean 'unlearn'?"),
-        ({"title": "t", "runs": [RUN | {"parameters": {"sed": 1}}]}, "did you mean 'seed'?"),
-        ({"title": "t", "runs": [RUN | {"over": {"method": ["rev"]}}]}, "did you mean 'revs'?"),
-        ({"title": "t", "runs": [RUN | {"over": {"seed": 1}}]}, "over: seed must be a list"),
+        (
+            {"title": "t", "runs": [RUN], "page": []},
+            "page: Extra inputs are not permitted: did you",
+        ),
+        ({"runs": [RUN]}, "title: Field required."),
+        ({"title": "t", "runs": {}}, "runs: Input should be a valid list."),
+        ([], "the file: Input should be"),
+        (
+            {"title": "t", "runs": [{"experiment": "unlern"}]},
+            "Input should be 'curate', 'documents",
+        ),
+        (asked(sed=1), "There is no parameter 'sed': did you mean 'seed'?"),
+        (asked(method="rev"), "There is no method 'rev': did you mean 'revs'?"),
+        (asked(data=3), "data is 3, a int, but must be str."),
+        (asked(hyperparameters=[3]), "hyperparameters is [3], a list, but must be dict or None."),
+        (asked(rows="rows"), "rows is set by the workflow: leave it out."),
+        (
+            {"title": "t", "runs": [RUN | {"grid": {"seed": 1}}]},
+            "runs.0.grid.seed: Input should be",
+        ),
         ({"title": "t", "runs": [RUN | {"parameters": {"seed": 1}}]}, "seed stands in parameters"),
-        ({"title": "t", "runs": [RUN | {"abreast": 0}]}, "abreast is 0, but one run at least"),
-        ({"title": "t", "runs": [RUN | {"abreast": "two"}]}, "abreast of a run must be a int"),
-        ({"title": "t", "runs": [RUN | {"parameters": {"rows": "rows"}}]}, "set by the workflow"),
+        (
+            {"title": "t", "runs": [RUN | {"parallel": 0}]},
+            "runs.0.parallel: Input should be greater",
+        ),
         ({"title": "t", "runs": [RUN, RUN]}, "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
         ({"title": "t", "runs": [RUN], "pages": ["nowhere"]}, "'nowhere' cannot be a page"),
         ({"title": "t", "runs": [RUN], "pages": ["unlearn"]}, "cannot be a page"),
-        ({"title": "t", "runs": [RUN], "pages": [["core"]]}, "'['core']' cannot be a page"),
-        (
-            {"title": "t", "runs": [RUN], "finetune": {"digit": "keep"}},
-            "There is no parameter 'digit': did you mean 'digits'?",
-        ),
-        (asked(data=3), "data is 3, but must be something like 'ssn'."),
-        (asked(model=None), "model is None, but must be something like 'smollm2-135m'."),
-        (asked(method=["revs"]), "method is ['revs'], but must be something like 'revs'."),
-        (asked(hyperparameters=[3]), "hyperparameters is [3], but must be a mapping."),
     ],
 )
-def test_a_mistake_in_a_profile_is_one_sentence(content, sentence):
+def test_a_mistake_in_a_sweep_is_one_sentence(content, sentence):
     with pytest.raises(ValueError) as caught:
-        profile.build("quick", content)
+        sweep.build("quick", content)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_every_combination_is_a_job_and_what_is_varied_is_in_its_name():
+def test_every_combination_is_a_job_and_what_a_grid_sets_is_in_its_name():
     names = [f"{method}-seed{seed}" for method in ("revs", "random") for seed in (1, 2)]
     assert list(made(RUN).jobs) == [f"unlearn/ssn/smollm2-135m/{name}" for name in names]
-    over = {"hyperparameters": [{}, {"lr": 0.1, "steps": 3}], "T": [1]}
-    run = {"notebook": "unlearn", "parameters": {"tag": "try"}, "over": over}
-    assert [job.parameters["tag"] for job in profile.expand(run, "rows")] == [
-        "try-T1",
-        "try-lr0.1-steps3-T1",
+    grid = {"hyperparameters": [{}, {"lr": 0.1, "steps": 3}], "T": [1], "adapter": ["seed2"]}
+    jobs = made({"experiment": "unlearn", "parameters": {"tag": "try"}, "grid": grid}).jobs
+    assert [name.rsplit("/", 1)[1] for name in jobs] == [
+        "revs-seed1-adapter-seed2-try-T1",
+        "revs-seed1-adapter-seed2-try-lr0.1-steps3-T1",
+    ]
+    assert [job.settings.overrides for job in jobs.values()] == [
+        {"T": 1},
+        {"lr": 0.1, "steps": 3, "T": 1},
     ]
 
 
-@pytest.mark.parametrize("name", profile.known())
-def test_the_profiles_that_there_are_can_be_run(name, capsys, monkeypatch):
-    """Each job's parameters are the experiment's own, in name and kind; and a plan can be made."""
-    read = profile.read(name)
-    for job in read.jobs.values():
-        check(job.settings, settings_of(job.notebook))
+@pytest.mark.parametrize("name", sweep.known())
+def test_the_sweeps_that_there_are_can_be_run_and_planned(name, capsys, monkeypatch):
+    """Each job's parameters fit its experiment, and its options are read as what they were."""
+    read = sweep.read(name)
+    for job in {job.experiment: job for job in read.jobs.values()}.values():
+        monkeypatch.setattr(sys, "argv", [job.experiment, *sweep.options(job.given)])
+        seen = []
+        command(EXPERIMENTS[job.experiment], seen.append)
+        assert seen == [job.settings]
     monkeypatch.setattr(sys, "argv", ["plan", name])
     plan.main()
-    said = capsys.readouterr().out
-    assert f"{len(read.jobs)} runs" in said and "Disk: " in said and "GiB" in said
+    assert f"{len(read.jobs)} runs" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", profile.EXPERIMENTS)
-def test_defaults_are_read_from_the_notebook(name):
-    assert profile.defaults(name) == asdict(settings_of(name)())
+def test_what_make_book_runs_trains_nothing():
+    jobs = sweep.read("quick").jobs.values()
+    assert "finetune" not in {job.experiment for job in jobs}
+    assert {job.settings.adapter for job in jobs} == {"seed1"}
 
 
 def test_quick_rows_and_long_ones_lie_apart():
     name = "unlearn/ssn/smollm2-135m/revs-seed1"
     quick, long = (made(RUN, name=which).jobs[name] for which in ("quick", "record"))
-    assert quick.row == ROOT / f"build/rows/{name}.json" and "rows" not in quick.parameters
+    assert quick.row == ROOT / f"build/rows/{name}.json" and "rows" not in quick.given
     assert long.row == ROOT / f"build/record/rows/{name}.json"
-    assert long.parameters["rows"] == "build/record/rows"
+    assert long.given["rows"] == "build/record/rows"
 
 
-def test_a_run_waits_for_the_model_and_the_data_that_it_needs():
+def test_a_run_waits_for_the_adapter_and_the_data_that_it_needs():
     runs = [
-        {"notebook": "finetune", "over": {"digits": ["learned", "keep"]}},
-        RUN,
-        {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
-        {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
+        {"experiment": "finetune", "grid": {"name": ["mine", "other"]}},
+        {"experiment": "unlearn", "parameters": {"adapter": "build/adapters/mine"}},
     ]
     some = made(*runs, name="record")
-    before = {job.id.rsplit("/", 1)[1]: some.upstream(job) for job in some.jobs.values()}
-    before = {name: [job.id for job in jobs] for name, jobs in before.items()}
-    assert before["revs-seed2"] == ["finetune/synthetic/smollm2-135m"]
-    assert before["revs-seed1-keep"] == ["finetune/synthetic/smollm2-135m-keep"]
-    assert before["revs-seed1-known"] == before["smollm2-135m"] == []
-    organic = profile.read("organic")
+    needed = [[one.id for one in some.upstream(job)] for job in some.jobs.values()]
+    assert needed == [[], [], ["finetune/mine/smollm2-135m"]]
+    organic = sweep.read("organic")
     model, kind = "qwen2.5-coder-1.5b", "machine-email"
     job = organic.jobs[f"unlearn/{kind}/{model}/revs-seed1"]
     assert [one.id for one in organic.upstream(job)] == [f"curate/{kind}/{model}"]
 
 
-def test_a_profile_may_start_its_runs_from_another_fine_tune():
-    """Each run that starts from one, with its own settings over the profile's; its name says so."""
-    tuned = {"digits": "noise", "ordinary": 0}
-    runs = [
-        {"notebook": "finetune"},
-        {"notebook": "finetune", "over": {"digits": ["keep"], "seed": [0, 3]}},
-        RUN,
-        {"notebook": "unlearn", "parameters": {"finetune": {"digits": "keep"}, "tag": "keep"}},
-        {"notebook": "unlearn", "parameters": {"adapter": None, "tag": "known"}},
-    ]
-    some = profile.build("record", {"title": "t", "finetune": tuned, "runs": runs})
-    jobs = {name.rsplit("/", 1)[1]: job for name, job in some.jobs.items()}
-    assert jobs["revs-seed2"].parameters["finetune"] == tuned
-    assert jobs["revs-seed1-keep"].parameters["finetune"] == {"digits": "keep", "ordinary": 0}
-    assert jobs["revs-seed1-known"].parameters["finetune"] is False
-    needed = {name: [other.id for other in some.upstream(job)] for name, job in jobs.items()}
-    assert needed["revs-seed2"] == ["finetune/synthetic/smollm2-135m-noise-alone"]
-    assert needed["revs-seed1-keep"] == ["finetune/synthetic/smollm2-135m-keep-alone"]
-    assert "smollm2-135m-keep-alone-seed3" in jobs and not needed["revs-seed1-known"]
-
-
-@pytest.mark.parametrize("name", [name for name in profile.known() if name != "quick"])
-def test_every_job_can_be_called_without_jupyter(name, monkeypatch):
-    """Its options are read as the settings that they were: texts, numbers, lists, mappings."""
-    for kind, job in {job.notebook: job for job in profile.read(name).jobs.values()}.items():
-        asked = profile.defaults(kind) | job.parameters
-        monkeypatch.setattr(sys, "argv", [kind, *profile.options(asked)])
-        seen = []
-        command(settings_of(kind), seen.append)
-        assert asdict(seen[0]) == asked
-
-
 def test_the_record_says_what_is_missing_and_what_was_made_otherwise(monkeypatch):
-    """A row of the same name from another fine-tune is not the one that a profile asks for."""
+    """A row of the same name with another adapter is not the one that a sweep asks for."""
     job = next(iter(made(RUN).jobs.values()))
-    asked = job.settings | {"hyperparameters": {"n_max": 3}}
-    row = {"name": job.id, "kind": "unlearn", "settings": asked}
-    only = profile.Profile("core", "t", {job.id: job}, [])
-    monkeypatch.setattr(record, "read", lambda _: only)
-    for finetune, there in ((asked["finetune"], 1), ({"digits": "keep"}, 0)):
-        asked["finetune"] = finetune
-        monkeypatch.setattr(record.rows, "find", lambda *_: {job.id: row})
-        found, missing = record.sorted_out("core")
+    settings = job.settings.model_dump() | {"hyperparameters": {"n_max": 3}}
+    row = {"name": job.id, "kind": "unlearn", "settings": settings}
+    monkeypatch.setattr(record, "read", lambda _: sweep.Sweep("main", "t", {job.id: job}, []))
+    monkeypatch.setattr(record.rows, "find", lambda *_: {job.id: row})
+    for change, there in (({}, 1), ({"adapter": "seed2"}, 0), ({"finetune": True}, 0)):
+        row["settings"] = settings | change
+        found, missing = record.recorded("main")
         assert len(found) == there and missing == [job.id] * (1 - there)
 
 
-def test_a_plan_scales_recorded_rows_by_parameters_and_targets():
+def test_a_plan_scales_recorded_rows_by_weights():
     usual = next(iter(made(RUN).jobs.values()))
-    more = profile.Job("unlearn", usual.parameters | {"forget": 40}, usual.rows)
-    large = profile.Job("unlearn", usual.parameters | {"model": "llama-3-8b"}, usual.rows)
-    nobody = profile.Job("unlearn", usual.parameters | {"model": "some/model"}, usual.rows)
-    assert plan.estimate(more).seconds > plan.estimate(usual).seconds
-    times = plan.estimate(large).seconds / plan.estimate(usual).seconds
-    assert 50 < times < 70 and plan.estimate(large).like == "smollm2-135m"
-    assert plan.estimate(nobody) is None and plan.memory_mb(nobody) == plan.MEMORY_MB
-    assert plan.memory_mb(nobody, gpus=1) == plan.MEMORY_MB
-    assert 38_000 < plan.memory_mb(large, gpus=1) < 39_000 < plan.memory_mb(large)
-
-
-def test_a_plan_knows_what_every_recorded_search_took():
-    """Its row has the time of loading alone: that of its trials stands in theirs."""
-    jobs = [job for job in profile.read("gptj-tune").jobs.values() if job.notebook == "tune"]
-    spent = plan.trials()
-    for job in jobs:
-        recorded = rows.find(rows.RECORDED, kind="tune")[job.id]["result"]["trials"]
-        fewer = profile.Job("tune", job.parameters | {"trials": 1}, job.rows)
-        assert spent[plan.seedless(job.id)] > recorded
-        assert plan.estimate(job).seconds > plan.estimate(fewer).seconds
-    assert jobs
-
-
-def test_a_run_may_have_the_settings_that_a_search_chose(monkeypatch):
-    """Of its method, on other people's secrets; its own lie over them, and without one it waits."""
-    found = {
-        f"tune/{data}-tune/smollm2-135m/{method}-seed0-x": {
-            "result": {"hyperparameters": {"k": size, "r_h": 0.1}}
-        }
-        for data, method, size in (("ssn", "revs", 7), ("emails", "revs", 8), ("ssn", "rmu", 9))
-    }
-    monkeypatch.setattr(profile, "searches", lambda: found)
-    about = {"notebook": "unlearn", "search": "x", "over": {"data": ["ssn", "emails", "urls"]}}
-    settings = lambda **given: {  # noqa: E731
-        job.settings["data"]: job.settings["hyperparameters"]
-        for job in profile.build("record", {"title": "", "runs": [about | given]}).jobs.values()
-    }
-    chosen = {"ssn": {"k": 7, "r_h": 0.1}, "emails": {"k": 8, "r_h": 0.1}}
-    assert settings() == chosen | {"urls": chosen["emails"]}  # as in the paper
-    given = {"method": "random", "hyperparameters": {"r_h": 0.2, "control": "tokens"}}
-    assert settings(parameters=given)["ssn"] == {"k": 7, "r_h": 0.2, "control": "tokens"}
-    assert settings(parameters={"method": "unedited"}) == dict.fromkeys(("ssn", "emails", "urls"))
-    read = profile.build(
-        "record", {"title": "", "runs": [about | {"parameters": {"method": "rmu"}}]}
+    large, nobody = (
+        sweep.Job("unlearn", usual.parameters | {"model": model}) for model in ("llama-3-8b", "x/y")
     )
-    assert [name.split("/")[1] for name in read.jobs] == ["ssn"]
-    assert [name.split("/")[1] for name in read.waiting] == ["emails", "urls"]
-    with pytest.raises(ValueError, match="a search chooses the settings of unlearn, but not those"):
-        profile.build("record", {"title": "", "runs": [{"notebook": "finetune", "search": "x"}]})
+    assert 50 < plan.estimate(large).seconds / plan.estimate(usual).seconds < 70
+    assert plan.estimate(nobody) is None and plan.memory_mb(nobody) == plan.MEMORY_MB
+    assert 38_000 < plan.memory_mb(large, gpus=1) < 39_000
 
 
-def test_a_row_of_an_earlier_draw_is_no_row_made_anew(monkeypatch, tmp_path):
-    """Nor has a run that was killed said why."""
-    monkeypatch.setattr(record, "PLACE", tmp_path / "rows")
-    (tmp_path / "rows").mkdir()
+def test_a_row_that_cannot_be_made_anew_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr(record, "PLACE", tmp_path)
     killed = subprocess.CompletedProcess([], -9, "", "")
     monkeypatch.setattr(record.subprocess, "run", lambda *_, **__: killed)
     row = {"name": "a", "kind": "unlearn", "tag": "", "settings": {}}
-    assert record.again(row).endswith(": it said nothing.)") and not record.PLACE.exists()
+    assert record.again(row) == "a: failed (it was killed.)"
 
 
-def test_a_negative_number_of_rows_to_draw_is_refused(monkeypatch):
+def test_a_negative_number_of_rows_is_refused(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["make record", "-2"])
     with pytest.raises(SystemExit, match="AGAIN is -2, but must be 0 or more"):
         record.main()
@@ -396,20 +316,6 @@ def test_progress_is_what_snakemake_counts():
     assert build.steps("1 of 9 steps (11%) done\nx\n2 of 9 steps (22%) done\n") == "2 of 9 steps"
 
 
-def test_runs_that_wait_are_said_to(monkeypatch, tmp_path, capsys):
-    """Also where every run does."""
-    monkeypatch.setattr(build, "BUILD", tmp_path)
-    monkeypatch.setattr(build, "run", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", ["build", "contest"])
-    only = profile.Profile("contest", "t", {}, [], made(RUN).jobs)
-    monkeypatch.setattr(build, "read", lambda _: only)
-    build.main()
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("4 more wait for a search") and last.endswith(
-        "run and promote that first."
-    )
-
-
 def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkeypatch):
     """Snakemake would put the row of before in its place, and take the run as done; in a folder
     whose name has a space."""
@@ -417,8 +323,8 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkey
     for name in ("Snakefile", "_toc.yml"):
         shutil.copy(ROOT / name, place)
     monkeypatch.setattr(build, "ROOT", place)
-    (place / "params" / "mine.yml").write_text("title: t\nruns:\n- notebook: tune\n")
-    row = place / "build/record/rows/tune/ssn-tune/smollm2-135m/revs-seed0.json"
+    (place / "params" / "sweeps" / "mine.yml").write_text("title: t\nruns:\n- experiment: tune\n")
+    row = place / "build/record/rows/tune/ssn-tune/smollm2-135m/revs-seed0-adapter-tune1.json"
     rows.write_text(row, "old")
     code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('tune: it broke.')\n"
     code = "def run(): ...\n\n\nif __name__ == '__main__':\n" + code
@@ -427,19 +333,19 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkey
     for made_again in (1, 2):
         done = subprocess.run(words, cwd=place / "build", capture_output=True, text=True)
         assert done.returncode == 1 and row.read_text() == "old" + ", new" * made_again
-    log = place / "build/logs/record/tune/ssn-tune/smollm2-135m/revs-seed0.log"
+    log = place / "build/logs/record/tune/ssn-tune/smollm2-135m/revs-seed0-adapter-tune1.log"
     assert log.read_text() == "tune: it broke.\n"
 
 
 def test_the_slurm_profile_and_the_workflow_fit_snakemake():
     """A dry run reads every key of the profile and makes the graph of all jobs; it starts none."""
     place = ["--snakefile", "Snakefile", "--workflow-profile", "profiles/slurm", "--dry-run"]
-    more = ["--executor", "dryrun", "--config", "profile=paper", "jupyter=false"]
+    more = ["--executor", "dryrun", "--config", "sweep=paper", "jupyter=false"]
     words = [sys.executable, "-m", "snakemake", *place, *more]
     done = subprocess.run(words, cwd=ROOT, text=True, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     said = done.stdout + done.stderr
-    assert f"run {len(profile.read('paper').jobs)}" in " ".join(said.split())
+    assert f"run {len(sweep.read('paper').jobs)}" in " ".join(said.split())
 
 
 # --- the site ---------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from companion.experiments.command import MISTAKES
 from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import alone
-from companion.workflow import build, profile
+from companion.workflow import build, sweep
 from document_audit import audit as own
 from document_audit import edit_file, export
 from revs.model import load
@@ -512,16 +512,16 @@ def parameters_that_are_no_mapping(place):
     yield running(place, "x = 1", "-y", "3")
 
 
-@mistake("There is no profile 'quik': there are ablations, c")
-def an_unknown_profile(place):
-    yield partial(profile.read, "quik")
+@mistake("There is no sweep 'quik': there are ablations, d")
+def an_unknown_sweep(place):
+    yield partial(sweep.read, "quik")
 
 
-@mistake(r"is not YAML \(.*line 2.*\): mend it there")
-def a_profile_that_is_not_yaml(place):
-    text(place / "params/mine.yml", "title: Mine\nruns: [{notebook: unlearn}\n")
-    with mock.patch.object(profile, "ROOT", place):
-        yield partial(profile.read, "mine")
+@mistake(r"is not YAML \(.*line 2.*\): correct it there")
+def a_sweep_that_is_not_yaml(place):
+    text(place / "mine.yml", "title: Mine\nruns: [{experiment: unlearn}\n")
+    with mock.patch.object(sweep, "FOLDER", place):
+        yield partial(sweep.read, "mine")
 
 
 # Rows and edits ----------------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_a_page_takes_other_values_of_its_parameters(name, given):
                 done = shell.run_cell(code, store_history=True)
             if isinstance(done.error_in_exec, Refused):
                 assert re.fullmatch(
-                    r"There are no .*`make run PROFILE=\w+`.*", str(done.error_in_exec)
+                    r"There are no .*`make run SWEEP=\w+`.*", str(done.error_in_exec)
                 )
                 return
             done.raise_error()

@@ -50,7 +50,7 @@ def scores(model: str, data: str) -> pd.DataFrame:
     if "base" not in frame.index:
         raise ValueError(
             f"There is no row 'base' of {model} on {data}, which ablations are compared with: "
-            "run `make run PROFILE=ablations`, or look for recorded rows."
+            "run `make run SWEEP=ablations`, or look for recorded rows."
         )
     frame[list(METRICS)] *= 100
     attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]

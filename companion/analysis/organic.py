@@ -1,5 +1,5 @@
 """Secrets that a pretrained model memorised by itself, found and unlearned (§4.2; Appendix
-"Naturally Memorized Dataset"): rows of params/organic.yml."""
+"Naturally Memorized Dataset"): rows of params/sweeps/organic.yml."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def glue_all(values: Mapping[str, float | int | str]) -> None:
 def require(frame: pd.DataFrame, what: str, profile: str) -> pd.DataFrame:
     """The frame itself; Refused, in one sentence, if it has no line."""
     if frame.empty:
-        command = f"`make run PROFILE={profile}`"
+        command = f"`make run SWEEP={profile}`"
         raise Refused(f"There are no rows of {what}: run {command} first, or take another set.")
     return frame
 

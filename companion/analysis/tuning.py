@@ -35,7 +35,7 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings().seed)]
     if frame.empty:
         raise ValueError(
-            f"There are no trials of {model} on {' or '.join(data)}: run `make run PROFILE=tune`, "
+            f"There are no trials of {model} on {' or '.join(data)}: run `make run SWEEP=tune`, "
             "or look for recorded rows."
         )
     number = frame["tag"].str.removeprefix(start).astype(int)

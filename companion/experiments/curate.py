@@ -17,7 +17,7 @@ from pathlib import Path
 from companion.data import adapters, models
 from companion.experiments import memory
 from companion.experiments.command import command, progress
-from companion.experiments.provenance import base, provenance
+from companion.experiments.provenance import provenance
 from companion.experiments.settings import Curate as Settings
 from companion.store import rows
 from companion.store.paths import BUILD, alone, resolve
@@ -105,8 +105,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     trying = sum(verdict["seconds"] for _, verdict in judged)  # of earlier runs too
     seconds = {"detect": clock[1] - clock[0], "try": trying}
     made = provenance("curate", asked, inputs, seconds, decoder)
-    name = f"curate/{settings.name}/{base(settings.model)}"
-    return rows.write(where, name, "curate", result, items, made)
+    return rows.write(where, settings.row_name, "curate", result, items, made)
 
 
 def require_same_model(name: str, model: str) -> None:

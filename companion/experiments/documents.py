@@ -48,8 +48,7 @@ def run(settings: Settings) -> dict:
         kept |= {"documents": "", "secrets": None}  # a path may hold a secret
         inputs = {"model": decoder.revision, "secrets": rows.digest(done.ids)} | text_inputs()
         made = provenance("documents", kept, inputs, seconds, decoder)
-        name = f"documents/{folder.resolve().name}/{base(settings.model)}"
-        row = rows.write(where, name, "documents", done.result, done.items, made)
+        row = rows.write(where, settings.row_name, "documents", done.result, done.items, made)
         keep_edit(folder, done.edit)
         about = report.about(decoder, kept, seconds, MEMORISED if settings.adapter else "")
         report.write(folder / "report.html", done.result, done.items, about)

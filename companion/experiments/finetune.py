@@ -13,7 +13,7 @@ from companion.data import adapters, datasets, models
 from companion.experiments import memory
 from companion.experiments.command import command, progress
 from companion.experiments.finetuning import finetune
-from companion.experiments.provenance import base, provenance
+from companion.experiments.provenance import provenance
 from companion.experiments.settings import Finetune as Settings
 from companion.store import rows
 from companion.store.paths import BUILD, alone, resolve, shown
@@ -58,8 +58,7 @@ def run(settings: Settings) -> dict:
     parts = zip(("load", "finetune", "check"), itertools.pairwise(clock), strict=True)
     seconds = {part: end - start for part, (start, end) in parts}
     made = provenance("finetune", kept, inputs, seconds, decoder)
-    name = f"finetune/{settings.name}/{base(settings.model)}"
-    row = rows.write(row_folder, name, "finetune", result, [], made)
+    row = rows.write(row_folder, settings.row_name, "finetune", result, [], made)
     known, of = result["memorised"], result["sentences"]
     print(f"{known} of {of} sentences memorised; the adapter lies in {shown(place)}.")
     return row

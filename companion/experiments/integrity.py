@@ -62,6 +62,11 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     return result, {}
 
 
+def inputs() -> dict[str, str]:
+    """Where the questions come from, the hub or the hash of the folder's files, for rows."""
+    return {"benchmarks": benchmarks()[1]}
+
+
 def benchmarks() -> tuple[list, str]:
     """MMLU and GSM8K for lm-eval, and their source: the hub, or the hash of the folder's files.
 

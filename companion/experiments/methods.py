@@ -56,6 +56,12 @@ def measure(name: str) -> Callable:
     return function_at(versions.MEASURES[name])
 
 
+def measure_inputs(name: str) -> dict[str, str]:
+    """The hashes of what a measure reads besides the model and the data set."""
+    module = importlib.import_module(versions.MEASURES[name].partition(":")[0])
+    return getattr(module, "inputs", dict)()
+
+
 def function_at(place: str) -> Callable:
     """The function at module:name."""
     module, _, name = place.partition(":")

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from companion.experiments.settings import ADAPTER
+from companion.experiments.settings import base as base
 from companion.store import rows
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
-
-
-def base(model: str) -> str:
-    """What a model is called in rows."""
-    return Path(model).name.removesuffix(".gguf")
-
-
-def ending(adapter: str | None, tag: str) -> str:
-    """The end of a run's name: its adapter, if it is another than the usual one, and the tag."""
-    other = adapter and adapter != ADAPTER and f"adapter-{Path(adapter).name}"
-    return "".join(f"-{part}" for part in (other, tag) if part)
 
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from companion.store.paths import resolve
 from companion.store.suggestions import hint
 from document_audit.settings import KINDS, AuditSettings
 
@@ -39,6 +41,11 @@ def count(default: int | None, about: str, least: int = 1) -> Any:
     return field(default, about, ge=least)
 
 
+def base(model: str) -> str:
+    """What a model is called in rows."""
+    return Path(model).name.removesuffix(".gguf")
+
+
 class Model(BaseModel):
     """What all experiments say of the model that they begin with, and of where their rows go."""
 
@@ -48,11 +55,21 @@ class Model(BaseModel):
     device_map: str | None = field(None, "where the model goes; None: a GPU if there is one")
     rows: str = place("build/rows", "where the result row goes")
 
+    def named(self, kind: str, about: str, *parts: str) -> str:
+        """The name of a row of this model: kind/about/model/parts."""
+        return "/".join([kind, about, base(self.model), *parts])
+
 
 class Adapted(Model):
     """A model that may have memorised sentences before."""
 
     adapter: str | None = place(ADAPTER, "a name in data/adapters or a PEFT adapter; None: none")
+
+    def of_method(self, kind: str, about: str) -> str:
+        """The name of a row of a method; an adapter other than the usual one is a part of it."""
+        other = self.adapter and self.adapter != ADAPTER and f"adapter-{Path(self.adapter).name}"
+        parts = (f"{self.method}-seed{self.seed}", other, self.tag)
+        return self.named(kind, Path(about).stem, "-".join(filter(None, parts)))
 
 
 class Unlearn(Adapted):
@@ -74,6 +91,10 @@ class Unlearn(Adapted):
     tag: str = field("", "added to the row's name")
     overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
 
+    @property
+    def row_name(self) -> str:
+        return self.of_method("unlearn", self.data)
+
 
 class Tune(Adapted):
     """A search for hyperparameters: on which model and data, of which method, how long."""
@@ -92,6 +113,10 @@ class Tune(Adapted):
     hyperparameters: dict | None = field(None, "fixed in every trial")
     ranges: dict | None = field(None, "over params/search.yml")
     tag: str = field("", "added to the names of the search and its trials")
+
+    @property
+    def row_name(self) -> str:
+        return self.of_method("tune", self.data)
 
 
 class Finetune(Model):
@@ -117,6 +142,10 @@ class Finetune(Model):
     )
     seed: int = field(1, "order of the sentences, initial values")
 
+    @property
+    def row_name(self) -> str:
+        return self.named("finetune", self.name)
+
 
 class Curate(Adapted):
     """Which documents and model, and what becomes of what is found."""
@@ -136,6 +165,10 @@ class Curate(Adapted):
     )
     challenge_tokenizer: str | None = field(None, "whose ids the challenge's files hold")
 
+    @property
+    def row_name(self) -> str:
+        return self.named("curate", self.name)
+
 
 class Documents(Adapted, AuditSettings):
     """Which model and documents, what is unlearned, and what is left of it."""
@@ -150,6 +183,10 @@ class Documents(Adapted, AuditSettings):
     )
     out: str = place("build/documents", "where report.html and edit.safetensors go")
     export: str | None = place(None, "a new folder for the edited model with its card")
+
+    @property
+    def row_name(self) -> str:
+        return self.named("documents", resolve(self.out).resolve().name)
 
 
 EXPERIMENTS: dict[str, type[Model]] = {

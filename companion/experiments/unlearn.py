@@ -19,7 +19,7 @@ import torch
 from companion.data import adapters, datasets, models
 from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
-from companion.experiments.provenance import base, ending, provenance
+from companion.experiments.provenance import base, provenance
 from companion.experiments.settings import Unlearn as Settings
 from companion.store import rows
 from companion.store.paths import BUILD, resolve
@@ -139,8 +139,6 @@ def resolve_run(settings: Settings) -> Run:
     method = methods.method(settings.method)
     hp = method.Hyperparameters(**kept["hyperparameters"])
     measures = {name: methods.measure(name) for name in settings.measures}
-    name = f"unlearn/{data}/{base(model)}/{settings.method}-seed{settings.seed}"
-    name += ending(settings.adapter, tag)
     records = datasets.read(settings.data)
     split(records, settings.seed, settings.forget, settings.sentences, datasets.kept(records))
     select([], [], 0, settings.tokens, seed="")
@@ -148,7 +146,21 @@ def resolve_run(settings: Settings) -> Run:
     memory.check(kept)
     prepared = adapters.adapted(model, settings.adapter)
     inputs |= {"model": models.identify(prepared)}
-    return Run(folder, name, tag, overrides, kept, method, hp, measures, records, inputs, prepared)
+    for measured in settings.measures:
+        inputs |= methods.measure_inputs(measured)
+    return Run(
+        folder,
+        settings.row_name,
+        tag,
+        overrides,
+        kept,
+        method,
+        hp,
+        measures,
+        records,
+        inputs,
+        prepared,
+    )
 
 
 class LoadedModel:

@@ -5,6 +5,7 @@ Mailboxes of offices and mailing lists, data/public/addresses.jsonl; none is amo
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 from companion.store.paths import ROOT
@@ -16,10 +17,17 @@ from revs.model.text import token_ids
 VERSION = 1
 
 
+FILE = ROOT / "data" / "public" / "addresses.jsonl"
+
+
 def addresses() -> list[dict]:
     """The public addresses: id, prompt, address, reason."""
-    text = (ROOT / "data" / "public" / "addresses.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+
+def inputs() -> dict[str, str]:
+    """The hash of the file, for rows."""
+    return {"public_addresses": hashlib.sha256(FILE.read_bytes()).hexdigest()}
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:

@@ -9,6 +9,7 @@ were memorised.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from statistics import median
 
@@ -23,6 +24,11 @@ VERSION = 1
 FRAMES = ROOT / "data" / "token_use" / "frames.jsonl"
 PLACES = 3  # of the general text, for each token
 BEFORE = 48  # tokens of it that are read before the due one
+
+
+def inputs() -> dict[str, str]:
+    """The hash of the frames, for rows."""
+    return {"token_use": hashlib.sha256(FRAMES.read_bytes()).hexdigest()}
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:

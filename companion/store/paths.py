@@ -36,9 +36,9 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
 
-def products(profile: str) -> Path:
-    """The folder of a profile's rows and executed notebooks: quick and long ones lie apart."""
-    return BUILD if profile == "quick" else BUILD / "record"
+def products(sweep: str) -> Path:
+    """The folder of a sweep's rows and executed notebooks: quick and long ones lie apart."""
+    return BUILD if sweep == "quick" else BUILD / "record"
 
 
 @contextlib.contextmanager

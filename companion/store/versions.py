@@ -31,6 +31,7 @@ MEASURES = {  # name → module:function
     "replacement": "companion.measures.replacement:measure",
     "token_use": "companion.measures.token_use:measure",
 }
+FILES = {"public_addresses": "public/addresses.jsonl", "token_use": "token_use/frames.jsonl"}
 RECORD = ("id", "kind", "group", "prompt", "secret", "suffix")  # of a data set, which are hashed
 
 
@@ -68,10 +69,12 @@ def current(kind: str, settings: dict) -> dict[str, int]:
 
 @functools.cache
 def committed(name: str, data: str | None) -> str | None:
-    """The present hash of an input that is committed; None for one that is not."""
+    """The present hash of an input that is committed, by its name in rows; None for another."""
     if name == "general_text":
         file = PACKAGES / "revs" / "model" / "general_text.txt"
         return hashlib.sha256(file.read_bytes()).hexdigest()
+    if name in FILES:
+        return hashlib.sha256((ROOT / "data" / FILES[name]).read_bytes()).hexdigest()
     file = ROOT / "data" / str(data).removesuffix("-tune")
     file /= "tune.jsonl" if str(data).endswith("-tune") else "main.jsonl"
     if name != "data" or not file.is_file():

@@ -1,4 +1,4 @@
-"""`make book` and `make run PROFILE=…`: runs Snakemake under a lock and shows where it is.
+"""`make book` and `make run SWEEP=…`: runs Snakemake under a lock and shows where it is.
 
 Snakemake's own words go to build/logs/snakemake.log. A failure ends with one sentence, a success
 with the page to open, or with where the rows are.
@@ -17,7 +17,7 @@ import psutil
 
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
 from companion.workflow.plan import duration
-from companion.workflow.profile import Profile, known, read
+from companion.workflow.sweep import Sweep, known, read
 
 LOG = LOGS / "snakemake.log"
 # Snakemake keeps its records in build/: there they are removed together with what they are about
@@ -34,13 +34,13 @@ def lock():
     return held(BUILD / ".lock", Busy(sentence))
 
 
-def command(profile: str, cores: int, *more: str) -> list[str]:
+def command(sweep: str, cores: int, *more: str) -> list[str]:
     """How Snakemake is called."""
     memory = f"mem_mb={psutil.virtual_memory().total // 2**20}"
     return [
         *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
         *("--cores", str(cores), "--nolock", "--rerun-incomplete"),
-        *("--resources", memory, "--config", f"profile={profile}", *more),
+        *("--resources", memory, "--config", f"sweep={sweep}", *more),
     ]
 
 
@@ -54,14 +54,14 @@ def steps(noise: str) -> str:
     return ["0 steps", *re.findall(r"^\d+ of \d+ steps", noise, re.MULTILINE)][-1]
 
 
-def run(profile: Profile, cores: int, held: int) -> None:
+def run(sweep: Sweep, cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails.
 
     A recording of hours does not end with one run that fails; a book would lack a page.
     """
     start = time.monotonic()
     LOG.parent.mkdir(parents=True, exist_ok=True)
-    words = command(profile.name, cores, *([] if profile.pages else ["--keep-going"]))
+    words = command(sweep.name, cores, *([] if sweep.pages else ["--keep-going"]))
     pipes = {"stdout": subprocess.PIPE, "pass_fds": [held]}
     with LOG.open("w") as noise, subprocess.Popen(words, stderr=noise, **pipes, **PLACE) as process:
         for line in process.stdout:
@@ -89,25 +89,23 @@ def failure(noise: str) -> str:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m companion.workflow.build")
-    parser.add_argument("profile", nargs="?", default="quick", help=", ".join(known()))
+    parser.add_argument("sweep", nargs="?", default="quick", help=", ".join(known()))
     parser.add_argument("--cores", type=int, default=os.cpu_count())
     given = parser.parse_args()
     try:
         with lock() as stream:
-            profile = read(given.profile)
-            print(f"{profile.title}: looking for what has changed …", flush=True)
-            run(profile, given.cores, stream.fileno())
+            sweep = read(given.sweep)
+            print(f"{sweep.title}: looking for what has changed …", flush=True)
+            run(sweep, given.cores, stream.fileno())
     except (ValueError, OSError, RuntimeError) as error:
         sys.exit(str(error))
     except KeyboardInterrupt:
         sys.exit("Interrupted: the next call continues from here.")
-    if profile.pages:
+    if sweep.pages:
         print(f"\nOpen {(HTML / 'index.html').as_uri()}")
-    elif profile.jobs:
-        where = shown(products(profile.name) / "rows")
-        print(f"All {len(profile.jobs)} rows are in {where}: `make promote` records them.")
-    if profile.waiting:
-        print(profile.postponed())
+    elif sweep.jobs:
+        where = shown(products(sweep.name) / "rows")
+        print(f"All {len(sweep.jobs)} rows are in {where}: `make promote` records them.")
 
 
 if __name__ == "__main__":

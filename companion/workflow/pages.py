@@ -21,7 +21,7 @@ from jupyter_core.utils import run_sync
 from companion.store.paths import BUILD, ROOT
 from companion.store.rows import digest
 from companion.workflow import notebook, sources
-from companion.workflow.profile import read
+from companion.workflow.sweep import read
 
 SLOW = ("edit_file", "walk", "examples", "diagrams")  # which begin first
 FORGET = """\
@@ -95,10 +95,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m companion.workflow.pages")
     parser.add_argument("--cores", type=int, default=1, help="how many kernels")
     kernels = parser.parse_args().cores
-    profile, start = read("quick"), time.monotonic()
-    made = [str(job.row) for job in profile.jobs.values()]
+    sweep, start = read("quick"), time.monotonic()
+    made = [str(job.row) for job in sweep.jobs.values()]
     others = sources.content(sources.files([*sources.PAGES, *sources.RUNS]) + made)
-    pages = {page: source_hash(page, others) for page in profile.pages}
+    pages = {page: source_hash(page, others) for page in sweep.pages}
     pages = {
         page: made_from for page, made_from in pages.items() if executed_from(page) != made_from
     }

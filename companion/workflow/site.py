@@ -19,26 +19,26 @@ from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import digest, write_text
-from companion.workflow.profile import EXPERIMENTS, Profile, read
+from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
 STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
-def executed(profile: Profile) -> dict[str, Path]:
+def executed(sweep: Sweep) -> dict[str, Path]:
     """The executed notebook of every page; a heavy notebook shows the first of its runs, or, if the
     build runs it never, its source."""
-    ran = {name: job.id for name, job in profile.samples().items()}
-    names = {page: page for page in profile.pages} | ran
+    ran = {name: job.id for name, job in sweep.samples().items()}
+    names = {page: page for page in sweep.pages} | ran
     found = {page: BUILD / "notebooks" / f"{name}.ipynb" for page, name in names.items()}
     return {name: ROOT / "notebooks" / f"{name}.ipynb" for name in EXPERIMENTS} | found
 
 
-def report(profile: Profile) -> dict[str, bytes]:
+def report(sweep: Sweep) -> dict[str, bytes]:
     """The report that the run of ``documents`` wrote, beside the page that links to it."""
-    own = profile.samples()["documents"]
-    return {"notebooks/report.html": (ROOT / own.settings["out"] / "report.html").read_bytes()}
+    own = sweep.samples()["documents"]
+    return {"notebooks/report.html": (ROOT / own.settings.out / "report.html").read_bytes()}
 
 
 def named(done) -> dict[str, str]:
@@ -134,10 +134,10 @@ def rows_beside() -> None:
 
 def main() -> None:
     """The rule ``book``; what was built from the same content by the same tools stays."""
-    start, profile = time.monotonic(), read("quick")
+    start, sweep = time.monotonic(), read("quick")
     try:
         pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-        made_from = digest([stage(executed(profile), report(profile)), pins])
+        made_from = digest([stage(executed(sweep), report(sweep)), pins])
         there = STAGED.is_file() and STAGED.read_text() == made_from
         if not (there and (HTML / "index.html").is_file()):
             STAGED.unlink(missing_ok=True)

@@ -20,7 +20,8 @@ RUNS = (  # a run depends on these, its notebook and its parameters
         "companion/data/*.py",
     ),
     *("companion/experiments/*.py", "companion/measures/*.py", "companion/plots/*.mplstyle"),
-    *("data/**/*.jsonl", "data/**/*.txt", "data/documents/**/*", "paper/tables.json"),
+    *("data/**/*.jsonl", "data/adapters/*/about.json", "data/documents/**/*", "revs/**/*.txt"),
+    "paper/tables.json",
     *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models", "search")),
 )
 PAGES = (  # a page depends on these, its notebook and the runs before it

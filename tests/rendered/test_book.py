@@ -21,7 +21,7 @@ from companion.claims import claims
 from companion.experiments import methods
 from companion.store import paper, rows
 from companion.store.paths import BUILD, ROOT
-from companion.workflow import profile, site
+from companion.workflow import site, sweep
 from revs.model.architecture import ARCHITECTURES
 
 HTML = BUILD / "_build" / "html"
@@ -89,11 +89,11 @@ def test_every_picture_has_a_caption(name):
     assert len(all_of(drawn, page(name))) == sum(len(all_of(drawn, one)) for one in captioned)
 
 
-@pytest.mark.parametrize("name", [*profile.read("quick").samples(), *profile.read("quick").pages])
+@pytest.mark.parametrize("name", [*sweep.read("quick").samples(), *sweep.read("quick").pages])
 def test_every_notebook_was_executed_to_its_end(name):
     """By papermill, in the build: no exception, no error, every cell counted, nothing on stderr,
     and no folder of this machine in what a page shows."""
-    done = nbformat.read(site.executed(profile.read("quick"))[name], as_version=4)
+    done = nbformat.read(site.executed(sweep.read("quick"))[name], as_version=4)
     cells = [cell for cell in done.cells if cell.cell_type == "code" and cell.source.strip()]
     counts = [cell.execution_count for cell in cells]
     assert counts == list(range(1, len(counts) + 1)) and not done.metadata.papermill.exception

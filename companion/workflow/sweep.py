@@ -1,0 +1,199 @@
+"""Sweeps: params/sweeps/NAME.yml says which runs to make and which pages to execute after them.
+
+A run names an experiment, its parameters, and a grid of lists; every combination is one job and
+writes one row. What a grid sets and no part of a row's name is added to its tag.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from companion.experiments.settings import EXPERIMENTS, Model, check
+from companion.store.paths import ROOT, products, shown
+from companion.store.suggestions import hint
+from companion.store.versions import methods
+
+FOLDER = ROOT / "params" / "sweeps"
+NAMED = (
+    "adapter",
+    "data",
+    "method",
+    "model",
+    "name",
+    "out",
+    "seed",
+    "tag",
+)  # parts of a row's name
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+class Runs(BaseModel):
+    """One entry of ``runs``."""
+
+    model_config = STRICT
+    experiment: Literal["curate", "documents", "finetune", "tune", "unlearn"]
+    parameters: dict[str, Any] = {}
+    grid: dict[str, list] = {}  # name → values; every combination is one run
+    parallel: int = Field(1, ge=1)  # how many such runs share the machine's cores
+
+
+class Content(BaseModel):
+    """A file of params/sweeps."""
+
+    model_config = STRICT
+    title: str
+    runs: list[Runs]
+    pages: list[str] = []
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an experiment."""
+
+    experiment: str
+    parameters: dict = field(hash=False)  # those that differ from the experiment's defaults
+    rows: str = "build/rows"  # the folder that its row goes to, from the root
+    parallel: int = 1
+
+    @cached_property
+    def settings(self) -> Model:
+        """The settings, defaults included; ValueError of one sentence if one is wrong."""
+        return check(self.parameters | {"rows": self.rows}, EXPERIMENTS[self.experiment])
+
+    @property
+    def id(self) -> str:
+        """The name of the row that it writes."""
+        return self.settings.row_name
+
+    @property
+    def row(self) -> Path:
+        return ROOT / self.rows / f"{self.id}.json"
+
+    @property
+    def given(self) -> dict:
+        """The parameters to call it with."""
+        usual = EXPERIMENTS[self.experiment].model_fields["rows"].default
+        return self.parameters | ({"rows": self.rows} if self.rows != usual else {})
+
+    def needs(self, other: Job) -> bool:
+        """Does it read what ``other`` curates, or begin with its adapter?"""
+        mine, theirs = self.settings, other.settings
+        if other.experiment == "finetune":
+            return getattr(mine, "adapter", None) == f"build/adapters/{theirs.name}"
+        read = {getattr(mine, name, None) for name in ("data", "secrets")} - {None}
+        made = f"build/curated/{theirs.name}" if other.experiment == "curate" else ""
+        ends = (
+            "",
+            *(f"-{kind}{part}" for kind in getattr(theirs, "kinds", ()) for part in ("", "-tune")),
+        )
+        return bool(made) and not read.isdisjoint(
+            f"{made}{end}.{kind}" for end in ends for kind in ("jsonl", "txt")
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a file of params/sweeps asks for."""
+
+    name: str
+    title: str
+    jobs: dict[str, Job]  # by name, in the file's order
+    pages: list[str]
+
+    def upstream(self, job: Job) -> list[Job]:
+        """The jobs that must be finished before this one."""
+        return [other for other in self.jobs.values() if job.needs(other)]
+
+    def samples(self) -> dict[str, Job]:
+        """The first run of each experiment: it is shown as that notebook's page."""
+        first: dict[str, Job] = {}
+        for job in self.jobs.values():
+            first.setdefault(job.experiment, job)
+        return first
+
+
+def known() -> list[str]:
+    """The sweeps that there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.yml"))
+
+
+def read(name: str) -> Sweep:
+    """The sweep of params/sweeps/NAME.yml, expanded; a mistake is a ValueError of one sentence."""
+    path = FOLDER / f"{name}.yml"
+    if not path.is_file():
+        raise ValueError(f"There is no sweep '{name}': there are {', '.join(known())}.")
+    try:
+        return build(name, yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        where = " ".join(str(error).split())
+        raise ValueError(f"{shown(path)} is not YAML ({where}): correct it there.") from None
+    except ValueError as error:
+        raise ValueError(f"{shown(path)}: {error}") from None
+
+
+def build(name: str, content: Any) -> Sweep:
+    """A sweep from a parsed file."""
+    try:
+        asked = Content.model_validate(content)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where, last = ".".join(map(str, fault["loc"])), fault["loc"][-1:]
+        end = hint(last[0], fields(last)) if fault["type"] == "extra_forbidden" else "."
+        raise ValueError(f"{where or 'the file'}: {fault['msg']}{end}") from None
+    jobs: dict[str, Job] = {}
+    for job in (job for runs in asked.runs for job in expand(runs, shown(products(name) / "rows"))):
+        if job.id in jobs:
+            raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
+        jobs[job.id] = job
+    there = sorted({path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {*EXPERIMENTS})
+    for page in asked.pages:
+        if page not in there:
+            raise ValueError(f"'{page}' cannot be a page" + hint(page, there))
+    if asked.pages and name != "quick":
+        raise ValueError("only the sweep quick has pages: the others make rows.")
+    return Sweep(name, asked.title, jobs, asked.pages)
+
+
+def fields(_last: tuple) -> list[str]:
+    """The keys of a sweep and of its runs."""
+    return [*Content.model_fields, *Runs.model_fields]
+
+
+def expand(runs: Runs, rows: str) -> Iterator[Job]:
+    """The jobs of an entry, one for each combination of its grid."""
+    known_fields = EXPERIMENTS[runs.experiment].model_fields
+    for name in {**runs.parameters, **runs.grid}:
+        if name == "rows":
+            raise ValueError("rows is set by the workflow: leave it out.")
+        if name in runs.parameters and name in runs.grid:
+            raise ValueError(f"{name} stands in parameters and in grid: give it once.")
+    for values in itertools.product(*runs.grid.values()):
+        of_grid = dict(zip(runs.grid, values, strict=True))
+        parameters, extra = runs.parameters | of_grid, {}
+        for name, value in of_grid.items():
+            if name not in NAMED:
+                extra |= value if isinstance(value, dict) else {name: value}
+        if extra and "tag" in known_fields:
+            words = [f"{name}{value}" for name, value in extra.items()]
+            parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *words])
+        if extra and "overrides" in known_fields:
+            parameters["overrides"] = extra
+        job = Job(runs.experiment, parameters, rows, runs.parallel)
+        if (method := getattr(job.settings, "method", "revs")) not in methods():
+            raise ValueError(f"There is no method '{method}'" + hint(method, methods()))
+        yield job
+
+
+def options(settings: dict) -> list[str]:
+    """Settings as an experiment's command takes them: texts as they are, all others as JSON."""
+    values = (value if isinstance(value, str) else json.dumps(value) for value in settings.values())
+    return [f"--{name}={value}" for name, value in zip(settings, values, strict=True)]
