@@ -68,9 +68,9 @@ def test_parameters_are_those_of_the_experiment(name):
     }
 
 
-def test_every_notebook_is_in_the_book_and_in_the_profile():
+def test_every_notebook_is_in_the_book_and_in_the_quick_sweep():
     toc = (ROOT / "_toc.yml").read_text()
-    pages = yaml.safe_load((ROOT / "params" / "quick.yml").read_text())["pages"]
+    pages = yaml.safe_load((ROOT / "params" / "sweeps" / "quick.yml").read_text())["pages"]
     stems = {path.stem for path in NOTEBOOKS}
     assert stems == set(re.findall(r"notebooks/(\w+)", toc)) == {*pages, *EXPERIMENTS}
 
