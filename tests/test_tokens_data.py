@@ -239,6 +239,15 @@ def test_a_split_that_measures_no_sentences_is_refused(sentences):
         split(targets(), 0, sentences=sentences)
 
 
+def test_some_groups_are_retained_in_every_split():
+    """They do not change who else is forgotten."""
+    rest = [t for t in targets() if t.group not in "89"]
+    for seed in range(5):
+        parts = split(targets(), seed, keep={"8", "9"})
+        assert parts.forget == split(rest, seed).forget and len(parts.forget) == 4
+        assert {"8", "9"} <= {t.group for t in parts.retain}
+
+
 def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
     """What every method unlearns, target after target, in the order of the secret."""
     a = Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2))
