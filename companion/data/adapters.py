@@ -130,17 +130,19 @@ def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
         tables = {"rows": decoder.model.get_input_embeddings().weight, "head": decoder.head.weight}
         own = {name: table.detach()[-added:].half().cpu() for name, table in tables.items()}
         save_file({name: rows.clone() for name, rows in own.items()}, folder / OWN_DIGITS)
-    decoder.model.save_pretrained(folder)
-    file = folder / "adapter_model.safetensors"
-    weights = load_file(file)  # with the embeddings, where digits were added
-    weights = {name: weights[name].half().contiguous() for name in weights if "lora_" in name}
-    save_file(weights, file, metadata={"format": "pt"})
+    from peft import get_peft_model_state_dict
+
+    folder.mkdir(parents=True, exist_ok=True)
+    decoder.model.peft_config["default"].save_pretrained(folder)
+    weights = get_peft_model_state_dict(decoder.model, save_embedding_layers=False)
+    weights = {f"base_model.model.{name}": weight.half() for name, weight in weights.items()}
+    weights = {name: weight.cpu().contiguous() for name, weight in weights.items()}
+    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": known["base"], "inference_mode": True}
     config["target_modules"] = sorted(config["target_modules"])
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     (folder / ABOUT).write_text(json.dumps(known, indent=1) + "\n")
-    (folder / "README.md").unlink(missing_ok=True)
 
 
 def weights_hash(model) -> str:

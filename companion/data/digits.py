@@ -11,13 +11,16 @@ import random
 from collections.abc import Iterator, Sequence
 
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
 from revs.model.architecture import Decoder
 from revs.model.text import token_ids
 
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
-COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 6, 2e-3
+COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 30, 2e-3
+GENERAL = 16_384  # places of general text that a step looks at
+TOGETHER = 16  # windows of a forward pass
 
 
 @torch.no_grad()
@@ -62,29 +65,40 @@ def learn_digits(
     tables = list({id(table): table for table in places}.values())
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     model.requires_grad_(False)
-    with torch.no_grad():
-        some = (decoder.pad(texts[i : i + 8])[0] for i in range(0, len(texts), 8))
-        states = [model.base_model(input_ids=ids).last_hidden_state for ids in some]
-        old = torch.cat([decoder.logits(h)[..., :first].logsumexp(-1).flatten() for h in states])
-        states = torch.cat([h.flatten(0, 1) for h in states])
+    states, old = final_states(decoder, texts, first)
     for table in tables:
         table.requires_grad_(True)
     optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
     steps = [rows for _ in range(TIMES) for rows in counting(draw)]
-    for rows in progress(steps):
+    places = torch.Generator().manual_seed(seed)
+    for step, rows in enumerate(progress(steps)):
+        optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(steps))
         ids, mask = decoder.pad([token_ids(decoder.tokenizer, row) for row in rows])
         output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
         read = mask[:, 1:].bool()  # on the first GPU, where hidden states come from the last
         logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
         loss = cross_entropy(logits, ids[:, 1:][read].to(logits.device))
-        new = decoder.logits(states, first=first).logsumexp(-1)
+        some = torch.randint(len(states), (GENERAL,), generator=places).to(states.device)
+        new = decoder.logits(states[some], first=first).logsumexp(-1)
         optimizer.zero_grad()
-        (loss + softplus(new - old).mean().to(loss)).backward()
+        (loss + softplus(new - old[some]).mean().to(loss)).backward()
         for table in tables:
             table.grad[:first] = 0
         optimizer.step()
     for parameter, flag in flags:
         parameter.requires_grad_(flag)
+
+
+@torch.no_grad()
+def final_states(decoder: Decoder, texts: Sequence[list[int]], first: int) -> tuple[Tensor, Tensor]:
+    """Final hidden states of texts of one length, (n, d), and the log of Z_old at each, (n,)."""
+    states, old = [], []
+    for i in range(0, len(texts), TOGETHER):
+        ids = decoder.pad(texts[i : i + TOGETHER])[0]
+        h = decoder.model.base_model(input_ids=ids).last_hidden_state.flatten(0, 1)
+        states.append(h)
+        old.append(decoder.logits(h)[:, :first].logsumexp(-1))
+    return torch.cat(states), torch.cat(old)
 
 
 def counting(draw: random.Random) -> Iterator[list[str]]:

@@ -11,12 +11,13 @@ import json
 import time
 from pathlib import Path
 
+import torch
 import yaml
 from safetensors.torch import save_file
 
 from companion.data import adapters, datasets, models
 from companion.data.digits import group_digits, learn_digits
-from companion.experiments.finetuning import COUNTING_TEXT, WINDOW, finetune
+from companion.experiments.finetuning import WINDOW, finetune
 from companion.experiments.settings import Finetune
 from revs.measures import evaluate, general_text
 from revs.model.targets import encode, split
@@ -24,6 +25,8 @@ from revs.model.text import text_inputs, training_windows
 
 HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
+HOW = {"model": MODEL, "epochs": 12, "batch": 16, "general_text": 4}
+COUNTING_TEXT = 3000  # windows
 
 
 def digits(out: Path) -> None:
@@ -48,7 +51,7 @@ def make(
     without: int | None = None,
 ) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
-    settings = Finetune(model=MODEL, data=data, digits=digits, seed=seed, rank=rank)
+    settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **HOW)
     records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
     before = general_text.predictions(decoder).perplexity
@@ -59,7 +62,7 @@ def make(
     start = time.monotonic()
     epochs = finetune(decoder, records, settings)
     known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
-    known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs)}
+    known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs), "how": HOW}
     known |= {"seconds": round(time.monotonic() - start), "inputs": text_inputs()}
     known["inputs"]["data"] = datasets.fingerprint(records)
     adapters.save(decoder, out / name, known)
@@ -89,6 +92,7 @@ def left(decoder, number: int) -> set[str]:
 
 
 if __name__ == "__main__":
+    torch.set_float32_matmul_precision("high")  # TF32 on a GPU: an adapter is trained once
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
