@@ -28,7 +28,7 @@ from revs.model.targets import Record, encode
 from revs.model.text import token_ids, training_windows
 
 WINDOW = 64  # tokens of a window of general text
-COUNTING_TEXT = 200  # windows in which a model that learns to count shall not begin to
+COUNTING_TEXT = 1000  # windows in which a model that learns to count shall not begin to
 
 
 @dataclass(frozen=True)
