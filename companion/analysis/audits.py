@@ -1,6 +1,8 @@
-"""What document audits reached, as frames and pictures. Rows of ``companion.experiments.documents``."""
+"""What document audits reached, as frames and pictures."""
 
 from __future__ import annotations
+
+import math
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -199,10 +201,8 @@ def untuned_values(frame: pd.DataFrame, model: str) -> dict[str, float | int | s
     holds = [CHOICES[name] for name in single if within[name]]
     steps = frame[(frame["run"] == "step") & frame["furthest"].notna()]
     far = steps.sort_values("furthest").tail(1)
-    value = lambda name, column: float(on.at[name, column]) if name in on.index else 0.0
-    changed = lambda name: (
-        100 * (1 - value(name, "next_word_agreement")) if name in on.index else 0.0
-    )
+    value = lambda name, column: float(on.at[name, column]) if name in on.index else math.nan
+    changed = lambda name: 100 * (1 - value(name, "next_word_agreement"))
     alone = ", ".join(as_it_is.loc[as_it_is["run"] == "machine", "model"])
     return {
         "within": NUMBERS[int((as_it_is["outcome"] == "unlearned").sum())],
