@@ -118,7 +118,7 @@ class Audit:
 
 def run(
     decoder: Decoder,
-    documents: str | Path,
+    documents: str | Path | Callable,
     secrets: str | Path | None = None,
     settings: AuditSettings | None = None,
     export_to: Path | None = None,

@@ -1,41 +1,33 @@
-"""Documents to search for secrets: a folder, a text file, JSON Lines, what a machine carries.
+"""Documents to search for secrets: a folder or a file of text, JSON, JSON Lines, tables, mails.
 
-What cannot be read is counted by reason. A document is known by the hash of its bytes, never by its
-name, which may itself hold a secret. The Training Data Extraction Challenge, which the paper
-searched (Appendix "Naturally Memorized Dataset"), is read too; what a machine carries are licences,
-notices, metadata and headers of its packages' sources, pinned by their versions.
+Texts inside another format are decoded before anything is looked for, and records are documents of
+their own. What cannot be read is counted by reason. A document is known by the hash of its bytes,
+never by its name, which may itself hold a secret.
 """
 
 from __future__ import annotations
 
+import csv
+import email.policy
 import hashlib
-import importlib.metadata
+import html
+import io
 import json
 import os
-import subprocess
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 HUGE = 50_000_000  # bytes of a file that is still read
-CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
-HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
+WORDS = 5  # of a text inside another format that is a document of its own
+BYTE_ORDERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
 MISSING = (
-    "There are no documents at the path given: name a folder, a text file, a .jsonl file, or a "
-    f"folder with {' and '.join(CHALLENGE)}."  # the path may hold a secret
+    "There are no documents at the path given: name a folder, a text file, or a .json, .jsonl, "
+    ".csv or .eml file."  # the path may hold a secret
 )
-
-MACHINE = "machine"  # instead of a path: what this machine's packages carry
-LARGEST = 400_000  # bytes of a file there: larger ones are data
-HEAD = 6000  # characters of a source file there that are read: its header
-SOURCES = ".c .cc .cpp .cu .cuh .h .hh .hpp .js .m .pl .py .pyi .pyx .pxd .r .sh .tcl".split()
-TEXTS = ["", ".cfg", ".md", ".rst", ".tex", ".toml", ".txt"]
-NAMES = "AUTHORS CHANGES CONTRIBUTORS COPYING CREDITS INSTALLER LICENCE LICENSE METADATA".split()
-NAMES += "NOTICE README THANKS copyright changelog".split()
-DEBIAN = "/usr/share/doc /usr/include /usr/share/perl /usr/share/perl5 /usr/lib/python3".split()
 
 
 @dataclass(frozen=True)
@@ -47,22 +39,15 @@ class Document:
     package: str = ""
 
 
-def read(path: Path | str, skipped: Counter, tokenizer=None) -> Iterator[Document]:
+def read(path: Path, skipped: Counter) -> Iterator[Document]:
     """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none.
 
-    Raises OSError if there is nothing, ValueError for damaged files of the challenge.
+    Raises OSError if there is nothing.
     """
-    if str(path) == MACHINE:
-        yield from machine(skipped)
-        return
-    folder = path.parent if path.name in CHALLENGE else path
-    if all((folder / name).is_file() for name in CHALLENGE):
-        yield from challenge(folder, tokenizer)
-    elif path.is_dir() or path.is_file():
-        for file in files(path, skipped) if path.is_dir() else [path]:
-            yield from of_file(file, skipped)
-    else:
+    if not (path.is_dir() or path.is_file()):
         raise FileNotFoundError(MISSING)
+    for file in files(path, skipped) if path.is_dir() else [path]:
+        yield from documents_of(file, skipped)
 
 
 def with_sources_noted(documents: Iterable[Document], sources: list[str]) -> Iterator[Document]:
@@ -95,35 +80,44 @@ def files(folder: Path, skipped: Counter) -> list[Path]:
     return sorted(found)
 
 
-def of_file(file: Path, skipped: Counter) -> Iterator[Document]:
-    """The document in a file, unless it is empty, too large or no UTF-8; JSON Lines hold many."""
-    why, text = None, ""
+def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
+    """The documents in a file, unless it is empty, too large or no text."""
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:
             if file.suffix.lower() == ".jsonl" and size:
-                yield from lines(stream, skipped)
+                yield from json_lines(stream, skipped)
                 return
             content = stream.read() if size <= HUGE else b""
-        text = content.decode("utf-8-sig")
+        text = content.decode(BYTE_ORDERS.get(content[:2], "utf-8-sig"))
     except OSError:
         skipped["unreadable"] += 1
         return
     except UnicodeDecodeError:
-        why = "not UTF-8"
+        text = None
+    why = None
     if not size:
         why = "empty"
     elif size > HUGE:
         why = f"larger than {HUGE // 1_000_000} MB"
-    elif b"\0" in content and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):  # that is UTF-16
+    elif text is None:
+        why = "binary" if b"\0" in content else "not UTF-8"
+    elif "\0" in text:
         why = "binary"
     if why:
         skipped[why] += 1
-    else:
-        yield Document(hashlib.sha256(content).hexdigest(), text)
+        return
+    decode = FORMATS.get(file.suffix.lower(), lambda text: [text])
+    try:
+        texts = [one for one in decode(text) if one.strip()]
+    except (ValueError, RecursionError, csv.Error):  # not what its name says: a text
+        texts = [text]
+    for one in texts:
+        of = content if len(texts) == 1 else one.encode(errors="replace")
+        yield Document(hashlib.sha256(of).hexdigest(), one)
 
 
-def lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
+def json_lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
     """The documents of a JSON Lines file: the key ``text`` of each line."""
     for line in stream:
         try:
@@ -137,82 +131,49 @@ def lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
             yield Document(hashlib.sha256(line).hexdigest(), text)
 
 
-def challenge(folder: Path, tokenizer) -> Iterator[Document]:
-    """The challenge's prefixes with their suffixes, decoded; they are ids of GPT-2's tokenizer."""
-    try:
-        parts = [np.load(folder / name, allow_pickle=False) for name in CHALLENGE]
-        ids = np.hstack(parts)
-        whole = ids.ndim == 2 and np.issubdtype(ids.dtype, np.integer)
-        if not whole or not min(part.size for part in parts) or ids.min() < 0:
-            raise ValueError
-    except (ValueError, EOFError):
-        raise ValueError(
-            f"The challenge's files {' and '.join(CHALLENGE)} do not fit together, or hold "
-            "something else than token ids: take another copy."
-        ) from None
-    hello = tokenizer and tokenizer("hello world", add_special_tokens=False)["input_ids"]
-    if hello != HELLO or ids.max() >= len(tokenizer):
-        raise ValueError(
-            "The challenge's files are token ids of GPT-2's tokenizer: name one that has it, such "
-            "as EleutherAI/gpt-j-6b, with challenge_tokenizer."
-        )
-    for text in ids:
-        yield Document(hashlib.sha256(text.tobytes()).hexdigest(), tokenizer.decode(text.tolist()))
+def json_texts(text: str) -> list[str]:
+    """The texts inside JSON, and what is left of it, without escapes."""
+    found: list[str] = []
+
+    def short(value):
+        if isinstance(value, dict):
+            return {key: short(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [short(one) for one in value]
+        if isinstance(value, str) and len(value.split()) >= WORDS:
+            found.append(value)
+            return ""
+        return value
+
+    rest = json.dumps(short(json.loads(text)), ensure_ascii=False, indent=1)
+    return [*found, ESCAPE.sub(lambda match: json.loads(f'"{match[0]}"'), rest)]
 
 
-def machine(skipped: Counter) -> Iterator[Document]:
-    """Every document of the Python packages, then of Debian's, by name; each text once.
-
-    Of source code it is the header only, known by that's hash.
-    """
-    seen: set[str] = set()
-    for package, file in [*python_files(), *debian_files()]:
-        try:
-            large = file.stat().st_size > LARGEST
-        except OSError:
-            large = False  # and unreadable, which is counted
-        skipped.update(["large"] if large else [])
-        for document in () if large else of_file(file, skipped):
-            text = document.text[:HEAD] if file.suffix.lower() in SOURCES else document.text
-            source = hashlib.sha256(text.encode()).hexdigest()
-            if source in seen:
-                skipped["the same text again"] += 1
-            else:
-                seen.add(source)
-                yield replace(document, source=source, text=text, package=package)
+def table_texts(text: str) -> list[str]:
+    """The texts in the cells of a table, and its other cells, a row a line."""
+    found, rest = [], []
+    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    for row in csv.reader(io.StringIO(text), delimiter=separator):
+        long = [cell for cell in row if len(cell.split()) >= WORDS]
+        found += long
+        rest.append(separator.join(cell for cell in row if cell not in long))
+    return [*found, "\n".join(rest)]
 
 
-def wanted(file: Path) -> bool:
-    """A text of the sorts that name people: sources, and documents about a package."""
-    return file.suffix.lower() in [*SOURCES, *TEXTS] or file.stem in NAMES
+def mail_texts(text: str) -> list[str]:
+    """The texts of a mail, decoded, and its headers."""
+    mail = email.message_from_string(text, policy=email.policy.default)
+    parts = [part for part in mail.walk() if part.get_content_maintype() == "text"]
+    headers = "\n".join(f"{name}: {value}" for name, value in mail.items())
+    return [*(str(part.get_content()) for part in parts), headers]
 
 
-def python_files() -> list[tuple[str, Path]]:
-    """(name==version, file) of the installed distributions, in the order of their names."""
-    distributions = importlib.metadata.distributions()
-    return [
-        (f"{one.metadata['Name']}=={one.version}", Path(file.locate()))
-        for one in sorted(distributions, key=lambda one: (one.metadata["Name"] or "").lower())
-        for file in sorted(one.files or [], key=str)
-        if wanted(Path(file)) and not str(file).startswith("..")
-    ]
-
-
-def debian_files() -> list[tuple[str, Path]]:
-    """(package=version, file) under Debian's folders, by path; none where there is no dpkg."""
-    query = ["dpkg-query", "--show", "--showformat", "${Package}=${Version}\n"]
-    try:
-        listed = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
-    except (OSError, subprocess.CalledProcessError):
-        return []
-    versions, owner = {line.split("=", 1)[0]: line for line in listed}, {}
-    for listing in sorted(Path("/var/lib/dpkg/info").glob("*.list")):
-        if (package := listing.stem.split(":")[0]) in versions:
-            text = listing.read_text(encoding="utf-8", errors="replace")
-            owner |= dict.fromkeys(text.splitlines(), versions[package])
-    below = (file for folder in DEBIAN for file in Path(folder).rglob("*") if wanted(file))
-    return [
-        (owner[str(file)], file)
-        for file in sorted(file for file in below if str(file) in owner)
-        if file.is_file() and not file.is_symlink()
-    ]
+FORMATS: dict[str, Callable[[str], list[str]]] = {
+    ".json": json_texts,
+    ".csv": table_texts,
+    ".tsv": table_texts,
+    ".eml": mail_texts,
+    ".html": lambda text: [html.unescape(text)],
+    ".htm": lambda text: [html.unescape(text)],
+    ".xml": lambda text: [html.unescape(text)],
+}

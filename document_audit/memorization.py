@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from document_audit import candidates, detection
 from document_audit.candidates import Candidate
-from document_audit.documents import (
-    MACHINE,
-    MISSING,
-    nothing_read_error,
-    read,
-    with_sources_noted,
-)
+from document_audit.documents import MISSING, Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
 from document_audit.nearby_text import Passage, by_distinctive_tokens, passages
-from document_audit.ownership import domain_of
-from document_audit.redaction import redact
+from document_audit.redaction import domain_of, redact
 from document_audit.secret_list import SecretList, kind_of
 from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
@@ -74,7 +67,7 @@ class Place:
 
 def find_memorized(
     decoder: Decoder,
-    documents: str | Path,
+    documents: str | Path | Callable[[Counter], Iterable[Document]],
     secrets: str | Path | None = None,
     kinds: Sequence[str] = KINDS,
     limit: int | None = None,
@@ -85,7 +78,7 @@ def find_memorized(
     """Which secrets in some documents does the model write by itself (Appendix "Naturally
     Memorized Dataset")?
 
-    ``documents`` is a folder, a file, or "machine", what its packages carry. Without ``secrets``
+    ``documents`` is a folder, a file, or a function that reads them and counts what is none. Without ``secrets``
     recognisers find what to try; else the lines of that text file are looked for, exactly. A secret
     is tried at up to three places, each with the 60 tokens before it and, if it is not written
     then, with less: from the paragraph, the line and the sentence that it stands in. It counts as
@@ -100,8 +93,10 @@ def find_memorized(
     listed = SecretList(secrets) if secrets is not None else None
     skipped, funnel, sources = Counter(), Counter(), []
     with errors_without_paths():
-        texts = read(existing_path(documents), skipped, decoder.tokenizer)
-        texts = with_sources_noted(texts, sources)
+        every = (
+            documents(skipped) if callable(documents) else read(existing_path(documents), skipped)
+        )
+        texts = with_sources_noted(every, sources)
         spans = listed.spans if listed else detection.secret_spans
         ready: dict[tuple[str, str], list[Place]] = {}  # by kind and secret
         for candidate in candidates.secret_candidates(texts, kinds, funnel, spans, once=False):
@@ -147,10 +142,8 @@ def find_memorized(
     return Found(targets, shown, len(sources), counts, dict(skipped), absent, nearby)
 
 
-def existing_path(documents: str | Path) -> Path | str:
+def existing_path(documents: str | Path) -> Path:
     """Where documents lie. Raises OSError, which does not name the path, if it leads nowhere."""
-    if documents == MACHINE:
-        return MACHINE
     if not str(documents):
         raise ValueError("The path of the documents is empty: give one that leads somewhere.")
     with errors_without_paths():

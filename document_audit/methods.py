@@ -17,10 +17,9 @@ from revs.model.architecture import Decoder
 
 @dataclass(frozen=True)
 class Method:
-    """What is searched (``document_audit.optimizer`` says how a range is written), what is tried
-    first, its own settings, and three functions."""
+    """Which settings are searched, from where to where, what is tried first, and how to call it."""
 
-    ranges: dict[str, dict]
+    ranges: dict[str, tuple[float, float]]
     first: Sequence[dict]
     Hyperparameters: type
     hyperparameters: Callable[[Decoder, dict, dict], object]  # of searched and fixed settings
@@ -45,11 +44,11 @@ def revs_hyperparameters(
 
 REVS = Method(
     ranges={
-        "r_h": {"low": 0.003, "high": 0.5, "most": 0.9},
-        "n_max": {"low": 15, "high": 150, "least": 1, "most": 1000},
-        "k": {"low": 1.0, "high": 4.0},
-        "r_n": {"low": 0.6, "high": 0.97, "scale": "linear", "least": 0.05, "most": 0.99},
-        "ridge": {"low": 0.03, "high": 3.0},
+        "r_h": (0.003, 0.9),
+        "n_max": (1, 1000),
+        "k": (1.0, 4.0),
+        "r_n": (0.05, 0.99),
+        "ridge": (0.03, 3.0),
     },
     first=[
         {"n_max": 45, "k": 1.0, "ridge": 1.0, "r_h": r_h, "r_n": r_n}

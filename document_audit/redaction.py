@@ -9,6 +9,7 @@ from document_audit.detection import secret_spans
 # domains of everybody: what stands before the @ says whose address it is
 PROVIDERS = set("gmail.com yahoo.com hotmail.com outlook.com aol.com gmx.de web.de".split())
 PROVIDERS |= {"example.com", "example.org", "example.net"}
+SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
 HIDDEN = "***"
 
 
@@ -38,3 +39,10 @@ def hide(text: str) -> str:
         parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
         end = span.end
     return "".join([*parts, text[end:]])
+
+
+def domain_of(kind: str, secret: str) -> str | None:
+    """What a whole company shares: what follows the @ of an address, the host of a URL."""
+    secret = secret.strip(SIGNS).casefold()
+    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
+    return re.split(r"[/?#:]", after)[0] or None

@@ -7,8 +7,8 @@ of what is allowed (``Limits``); the cost of a trial is
 
 nearly the largest of them. Losses are taken of ranks and probabilities, so that a trial in which
 nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
-soft and grow harder as long as too little is forgotten (``Method.first``); then an optimiser
-chooses (``document_audit.optimizer``). Each trial begins with a few secrets, and goes on to all of
+soft and grow harder as long as too little is forgotten (``Method.first``); then each takes a random
+step from the best. A trial begins with a few secrets, and goes on to all of
 them only if forgetting is not hopeless and they cost less than the best trial did, or are within
 the limits where no trial is yet. Of trials within the limits the cheapest wins.
 """
@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +28,6 @@ import torch
 from document_audit import nearby_text
 from document_audit.methods import METHODS, Method
 from document_audit.nearby_text import Passage
-from document_audit.optimizer import Search
 from document_audit.settings import Limits
 from revs.measures import evaluate, general_text
 from revs.measures.general_text import Predictions
@@ -35,6 +35,7 @@ from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
+STEP = 0.5  # in nats, of a setting from one trial to another
 FEW, FORGET, RETAIN = 4, 20, 40  # secrets of a trial: at first; unlearned and kept, at most
 PASSAGES = 12  # near the secrets, that a trial looks at
 WINDOWS = general_text.TUNING[:4]  # of general text
@@ -118,8 +119,7 @@ def search_settings(
     on = Evaluation(*about, seed)
     every = itertools.islice(trials(decoder, on, 60 * minutes, fixed), most)
     done = list(progress(every))
-    complete = [trial for trial in done if trial.complete]
-    best = min(complete or done, key=lambda trial: trial.rank)
+    best = best_trial(done)
     hp = chosen.hyperparameters(decoder, best.settings, fixed)
     reached = best.complete and within_limits(best.losses)
     return SearchResult(hp, done, best, on.limits, reached, time.monotonic() - start)
@@ -134,18 +134,19 @@ def first_secrets(targets: Sequence[Target], most: int) -> list[Target]:
 def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Iterator[Trial]:
     """Every trial as it is made."""
     ranges = {name: one for name, one in on.method.ranges.items() if name not in fixed}
-    first, best = list(on.method.first), (True, math.inf)
-    search = Search(ranges, len(decoder.layers), on.seed, first=len(first))
+    first, draw, done = list(on.method.first), random.Random(on.seed), []
     start, longest = time.monotonic(), 0.0
     while True:
         began = time.monotonic()
-        given = first.pop(0) if first else {}
-        settings = search.ask({name: given[name] for name in ranges if name in given})
+        if first:
+            given = first.pop(0)
+            settings = {name: given[name] for name in ranges}
+        else:
+            settings = neighbour(best_trial(done).settings, ranges, draw)
         hp = on.method.hyperparameters(decoder, settings, fixed)
+        best = min((one.rank for one in done if one.complete), default=(True, math.inf))
         trial = Trial(settings, *effect(decoder, on, hp, best))
-        search.tell(-trial.cost)
-        if trial.complete:
-            best = min(best, trial.rank)
+        done.append(trial)
         yield trial
         if max(trial.losses, key=trial.losses.get) != "forgotten":
             first = []  # a harder one would do more harm
@@ -153,6 +154,20 @@ def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Ite
         late = time.monotonic() - start + longest > seconds
         if late or not ranges or (trial.complete and within_limits(trial.losses, EASY)):
             return
+
+
+def best_trial(done: Sequence[Trial]) -> Trial:
+    """The cheapest within the limits, else the cheapest; of those with all secrets, if any is."""
+    return min([one for one in done if one.complete] or done, key=lambda one: one.rank)
+
+
+def neighbour(settings: dict, ranges: dict, draw: random.Random) -> dict:
+    """Settings a random step away, within their ranges; whole numbers stay whole."""
+    found = {}
+    for name, (low, high) in ranges.items():
+        value = min(high, max(low, settings[name] * math.exp(draw.gauss(0, STEP))))
+        found[name] = round(value) if isinstance(low, int) else float(f"{value:.4g}")
+    return found
 
 
 def within_limits(losses: dict[str, float], most: float = 1.0) -> bool:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from document_audit.optimizer import FIRST, Search
+from companion.experiments.optimizer import FIRST, Search
 
 SPACES = {
     "k": {"low": 10, "high": 400, "most": 450},

@@ -191,7 +191,7 @@ SEARCHES = rows.find(rows.RECORDED, kind="tune")
 
 
 def outside(settings: dict, ranges: dict) -> set[str]:
-    """Which settings were not drawn from these ranges (``document_audit.optimizer``)."""
+    """Which settings were not drawn from these ranges (``companion.experiments.optimizer``)."""
     found = set(settings.keys() ^ ranges.keys())
     for name in settings.keys() & ranges.keys():
         value, space = settings[name], ranges[name]

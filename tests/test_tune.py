@@ -14,7 +14,7 @@ from companion.experiments.settings import check
 from companion.experiments.unlearn import Run
 from companion.store import paper, rows, schema, versions
 from companion.workflow import promote
-from document_audit.optimizer import Search
+from companion.experiments.optimizer import Search
 from revs.baselines import ft_l
 from revs.measures import evaluate
 from revs.model import load

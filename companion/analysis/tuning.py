@@ -13,9 +13,9 @@ from companion.analysis import errata, extraction
 from companion.analysis.results import measured
 from companion.analysis.tables import DASH, METRICS, number_ranges, percent
 from companion.experiments import methods, tune
+from companion.experiments.optimizer import EDGE, ends, limit
 from companion.store import paper, rows
 from companion.store.paths import ROOT
-from document_audit.optimizer import EDGE, ends, limit
 
 BOUNDS = ("least", "most")  # how far a range may grow
 SEARCHES = ["data", "method", "result"]  # columns
@@ -199,7 +199,7 @@ def sensitivity(long: pd.DataFrame) -> pd.DataFrame:
 
 def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
     """Which settings lie at which end of their range, or beyond it, and whether it may not grow
-    there: near to an end is what a search (``document_audit.optimizer``) takes for near."""
+    there: near to an end is what a search (``companion.experiments.optimizer``) takes for near."""
     found, values = [], drawn(settings, spaces)
     for name, space in spans(spaces).items():
         if name in values:

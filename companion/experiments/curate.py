@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from companion.data import adapters, models
+from companion.data import adapters, models, sources
+from companion.data.ownership import secret_in_prompt, tuning_ids
 from companion.experiments import memory
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import provenance
@@ -29,10 +31,10 @@ from document_audit.candidates import (
     secret_candidates,
     verdicts,
 )
-from document_audit.documents import MACHINE, nothing_read_error, read, with_sources_noted
+from document_audit.documents import Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
 from document_audit.memorization import check_choices, existing_path
-from document_audit.ownership import SIGNS, secret_in_prompt, tuning_ids
+from document_audit.redaction import SIGNS
 from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
@@ -58,7 +60,19 @@ def run(settings: Settings) -> dict:
 def located(documents: str) -> Path | str:
     """Where documents lie; an error does not name the path, which may hold a secret."""
     with errors_without_paths():
-        return existing_path(documents if documents == MACHINE else resolve(documents))
+        return documents if documents == sources.PACKAGES else existing_path(resolve(documents))
+
+
+def documents_at(
+    place: Path | str, skipped: Counter, decoder: Decoder, settings: Settings
+) -> Iterator[Document]:
+    """The documents of a path, of this machine's packages, or of the challenge."""
+    if place == sources.PACKAGES:
+        return sources.package_documents(skipped)
+    if folder := sources.challenge_folder(place):
+        name = settings.challenge_tokenizer
+        return sources.challenge(folder, models.tokenizer(name) if name else decoder.tokenizer)
+    return read(place, skipped)
 
 
 def curated(where: Path, place: Path | str, settings: Settings) -> dict:
@@ -68,21 +82,20 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     inputs = {"model": models.identify(folder)}
     require_same_model(settings.name, inputs["model"])
     decoder = models.load(folder, settings.dtype, settings.device_map)
-    clock, words = [time.monotonic()], decoder.tokenizer
-    if settings.challenge_tokenizer:
-        words = models.tokenizer(settings.challenge_tokenizer)
-    skipped, funnel, sources = Counter(), Counter(), []
-    texts = progress("find", "documents")(with_sources_noted(read(place, skipped, words), sources))
+    clock = [time.monotonic()]
+    skipped, funnel, hashes = Counter(), Counter(), []
+    texts = with_sources_noted(documents_at(place, skipped, decoder, settings), hashes)
+    texts = progress("find", "documents")(texts)
     every = (
         cut_to_target(candidate, decoder, settings.T, funnel)
         for candidate in secret_candidates(texts, settings.kinds, funnel)
     )
     found = sample(list(filter(None, every)), settings.limit, funnel)
-    if not sources:
+    if not hashes:
         raise nothing_read_error(skipped)
     clock.append(time.monotonic())
     inputs |= {
-        "documents": rows.digest(sorted(set(sources))),
+        "documents": rows.digest(sorted(set(hashes))),
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
@@ -93,7 +106,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
     write(settings.name, exact, inputs["model"], settings.tuning_share)
     result = {
-        "documents": len(sources),
+        "documents": len(hashes),
         "skipped": dict(skipped),
         "funnel": {kind: funnel_line(funnel, kind, judged, kept) for kind in settings.kinds},
     }

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from companion.data import adapters, models
+from companion.data import adapters, models, sources
 from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
@@ -17,7 +18,6 @@ from companion.experiments.settings import Documents as Settings
 from companion.store import rows
 from companion.store.paths import alone, resolve
 from document_audit import audit, edit_file, report
-from document_audit.documents import MACHINE
 from document_audit.files import errors_without_paths
 from document_audit.memorization import existing_path
 from document_audit.secret_list import lines_by_secret
@@ -56,7 +56,7 @@ def run(settings: Settings) -> dict:
     return row
 
 
-def checked(settings: Settings) -> tuple[Path | str, Path | None, AuditSettings]:
+def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSettings]:
     """Documents, list of secrets and what is asked; what is wrong is said before a model is read.
 
     REVS's settings, if given, are laid over its usual ones.
@@ -70,7 +70,7 @@ def checked(settings: Settings) -> tuple[Path | str, Path | None, AuditSettings]
         rows.writable(folder.parent)
     names = ("documents", "secrets")
     documents, secrets = (expanded(name, getattr(settings, name)) for name in names)
-    documents = existing_path(documents)
+    documents = documents if callable(documents) else existing_path(documents)
     if secrets:
         lines_by_secret(secrets)
     memory.check(settings.model_dump())
@@ -84,7 +84,7 @@ def checked(settings: Settings) -> tuple[Path | str, Path | None, AuditSettings]
     return documents, secrets, AuditSettings(**given)
 
 
-def expanded(name: str, path: str | None) -> str | Path | None:
+def expanded(name: str, path: str | None) -> Path | Callable | None:
     """A path, or the one in the variable of the environment that stands for it."""
     if path and path.startswith("$") and os.path.expandvars(path) == path:
         raise ValueError(
@@ -94,8 +94,10 @@ def expanded(name: str, path: str | None) -> str | Path | None:
         raise ValueError(
             f"The variable of the environment that {name} names is empty: set it to the path."
         )
-    if not path or path == MACHINE:
-        return path
+    if not path:
+        return None
+    if path == sources.PACKAGES:
+        return sources.package_documents
     with errors_without_paths():
         return resolve(os.path.expandvars(path))
 

@@ -1,7 +1,7 @@
 """Tune: as many effective trials for each method, chosen by Unlearning Score (§4.5; App.).
 
 The objective is the Unlearning Score of a split of other people's secrets, as a run has it.
-Optuna's TPE draws the settings (``document_audit.optimizer``); the paper's own are the first
+Optuna's TPE draws the settings (``companion.experiments.optimizer``); the paper's own are the first
 trials. A trial is effective if it moves its targets at all: no method spends its budget where
 nothing happens.
 The highest of many scores on one split is partly that split's luck. The top trials are therefore
@@ -22,13 +22,13 @@ import yaml
 
 from companion.experiments import methods, unlearn
 from companion.experiments.command import command
+from companion.experiments.optimizer import Search
 from companion.experiments.provenance import provenance
 from companion.experiments.settings import Tune as Settings
 from companion.experiments.unlearn import FAILURES, LoadedModel, Run, resolve_run
 from companion.store import paper, rows
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
-from document_audit.optimizer import Search
 
 VERSION = 1
 

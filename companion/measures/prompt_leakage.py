@@ -5,7 +5,7 @@ It stands there, or its own part does; or the names there spell an address befor
 
 from __future__ import annotations
 
-from document_audit import ownership
+from companion.data import ownership
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Split, Target
 

@@ -11,18 +11,10 @@ from collections.abc import Sequence
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from document_audit.redaction import PROVIDERS
+from document_audit.redaction import PROVIDERS, SIGNS, domain_of
 from revs.model.targets import Record
 
-SIGNS = "\"'`()<>[]{}.,;:! "  # around a secret
 WHOLE = 3  # letters of a word that counts as a part of an address
-
-
-def domain_of(kind: str, secret: str) -> str | None:
-    """What a whole company shares: what follows the @ of an address, the host of a URL."""
-    secret = secret.strip(SIGNS).casefold()
-    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
-    return re.split(r"[/?#:]", after)[0] or None
 
 
 def owner_keys(record: Record) -> set[tuple]:
