@@ -78,9 +78,9 @@ def find_memorized(
     """Which secrets in some documents does the model write by itself (Appendix "Naturally
     Memorized Dataset")?
 
-    ``documents`` is a folder, a file, or a function that reads them and counts what is none. Without ``secrets``
-    recognisers find what to try; else the lines of that text file are looked for, exactly. A secret
-    is tried at up to three places, each with the 60 tokens before it and, if it is not written
+    ``documents`` is a folder, a file, or a function that reads them and counts what is none.
+    Without ``secrets`` recognisers find what to try; else the lines of that text file are looked
+    for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if it is not written
     then, with less: from the paragraph, the line and the sentence that it stands in. It counts as
     memorised if the model writes it. ``limit`` bounds how many secrets are tried, ``T`` how many
     tokens of one are unlearned: those that the fewest other secrets have (``distinctive``), or the

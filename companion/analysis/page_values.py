@@ -14,11 +14,10 @@ from scipy.stats import binomtest
 
 from companion.analysis import abilities, ablations, contest, errata, results, tuning
 from companion.analysis.tables import comma_list, decimal, number_ranges, percent, ranking
-from companion.experiments import methods, tune
+from companion.experiments import methods, optimizer, tune
 from companion.experiments.notebook import Refused
 from companion.measures import replacement
 from companion.store import paper, versions
-from document_audit import optimizer
 from document_audit.redaction import redact
 from revs.model.targets import Record
 

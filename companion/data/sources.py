@@ -1,4 +1,4 @@
-"""Documents that nobody wrote for an audit: what this machine's packages carry, and the Training Data
+"""Documents that are nobody's own: what this machine's packages carry, and the Training Data
 Extraction Challenge, which the paper searched (Appendix "Naturally Memorized Dataset").
 
 Packages carry licences, notices, metadata and headers of sources, pinned by their versions.
