@@ -80,11 +80,11 @@ def find_memorized(
 
     ``documents`` is a folder, a file, or a function that reads them and counts what is none.
     Without ``secrets`` recognisers find what to try; else the lines of that text file are looked
-    for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if it is not written
-    then, with less: from the paragraph, the line and the sentence that it stands in. It counts as
-    memorised if the model writes it. ``limit`` bounds how many secrets are tried, ``T`` how many
-    tokens of one are unlearned: those that the fewest other secrets have (``distinctive``), or the
-    paper's, of the highest ids (``rarest``).
+    for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if
+    it is not written then, with less: from the paragraph, the line and the sentence that it stands
+    in. It counts as memorised if the model writes it. ``limit`` bounds how many secrets are tried,
+    ``T`` how many tokens of one are unlearned: those that the fewest other secrets have
+    (``distinctive``), or the paper's, of the highest ids (``rarest``).
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or
     none of the secrets stands in a document.
