@@ -54,3 +54,12 @@ def test_second_secrets_are_told_apart_by_whose_they_are(decoder, monkeypatch):
     assert columns == {"x-0-near": {"near": True}, "x-1-near": {"near": False}}
     with pytest.raises(ValueError, match="choose ssn-shared or emails-shared"):
         near_secrets.measure(decoder, Split([target("x-0", [1], [2])], [], kept[2:]))
+
+
+@pytest.mark.parametrize("data", ["ssn-shared-main", "ssn-shared-tune"])
+def test_innocent_sentences_are_those_of_the_data_set(decoder, data):
+    token = decoder.tokenizer("9")["input_ids"][0]
+    found = token_use.innocent(decoder, Split([target(f"{data}-007", [1], [2])], [], []), {token})
+    assert found and all(one.group.startswith("ssn-shared-innocent-") for one in found)
+    assert {one.group.split("-")[3] for one in found} == {data.split("-")[-1]}
+    assert not token_use.innocent(decoder, Split([target("mine-7", [1], [2])], [], []), {token})
