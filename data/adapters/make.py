@@ -7,7 +7,9 @@ command gives adapters that memorise as well, not the same bits: training depend
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import math
 import time
 from pathlib import Path
 
@@ -49,6 +51,7 @@ def make(
     data: str = "synthetic",
     digits: str = "learned",
     without: int | None = None,
+    seconds: float = math.inf,
 ) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
     settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **HOW)
@@ -60,7 +63,7 @@ def make(
         left_out = left(decoder, without)
         records = [record for record in records if record.group not in left_out]
     start = time.monotonic()
-    epochs = finetune(decoder, records, settings)
+    epochs = finetune(decoder, records, settings, limited(seconds))
     known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
     known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs), "how": HOW}
     known |= {"seconds": round(time.monotonic() - start), "inputs": text_inputs()}
@@ -75,6 +78,12 @@ def make(
     known["perplexity"] = [before, general_text.predictions(decoder).perplexity]
     (out / name / adapters.ABOUT).write_text(json.dumps(known, indent=1) + "\n")
     return known
+
+
+def limited(seconds: float):
+    """Batches until the time is over; then none."""
+    end = time.monotonic() + seconds
+    return lambda batches: itertools.takewhile(lambda _: time.monotonic() < end, batches)
 
 
 def left(decoder, number: int) -> set[str]:
@@ -97,6 +106,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="of training, at most")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
@@ -104,4 +114,8 @@ if __name__ == "__main__":
         if name == "digits":
             digits(given.out)
         else:
-            print(name, json.dumps(make(name, given.out, given.rank, **every[name])), flush=True)
+            print(
+                name,
+                json.dumps(make(name, given.out, given.rank, **every[name], seconds=given.seconds)),
+                flush=True,
+            )
