@@ -15,7 +15,7 @@ STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --q
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check plan run promote record clean environment
+.PHONY: help book test check plan run promote golden record clean environment
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -41,6 +41,9 @@ run: $(INSTALLED)  ## the runs of SWEEP=… from nothing, resumable (hours); pro
 
 promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
 	@$(PY) -m companion.workflow.promote
+
+golden: $(INSTALLED)  ## the golden results of tests/golden anew, after a change that alters results on purpose
+	@OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(PY) tests/test_golden.py
 
 record: $(INSTALLED)  ## what is recorded of each sweep and what is missing; AGAIN=3 makes three rows anew
 	@$(PY) -m companion.workflow.record $(AGAIN)

@@ -1,0 +1,178 @@
+"""Golden results: what every method, option and measure gives is what it gave when it was recorded.
+
+``tests/golden/NAME.json`` holds the results of a tiny random model; ``make golden`` writes them
+anew. A change that alters one on purpose raises the VERSION of its module. Whole numbers must be
+equal and others within TOLERANCE, since processors round differently.
+"""
+
+import json
+import math
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import build
+
+from companion.data import datasets
+from companion.experiments import methods
+from companion.store import versions
+from revs.baselines import memit
+from revs.measures import evaluate
+from revs.method import algorithm, controls
+from revs.model.targets import Split, Target, encode, split
+
+FOLDER = Path(__file__).parent / "golden"
+TOLERANCE = 1e-6  # relative, of numbers computed in float64
+PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
+REVS = {"n_max": 8, "k": 12, "r_h": 0.3, "eps_r_h": 0.0, "r_n": 0.7, "eps_r_n": 0.02}
+SMALL = {  # settings with which a tiny model moves
+    "revs": REVS,
+    "revs_ridge": REVS | {"ridge": 0.3},
+    "random": REVS,
+    "zero": {"n": 2, "k": 12, "r_h": 0.3},
+    "least_squares": {"r_h": 0.3, "tokens": 512},
+    "ft_l": {"lr": 1e-2, "norm_constraint": 1e-1, "steps": 3, "loss_break": 1e-9},
+    "memit": {"layers": [1], "lr": 0.1, "steps": 3, "mom2_update_weight": 10.0},
+    "rmu": {"lr": 1e-2, "epochs": 2, "layers": [1], "layer_id": 1},
+    "npo_kl": {"lr": 1e-2, "epochs": 2},
+}
+SMALL |= {name: SMALL["memit"] for name in ("max_entropy", "head_projection")}
+SMALL |= {"simnpo": SMALL["npo_kl"]}
+OPTIONS = {  # other ways that a method can go
+    "revs": [{name: value} for name, some in algorithm.CHOICES.items() for value in some]
+    + [{"layers": [0, 2]}, {"layers": "upper"}, {"ridge": 0.1}],
+    "random": [{"control": control} for control in controls.CONTROLS],
+    "least_squares": [{"projection": "raw"}, {"ridge": 0.1}, {"layers": [0, 2]}, {"mu": 0.0}],
+    "memit": [{"kl_factor": 0.0}],
+}
+ELSEWHERE = {"integrity": "tests/test_integrity.py"}  # measures that need more than a tiny model
+
+
+def cases() -> dict[str, tuple[str, dict]]:
+    """What is recorded: a method's name or a measure's, with settings, by the name of its file."""
+    found = {}
+    for name in versions.methods():
+        usual = SMALL.get(name, {})
+        found[name] = name, usual
+        for option in OPTIONS.get(name, []):
+            (key, value), known = *option.items(), fields(methods.method(name).Hyperparameters)
+            if value != next(one.default for one in known if one.name == key):
+                text = "-".join(map(str, value)) if isinstance(value, list) else value
+                found[f"{name}-{key}-{text}"] = name, usual | option
+    measures = versions.MEASURES.keys() - ELSEWHERE.keys()
+    return found | {f"measure-{name}": (name, None) for name in sorted(measures)}
+
+
+def result(case: str) -> dict:
+    """The result of a case, computed now."""
+    name, settings = cases()[case]
+    return of_measure(name) if settings is None else of_method(name, settings)
+
+
+def of_method(name: str, settings: dict) -> dict:
+    """An edit of three secrets: its size, their ranks and probabilities, and a look at the rest."""
+    decoder, module = build("llama-untied"), methods.method(name)
+    targets = secrets(decoder)
+    edit = module.unlearn(decoder, targets, module.Hyperparameters(**settings), seed=1)
+    ranks = evaluate.secret_ranks(decoder, targets)
+    log_p = [log_probabilities(decoder, target.prompt_ids) for target in targets]
+    return {
+        "edit": edit.summary(),
+        "ranks": ranks,
+        "log_p": [float(log_p[i][one.secret_ids[0]]) for i, one in enumerate(targets)],
+        "entropy": [float(-(one.exp() * one).sum()) for one in log_p],
+    }
+
+
+def of_measure(name: str) -> dict:
+    """A measure of a model that nothing has edited, on a few sentences of a data set."""
+    data = "ssn-shared" if name == "near_secrets" else "emails-shared"
+    records = [one for one in datasets.read(data) if len(one.text) < 160][:40]
+    decoder = build("llama-untied", max_position_embeddings=512)
+    every = [encode(record, decoder.tokenizer) for record in records]
+    parts = split(every, 1, 3, 1, keep=datasets.kept(records))
+    parts = Split(parts.forget[:3], parts.unseen[:3], parts.retain[:3] + parts.retain[-3:])
+    found, columns = methods.measure(name)(decoder, parts, 100)
+    return {"result": found, "columns": columns}
+
+
+@torch.no_grad()
+def log_probabilities(decoder, ids: list[int]) -> torch.Tensor:
+    return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+
+
+def secrets(decoder) -> list[Target]:
+    """Secrets that begin and end with what the model is most likely to write there."""
+    found = []
+    for number, ids in enumerate(PROMPTS):
+        t = int(log_probabilities(decoder, ids).argmax())
+        last = int(log_probabilities(decoder, [*ids, t, 50]).argmax())
+        found.append(Target(f"s{number}", "ssn", f"g{number}", ids, [t, 50, last], (0, 2)))
+    return found
+
+
+def differences(old, new, where="") -> list[str]:
+    """Where two results differ by more than the tolerance."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
+        return [one for key in old for one in differences(old[key], new[key], f"{where}.{key}")]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = enumerate(zip(old, new))
+        return [one for i, (a, b) in pairs for one in differences(a, b, f"{where}[{i}]")]
+    if isinstance(old, float) and isinstance(new, float | int):
+        same = math.isclose(old, new, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    else:
+        same = old == new
+    return [] if same else [f"{where}: {old} was recorded, {new} is found"]
+
+
+def as_json(found: dict) -> dict:
+    """A result as it comes back from its file."""
+    return json.loads(json.dumps(found))
+
+
+@pytest.fixture(autouse=True)
+def little_text(monkeypatch):
+    """The moments of tiny models are of little text; contexts are short."""
+    monkeypatch.setattr(memit, "PER_NEURON", 6)
+    monkeypatch.setattr(memit, "WRITTEN", 2)
+
+
+@pytest.mark.parametrize("case", cases())
+def test_results_are_the_recorded_ones(case):
+    """If not on purpose, the code is wrong; else raise its VERSION and run `make golden`."""
+    path = FOLDER / f"{case}.json"
+    assert path.is_file(), "run `make golden`"
+    assert differences(json.loads(path.read_text(encoding="utf-8")), as_json(result(case))) == []
+
+
+def test_no_result_is_of_a_case_that_is_gone():
+    assert {path.stem for path in FOLDER.glob("*.json")} == set(cases())
+
+
+def test_a_difference_is_seen():
+    old = {"a": [1, 2.0], "b": {"c": "x"}}
+    assert differences(old, {"a": [1, 2.0 + 1e-9], "b": {"c": "x"}}) == []
+    for new in ({"a": [2, 2.0], "b": {"c": "x"}}, {"a": [1, 2.1], "b": {"c": "x"}}, {"a": [1]}):
+        assert differences(old, new)
+
+
+def main() -> None:
+    """`make golden`: writes every result anew, and says which changed."""
+    memit.PER_NEURON, memit.WRITTEN = 6, 2
+    FOLDER.mkdir(exist_ok=True)
+    for path in FOLDER.glob("*.json"):
+        if path.stem not in cases():
+            path.unlink()
+    for case in cases():
+        path, found = FOLDER / f"{case}.json", as_json(result(case))
+        old = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if changed := differences(old, found):
+            print(f"{case}: {'new' if old is None else changed[0]}")
+            lines = (f' "{key}": {json.dumps(value)}' for key, value in found.items())
+            path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
