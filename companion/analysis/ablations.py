@@ -66,6 +66,24 @@ def changed_settings(runs: pd.DataFrame) -> pd.Series:
     return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
 
 
+WAYS = {"keep": "digits", "mean": "means", "noise": "noise", "learned": "learned"}
+ADAPTERS = {"seed1": "learned"} | {f"seed1-{way}": way for way in ("keep", "mean", "noise")}
+OLDER = {"round": "learned"} | {f"ways-{way}": way for way in ("keep", "mean", "noise")}  # by tag
+
+
+def digit_ways(model: str, data: str) -> pd.DataFrame:
+    """Runs of the paper's methods by the ``way`` in which the model reads digits, on the splits
+    that have every method in every way; those with adapters if all ways have some."""
+    runs = measured(model, data)
+    runs = runs[runs["method"].isin(methods.of_paper()) & runs["failed"].isna()]
+    adapter = runs["row"].map(lambda row: row["settings"].get("adapter"))
+    now = runs.assign(way=adapter.where(runs["tag"] == "").map(ADAPTERS)).dropna(subset="way")
+    before = runs.assign(way=runs["tag"].map(OLDER)).dropna(subset="way")
+    runs = now if set(now["way"]) == set(WAYS) else before
+    whole = runs.groupby("seed")["name"].transform("size")
+    return runs[whole == whole.max()]
+
+
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
     """Of the runs of ``scores`` the base and those in which this setting alone differs from it."""
     alone = runs["tag"].str.startswith("curve") & runs["changed"].map(set).eq({name})

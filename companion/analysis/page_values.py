@@ -31,10 +31,10 @@ def glue_all(values: Mapping[str, float | int | str]) -> None:
         glue(name, value, display=False)
 
 
-def require(frame: pd.DataFrame, what: str, profile: str) -> pd.DataFrame:
+def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
     """The frame itself; Refused, in one sentence, if it has no line."""
     if frame.empty:
-        command = f"`make run SWEEP={profile}`"
+        command = f"`make run SWEEP={sweep}`"
         raise Refused(f"There are no rows of {what}: run {command} first, or take another set.")
     return frame
 
