@@ -24,9 +24,8 @@ from test_rows import a_row
 from transformers import BloomConfig, Gemma3Config
 
 from companion.data import models
-from companion.experiments import curate, memory, unlearn
 from companion.experiments import documents as own_model
-from companion.experiments import finetune as memorise
+from companion.experiments import memory, settings, unlearn
 from companion.experiments.command import MISTAKES
 from companion.experiments.settings import check
 from companion.store import rows
@@ -348,14 +347,14 @@ def an_unknown_precision(place):
     yield partial(models.load, str(saved(place)), "int7")
 
 
-@mistake("dtype is 'int8', but must be one of float32, bfloat16, float16")
+@mistake("dtype is 'int8', but must be float32, bfloat16 or float16")
 def an_unknown_precision_of_a_run(place):
     yield partial(check, {"dtype": "int8"}, unlearn.Settings)
 
 
 @mistake("lr is -1.0, but must be at least 0")
 def a_step_backwards(place):
-    yield partial(check, {"lr": -1.0}, memorise.Settings)
+    yield partial(check, {"lr": -1.0}, settings.Finetune)
 
 
 @mistake("MMLU and GSM8K were not found .*: set REVS_BENCHMARKS to a folder", OSError)
@@ -404,23 +403,22 @@ SETTINGS = {
     "The forget set would hold 2 of 2 secrets": {"forget": 2},
     "'rarst' is no way to select tokens: use rarest": {"tokens": "rarst"},
     r"tokens that may be unlearned, but \|T\| = 12 were asked for": {"T": 12},
-    r"There is no parameter 'epoch': did you mean 'epochs'\?": {"finetune": {"epoch": 5}},
-    "epochs is 'five', a str, but must be int": {"finetune": {"epochs": "five"}},
+    r"There is no parameter 'adaptor': did you mean 'adapter'\?": {"adaptor": "seed1"},
 }
 
 
-def given(content=None, **settings):
+def given(content=None, **more):
     def provoke(place):
         own = {} if content is None else {"data": str(text(place / "own.jsonl", content))}
-        yield unlearning(place, **own | settings)
+        yield unlearning(place, **own | more)
 
     return provoke
 
 
 for said, content in DATA.items():
     mistake(said, name=said)(given(content))
-for said, settings in SETTINGS.items():
-    mistake(said, OSError if "data" in settings else ValueError, name=said)(given(**settings))
+for said, wrong in SETTINGS.items():
+    mistake(said, OSError if "data" in wrong else ValueError, name=said)(given(**wrong))
 
 
 def searching(place, document, listed=None):
@@ -482,8 +480,8 @@ def documents_that_are_not_there_for_a_report(place):
     yield reporting(place, documents=str(place / "nowhere"))
 
 
-@mistake("ridge is -1, but must be 0 or more", name="a held setting that makes no sense")
-def a_held_setting(place):
+@mistake("ridge is -1, but must be 0 or more", name="a fixed setting that makes no sense")
+def a_fixed_setting(place):
     yield reporting(place, fixed={"ridge": -1})
 
 
@@ -492,16 +490,17 @@ def an_export_into_a_file(place):
     yield reporting(place, export=str(text(place / "file", "one") / "edited"))
 
 
-@mistake("would first instil the project's synthetic secrets into your model: set it to False")
-def a_fine_tune_of_somebody_s_model(place):
-    saved(place)
-    yield reporting(place, finetune=True)
+@mistake("There is no adapter 'build/adapters/none'", OSError)
+def an_adapter_that_is_not_there(place):
+    yield unlearning(place, adapter="build/adapters/none")
 
 
-@mistake("would first instil the project's synthetic secrets into your model: set it to False")
-def a_fine_tune_of_somebody_s_model_to_curate(place):
-    settings = curate.Settings(model=str(saved(place)), rows=str(place / "rows"))
-    yield partial(curate.run, settings)
+@mistake("The adapter '.*' belongs to other, not to .*: take the model that it was trained on")
+def an_adapter_of_another_model(place):
+    text(place / "adapter/adapter_config.json", "{}")
+    text(place / "adapter/adapter_model.safetensors", "")
+    text(place / "adapter/about.json", json.dumps({"base": "other"}))
+    yield unlearning(place, adapter=str(place / "adapter"))
 
 
 # The workflow; test_flow.py has more of profiles, test_notebooks.py of parameters -----------------

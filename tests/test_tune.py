@@ -461,6 +461,7 @@ def test_trials_that_leave_every_target_where_it_was_are_not_counted(search, tri
     still = FT_L | {"lr": 1e-9}
     tried(DRAWN | {0: still, 1: still, 4: DRAWN[1], 5: DRAWN[3]})
     monkeypatch.setattr(tune, "MOST", 2)
+    monkeypatch.setattr(tune, "EFFECTIVE", 0.01)
     result = search()["result"]
     assert (result["trials"], result["effective"], result["failed"]) == (6, 4, 0)
     tried(dict.fromkeys(range(9), still))

@@ -50,11 +50,11 @@ def check(settings: dict) -> None:
 def counted(path: Path) -> int:
     """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
     if nobody can tell. Files may hold them in fewer bits than a run does."""
-    from gguf import GGUFReader  # here, as torch is: who only plans counts nothing
-
     number = 0
     with contextlib.suppress(OSError, ValueError, SafetensorError):  # loading says what is wrong
         if path.suffix == ".gguf" and path.is_file():
+            from gguf import GGUFReader  # here: few machines with a GPU have it
+
             return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
         for file in path.glob("*.safetensors"):
             with safe_open(file, framework="numpy") as held:

@@ -17,13 +17,14 @@ from typing import Any
 import yaml
 
 from companion.data import models
-from companion.experiments.settings import check, model_of
+from companion.experiments.settings import MODEL, check, model_of
 from companion.store import paper, versions
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
 
 # what must be there before hours of work
 NEEDED = {"integrity": "companion.experiments.integrity:benchmarks"}
+LAYERS = ("layers", "layer_id", "patil_layers")  # settings that name layers
 registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
@@ -114,7 +115,8 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
 
     For the paper's models they are the Appendix's for data of that kind. For others they are those
     of params/hyperparameters.yml; a model or a data set that is not there gets the method's
-    ``default``, whose margins are fractions of the vocabulary.
+    ``default``, whose margins are fractions of the vocabulary. Its layers are those of the book's
+    model: another one gets the method's own.
     """
     check(given, model_of(method(name).Hyperparameters), f" of {name}")
     owner = registry()[name].get("settings_of", name)
@@ -124,6 +126,14 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     else:
         chosen = tuned().get(owner, {})
         of = chosen.get(model, {})
-        found = of.get(data) or of.get(emails_for_urls(data)) or chosen.get("default")
+        found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
         found = settings_of_variant(name, model, data) if found is None else found
     return {key: value for key, value in found.items() if key in known(name)} | given
+
+
+def default(chosen: dict[str, dict], model: str) -> dict[str, Any] | None:
+    """The default of a method's chosen settings, with layers for the book's model alone."""
+    found = chosen.get("default")
+    if found is None or model == MODEL:
+        return found
+    return {name: value for name, value in found.items() if name not in LAYERS}

@@ -24,6 +24,7 @@ from companion.experiments import methods, unlearn
 from companion.experiments.command import command
 from companion.experiments.optimizer import Search
 from companion.experiments.provenance import provenance
+from companion.experiments.settings import MODEL
 from companion.experiments.settings import Tune as Settings
 from companion.experiments.unlearn import FAILURES, LoadedModel, Run, resolve_run
 from companion.store import paper, rows
@@ -37,6 +38,7 @@ PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
 PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 EFFECTIVE = 0.2  # efficacy from which a trial is effective
+ROOM = {"n_max": 1, "k": 10**9}  # for any of the two that is fixed alone, until a trial has both
 MOST = 2  # times as many trials as asked for, however few of them are effective
 
 
@@ -83,7 +85,7 @@ def search_of(
     layers = len(loaded.decoder.layers)
     data = PAPER_DATA.get(resolved.records[0].kind, "SSN")
     printed = printed_settings(settings.method, layers, data)
-    starts = recorded_starts(settings.method, settings.data)
+    starts = recorded_starts(settings.method, settings.data) if settings.model == MODEL else []
     fixed = settings.hyperparameters or {}
     search = Search(spaces, layers, seed=settings.search_seed, held=fixed)
     tried, scores, effective = [], {}, 0
@@ -123,7 +125,9 @@ def search_of(
 
 def trial_settings(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn.Settings:
     """A trial as a run on the split of a seed; its number is still to come."""
-    given = settings.model_dump(exclude={"trials", "top_trials", "splits", "ranges"})
+    given = settings.model_dump(include={*unlearn.Settings.model_fields})
+    room = {name: ROOM[name] for name in ROOM.keys() & methods.known(settings.method)}
+    given |= {"hyperparameters": room | (settings.hyperparameters or {})}
     given |= {"seed": seed, "measures": list(measures), "generate": False}
     return unlearn.Settings(**given | {"tag": tag_of_trials(settings.tag)})
 

@@ -1,0 +1,90 @@
+"""Whether a run can fit, before a weight is read, and what a stage of it takes."""
+
+import time
+from types import SimpleNamespace
+
+import gguf
+import pytest
+import torch
+from conftest import V
+from safetensors.torch import save_file
+
+from companion.experiments import memory
+from companion.store.paths import ROOT
+
+
+def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sentence):
+    """The least is the weights, five times them where training keeps an original; unknown sizes are
+    not refused."""
+    settings = {"model": "smollm2-135m", "dtype": "float32", "method": "revs"}
+    monkeypatch.setattr(memory, "free", lambda *_: 1.5 * 2**30)
+    memory.check(settings)
+    memory.check(settings | {"model": "nobody/knows", "method": "npo_kl"})
+    with pytest.raises(
+        MemoryError, match="npo_kl on smollm2-135m takes at least 3.0 GiB.*: take a smaller model"
+    ) as caught:
+        memory.check(settings | {"method": "npo_kl"})
+    assert one_sentence(caught)
+    memory.check(settings | {"method": "npo_kl", "hyperparameters": {"layers": [3]}})
+    monkeypatch.setattr(memory, "free", lambda *_: 2**29)
+    for dtype, mend in (("float32", "bfloat16 weights, a smaller"), ("bfloat16", "a smaller")):
+        with pytest.raises(MemoryError, match=f"free: take {mend} model, or a machine with more"):
+            memory.check(settings | {"dtype": dtype})
+
+
+def test_weights_are_counted_by_what_heads_say_and_not_by_the_size_of_files(tmp_path):
+    """Files may hold fewer bits than a run; one that cannot be read is for loading to refuse."""
+    halves = {"a": torch.zeros(3, 4, dtype=torch.bfloat16), "b": torch.zeros(5)}
+    save_file(halves, tmp_path / "model.safetensors")
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    for name, shape in (("a", (4, 8)), ("b", (3,))):
+        writer.add_tensor(name, torch.zeros(shape, dtype=torch.float16).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "model.safetensors").write_bytes(b"none")
+    (broken / "model.gguf").write_bytes(b"none")
+    places = (tmp_path, tmp_path / "model.gguf", broken, broken / "model.gguf", tmp_path / "none")
+    assert [memory.counted(place) for place in places] == [17, 35, 0, 0, 0]
+
+
+def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):
+    """Fine-tunes in float32, runs of the method and of NPO-KL in bfloat16, as they are refused."""
+    page = (ROOT / "book" / "gpus.md").read_text(encoding="utf-8")
+    monkeypatch.setattr(memory, "free", lambda *_: 0)
+    for model in ("llama-3-8b", "gpt-j-6b"):
+        runs = {"epochs": 4, "ordinary": 0, "dtype": "float32"}, {"method": "revs"}
+        for run in (*runs, {"method": "npo_kl"}):
+            with pytest.raises(MemoryError) as caught:
+                memory.check({"model": model, "dtype": "bfloat16"} | run)
+            said = str(caught.value)
+            assert said[said.index("least ") + 6 : said.index(", but")] in page, said
+
+
+def test_the_limit_of_a_group_or_of_one_around_it_holds(tmp_path, monkeypatch):
+    """A cluster limits a job, in one of whose groups the process is."""
+    job, own = tmp_path / "job", tmp_path / "job/step"
+    own.mkdir(parents=True)
+    for group, most in ((job, 3 * 2**20), (own, "max")):
+        (group / "memory.max").write_text(f"{most}\n")
+        (group / "memory.current").write_text(f"{2**20}\n")
+    (tmp_path / "cgroup").write_text("0::/job/step\n")
+    monkeypatch.setattr(memory, "LIMIT", tmp_path)
+    monkeypatch.setattr(memory, "GROUP", tmp_path / "cgroup")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert 2 * 2**20 < memory.free() < 2**32
+    monkeypatch.setattr(memory.psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=7))
+    assert memory.free() == 2 * 2**20 + 7
+    (tmp_path / "cgroup").unlink()
+    assert memory.free() > 2**25
+
+
+def test_peak_is_what_was_taken_at_the_highest():
+    with memory.Peak(every=0.001) as peak:
+        some = torch.ones(V, 2**18)  # much, since a busy machine may take pages back meanwhile
+        time.sleep(0.2)  # until the watcher had its turn, on a busy machine too
+        del some
+    assert peak.mb >= V * 2**18 * 4 / 2**20 * 0.8
