@@ -5,8 +5,7 @@ import math
 import pytest
 
 from companion.analysis import abilities
-from companion.claims import claims
-from companion.store import rows
+from companion.store import paper, rows
 
 MODEL = "smollm2-135m"
 
@@ -55,8 +54,9 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     assert shown["perplexity"] == "21.2"
     printed = abilities.printed("ssn")
     assert {"Unedited", "REVS", "NPO-KL"} < set(printed.index)
-    cell = claims.printed("tab:core_results_llama")["SSN", "REVS", "MMLU"]
-    assert printed.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{cell['value']:.1f}"
+    cells = paper.table("tab:core_results_llama").query("dataset == 'SSN' and row == 'REVS'")
+    (value,) = cells.loc[cells["column"] == "MMLU", "value"]
+    assert printed.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{value:.1f}"
 
 
 def test_a_model_at_chance_is_called_so(answered):
@@ -66,14 +66,3 @@ def test_a_model_at_chance_is_called_so(answered):
     assert len(abilities.guessed(MODEL)) == 6
     answered("unedited", asked("1100" * 25, "0" * 100))
     assert {column for _, column in abilities.guessed(MODEL)} == {"GSM8K"}
-
-
-def test_the_ledger_has_the_two_columns_where_they_are_measured(answered, shelf):
-    """Where the unedited model is not at chance, and nowhere else."""
-    shelf(seed=1, depths=[[5, 5]])
-    answered("unedited", asked("1100" * 25, "10" * 25))
-    answered("revs", asked("1011" * 25, "00" * 25))
-    found = claims.Judge(MODEL, {"SSN": "ssn"}).results
-    revs = found["SSN", "REVS", "MMLU"]
-    assert revs.value == 75 and found["SSN", "Unedited", "GSM8K"].value == 50
-    assert revs.rows == (f"unlearn/ssn/{MODEL}/revs-seed1-integrity",)

@@ -6,7 +6,6 @@ import nbformat
 import pytest
 import yaml
 
-from companion.claims import claims
 from companion.store import paper
 from companion.store.paths import ROOT
 
@@ -27,12 +26,11 @@ def test_every_label_of_the_paper_has_an_entry_and_nothing_else_has():
 
 @pytest.mark.parametrize(("label", "page"), SHOWN)
 def test_the_page_names_the_label(label, page):
-    """Or, for a panel, its figure; the ledger takes its tables' labels from the paper's data."""
+    """Or, for a panel, its figure."""
     ending = "ipynb" if page.startswith("notebooks/") else "md"
     named = re.findall(r"(?:tab|fig):[\w-]+", (ROOT / f"{page}.{ending}").read_text("utf-8"))
     figure = next((name for name, one in FIGURES.items() if label in one["panels"]), label)
-    of_ledger = page == "notebooks/claims" and label in claims.terms()["pages"]
-    assert {label, figure} & set(named) or of_ledger
+    assert {label, figure} & set(named)
 
 
 def captions(page: str) -> list[str]:

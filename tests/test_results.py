@@ -90,30 +90,6 @@ def test_ranks_are_of_target_tokens(shelf):
     assert list(results.ranks(results.runs(MODEL, "ssn"))["rank"]) == [200, 0, 50, 5]
 
 
-def test_the_same_run_on_what_another_processor_learned(shelf):
-    """Whatever was looked at; not runs of other settings, or of the same processor or fine-tune."""
-    shelf(seed=1, efficacy=0.4)
-    shelf(method="memit", seed=1, efficacy=0.6)
-    shelf(method="memit", seed=1, efficacy=0.6, tag="integrity", hyperparameters={"k": 7})
-    found = rows.RECORDED / f"unlearn/ssn/{MODEL}/revs-seed1-integrity.json"
-    for cpu, revision, pairs in ((None, "x", 0), ("Z80", "x", 0), (None, "y", 0), ("Z80", "y", 1)):
-        row = shelf(seed=1, efficacy=0.8, tag="integrity")
-        row["environment"]["processor"] = cpu or row["environment"]["processor"]
-        row["inputs"]["model"], row["settings"]["measures"] = revision, ["integrity"]
-        found.write_text(json.dumps(row))
-        frame = results.elsewhere(results.measured(MODEL, "ssn"))
-        assert len(frame) == pairs
-    line = frame.iloc[0]
-    assert (line["efficacy"], line["efficacy_other"]) == (0.4, 0.8)
-    assert (line["finetune"], line["finetune_other"], line["processor_other"]) == ("x", "y", "Z80")
-
-
-def test_a_place_is_among_the_methods_of_its_group_and_ties_share_one():
-    lines = [("a", "REVS", 50.0), ("a", "RMU", 50.0), ("a", "FT-L", 9.0), ("b", "REVS", 1.0)]
-    frame = pd.DataFrame([*lines, ("b", "Random edit", 9.0)], columns=["data", "method", "mean"])
-    assert results.places(frame, "data")["place"].tolist() == [1, 1, 3, 1]
-
-
 def test_a_caption_names_seeds_and_fine_tunes(shelf):
     for seed in (1, 2, 3, 5):
         shelf(seed=seed, failed="diverged" if seed == 5 else None)
@@ -128,7 +104,7 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
 # --- extraction ----------------------------------------------------------------------------------
 
 
-def test_resistance_is_averaged_over_seeds_in_every_reading(shelf):
+def test_resistance_is_averaged_over_seeds_in_every_aggregation(shelf):
     """Found in layer 0 and safe in layer 1, or the other way round for its two tokens: per example
     safe, in union found. The last layer alone is the black box."""
     shelf(seed=1, depths=[[0, 100], [100, 0]])
@@ -138,7 +114,7 @@ def test_resistance_is_averaged_over_seeds_in_every_reading(shelf):
     scores = extraction.scores(runs)
     assert set(scores["method"]) == {"REVS"} and len(scores) == 4 * 4 + 1
     spread = [75, 100 * math.sqrt(0.125)]
-    assert mean(scores, metric="Logit-Lens", reading="per example") == spread
+    assert mean(scores, metric="Logit-Lens", aggregation="per example") == spread
     assert mean(scores, metric="black box") == [100, 0]
     assert list(extraction.by_layer(runs, "logit_lens")["efficacy"]) == pytest.approx([0.75, 1])
     depths = extraction.ranks_by_layer(runs[runs["seed"] == 1], "delta")
@@ -176,13 +152,6 @@ def test_a_table_carries_its_data(kind):
 )
 def test_a_share_in_per_cent(value, std, text):
     assert tables.percent(value, std) == text
-
-
-def test_values_stand_beside_their_older_selves_the_highest_first():
-    now = pd.Series({"MEMIT": 1.0, "REVS": 2.25, "RMU": 3.0})
-    before = pd.Series({"REVS": 1.0, "MEMIT": 4.0, "FT-L": 9.0})
-    assert tables.beside(now, before) == "REVS 2.2 (1.0), MEMIT 1.0 (4.0)"
-    assert tables.beside(now, pd.Series(dtype=float)) == ""
 
 
 # --- what is committed ---------------------------------------------------------------------------
@@ -247,8 +216,7 @@ def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[i
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_has_all_its_trials_and_chose_the_best(name):
-    """Those that were drawn lie in the ranges that its row has; enough of them moved their targets,
-    or twice as many as were asked for were tried."""
+    """Those that were drawn lie in the ranges that its row has."""
     row, runs = SEARCHES[name], rows.find(rows.RECORDED, kind="unlearn")
     asked, result = row["settings"], row["result"]
     place = name.replace("tune/", "unlearn/", 1)
@@ -270,10 +238,6 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     held = asked.get("hyperparameters") or {}
     for settings in tried[len(first) :]:
         assert outside(settings, result["ranges"]) <= held.keys()
-    assert result["effective"] == sum(done["efficacy"] >= tune.EFFECTIVE for done in after.values())
-    assert result["effective"] >= asked["trials"] or result["trials"] == tune.MOST * asked["trials"]
-    if row["model"] == MODEL and row["data"].endswith("-tune"):
-        assert asked["trials"] >= 40
 
 
 def test_every_method_had_the_same_budget():

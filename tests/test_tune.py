@@ -10,11 +10,11 @@ import torch
 from conftest import build
 
 from companion.experiments import methods, tune, unlearn
+from companion.experiments.optimizer import Search
 from companion.experiments.settings import check
 from companion.experiments.unlearn import Run
 from companion.store import paper, rows, schema, versions
 from companion.workflow import promote
-from companion.experiments.optimizer import Search
 from revs.baselines import ft_l
 from revs.measures import evaluate
 from revs.model import load

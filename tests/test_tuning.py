@@ -7,8 +7,8 @@ import pytest
 from companion.analysis import errata, tables, tuning
 from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
-from companion.store import rows
 from companion.experiments.optimizer import Search
+from companion.store import rows
 
 MODEL, DATA = "smollm2-135m", "ssn-tune"
 RANGES = {

@@ -109,3 +109,12 @@ def beside(which: str, model: str) -> pd.DataFrame:
     whole = pd.concat([*found, printed.assign(measured="paper, Emails")]).rename_axis("alternative")
     whole = whole.reindex(columns=["measured", *titles, "columns"])
     return whole.loc[list(words.values())].reset_index()
+
+
+def score_by_choice(which: str, model: str, data: str) -> pd.Series:
+    """The Unlearning Scores of an ablation's alternatives, in per cent, by our words for them."""
+    words = {tag: ours for tag, ours, _ in ALL[which][1]}
+    frame = measured(model, data)
+    frame = frame[(frame["seed"] == 0) & frame["tag"].isin(words) & (frame["method"] != "unedited")]
+    found = frame.assign(choice=frame["tag"].map(words)).set_index("choice")["unlearning_score"]
+    return 100 * found.astype(float)

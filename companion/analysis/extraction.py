@@ -1,11 +1,12 @@
-"""Extraction resistance as frames: four readings of each attack, and the paper's (§4.4.3; Appendix
-"Extraction Resistance")."""
+"""Extraction resistance as frames: four aggregations of each attack, and the paper's numbers
+(§4.4.3; Appendix "Extraction Resistance")."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis import results
+from companion.analysis import results, tables
+from companion.analysis.tables import decimal
 from companion.store import paper, rows
 from revs.measures import metrics
 from revs.measures.attacks import AGGREGATIONS
@@ -30,32 +31,32 @@ def attacked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and deviation over seeds of each attack and of the Resistance Score, in each reading.
+    """Mean and deviation over runs of each attack and of the Resistance Score, by aggregation.
 
-    The shape of ``results.scores`` with ``reading``; "black box" is of the last layer alone.
+    The shape of ``results.scores`` with ``aggregation``; "black box" is of the last layer alone.
     """
     found, parts = attacked(frame), []
-    for reading in AGGREGATIONS:
-        part = results.scores(resistance(found, reading), of=TITLES)
-        parts.append(part.assign(reading=reading.replace("_", " ")))
+    for aggregation in AGGREGATIONS:
+        part = results.scores(resistance(found, aggregation), of=TITLES)
+        parts.append(part.assign(aggregation=aggregation.replace("_", " ")))
     outside = found.assign(
         black_box=[row["result"]["attacks"]["black_box"] for row in found["row"]]
     )
-    last = results.scores(outside, of={"black_box": "black box"}).assign(reading="black box")
+    last = results.scores(outside, of={"black_box": "black box"}).assign(aggregation="black box")
     return pd.concat([*parts, last])
 
 
-def resistance(frame: pd.DataFrame, reading: str) -> pd.DataFrame:
-    """The attacked runs with their resistance to each attack in one reading, as shares."""
+def resistance(frame: pd.DataFrame, aggregation: str) -> pd.DataFrame:
+    """The attacked runs with their resistance to each attack in one aggregation, as shares."""
     found = attacked(frame)
     attacks = [row["result"]["attacks"] for row in found["row"]]
-    return found.assign(**{name: [one[name][reading] for one in attacks] for name in TITLES})
+    return found.assign(**{name: [one[name][aggregation] for one in attacks] for name in TITLES})
 
 
-def joint(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
-    """The attacked runs with their resistance in one reading, and ``joint``, the harmonic mean of
-    the Unlearning Score and the Resistance Score, as shares."""
-    found = resistance(frame, reading)
+def joint(frame: pd.DataFrame, aggregation: str = "per_example") -> pd.DataFrame:
+    """The attacked runs with their resistance in one aggregation, and ``joint``, the harmonic mean
+    of the Unlearning Score and the Resistance Score, as shares."""
+    found = resistance(frame, aggregation)
     pairs = found[["unlearning_score", "resistance_score"]].to_numpy()
     return found.assign(joint=[metrics.harmonic_mean(pair) for pair in pairs])
 
@@ -63,14 +64,6 @@ def joint(frame: pd.DataFrame, reading: str = "per_example") -> pd.DataFrame:
 def printed() -> pd.DataFrame:
     """Both extraction tables of the paper in the shape of ``results.scores``."""
     return results.printed(paper.EXTRACTION, {PAPER_COLUMNS[name]: TITLES[name] for name in TITLES})
-
-
-def means(frame: pd.DataFrame, reading: str) -> results.Means:
-    """Mean and deviation over seeds of one reading by method and attack, as shares."""
-    return {
-        name: {attack: metrics.summary(part[attack].tolist()) for attack in TITLES}
-        for name, part in resistance(frame, reading).groupby("method", sort=False)
-    }
 
 
 def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
@@ -112,13 +105,62 @@ def perturbations(model: str, data: str) -> pd.DataFrame:
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
     """Resistance that is left after each way of changing a prompt (revs.measures.attacks).
 
-    One line a run, strategy and reading; ``mean`` in per cent.
+    One line a run, strategy and aggregation; ``mean`` in per cent.
     """
     lines = [
-        {"data": run["data"], "method": run["method"], "strategy": name, "reading": reading}
-        | {"mean": 100 * found[reading], "std": float("nan")}
+        {"data": run["data"], "method": run["method"], "strategy": name, "aggregation": aggregation}
+        | {"mean": 100 * found[aggregation], "std": float("nan")}
         for run in frame.to_dict("records")
         for name, found in run["row"]["result"]["perturbations"].items()
-        for reading in ("released", "per_example")
+        for aggregation in ("released", "per_example")
     ]
     return results.titled(pd.DataFrame(lines))
+
+
+# --- tables and sentences ------------------------------------------------------------------------
+
+ATTACKED = ["Logit-Lens", "Delta", "Perturbation"]
+
+
+def aggregation_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The Resistance Score of every method in each aggregation, that of the last layer alone,
+    specificity, and the attack that finds most per example, as texts."""
+    found = scores(frame)
+    attacks = found.query("aggregation == 'per example' and metric != 'Resistance Score'")
+    weakest = attacks.pivot(index=["data", "method"], columns="metric", values="mean")
+    weakest = weakest[ATTACKED].idxmin(axis="columns").rename("most successful attack")
+    kept = results.scores(frame, of={"specificity": "specificity"})
+    some = found[found["metric"].isin(["Resistance Score", "black box"])]
+    columns = pd.concat([some, kept.assign(aggregation="specificity")])
+    table = tables.wide(columns, "data", "method", columns="aggregation")
+    return table.join(weakest, on=["data", "method"])
+
+
+def unedited_table(found: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """The unedited models under each attack: ours in each aggregation, and the paper's."""
+    some = pd.concat([found, paper.assign(aggregation=paper["measured"])])
+    some = some[(some["method"] == "Unedited") & some["metric"].isin(ATTACKED)]
+    table = tables.wide(some, "data", "metric", columns="aggregation")
+    return table.rename(columns={"metric": "attack"})
+
+
+def before_and_after(found: pd.DataFrame) -> pd.DataFrame:
+    """Resistance to perturbed prompts of the unedited model and after REVS, and their ratio."""
+    some = found[(found["metric"] == "Perturbation")].astype({"measured": str})
+    some = some[some["method"].isin(["Unedited", "REVS"])].astype({"method": str})
+    table = tables.wide(some, "data", "measured", columns="method")
+    mean = some.pivot(index=["data", "measured"], columns="method", values="mean")
+    ratio = (mean["REVS"] / mean["Unedited"]).map("{:.2f}".format).rename("times as high")
+    table = table.join(ratio, on=["data", "measured"])
+    return table.rename(columns={"Unedited": "before", "REVS": "after REVS"})
+
+
+def answer(frame: pd.DataFrame) -> dict[str, str]:
+    """What the page says beside the main comparison, for ``glue``."""
+    delta = ranks_by_layer(frame[frame["method"] == "unedited"], "delta").explode("rank")
+    among = 100 * (delta["rank"] < 100).groupby(delta["data"].astype(str)).mean()
+    said = {f"among_{name}": decimal(among.get(title)) for name, title in results.DATA.items()}
+    targets = results.ranks(frame[frame["data"] == "ssn"])
+    half = targets["rank"].max() / 2
+    low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()
+    return said | {"bottom": tables.ranking(low.drop(list(results.CONTROLS), errors="ignore"))}

@@ -12,7 +12,7 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import abilities, ablations, contest, errata, results, tuning
+from companion.analysis import abilities, ablations, errata, results, tuning
 from companion.analysis.tables import comma_list, decimal, number_ranges, percent, ranking
 from companion.experiments import methods, optimizer, tune
 from companion.experiments.notebook import Refused
@@ -106,15 +106,21 @@ def variants(table: pd.DataFrame) -> Values:
     }
 
 
+def spreads(scores: pd.DataFrame) -> dict[str, float]:
+    """The standard deviation of a table's means by column (``way``) and by line (``method``), and
+    of what is left of its cells after both."""
+    columns, lines = scores.mean(), scores.mean(axis=1)
+    rest = scores.sub(columns).sub(lines, axis=0) + columns.mean()
+    found = {"way": columns.std(), "method": lines.std(), "both": rest.stack().std()}
+    return {name: float(value) for name, value in found.items()}
+
+
 def digits(runs: pd.DataFrame, means: pd.DataFrame) -> Values:
     """Methods with each way to read a number, and what differs between ways and methods."""
     scores, ways = means["unlearning_score"], list(means["unlearning_score"])
-    coded = runs.assign(learned=runs["way"].map(ways.index))
-    parts = contest.components(coded)
-    two = contest.components(coded[coded["way"].isin(["noise", "learned"])])
-    sources = {"way": "fine-tune", "method": "method", "both": "method × fine-tune"}
-    found: Values = {f"by_{name}": float(parts[source]) for name, source in sources.items()}
-    found |= {f"two_{name}": float(two[source]) for name, source in sources.items()}
+    found: Values = {f"by_{name}": spread for name, spread in spreads(scores).items()}
+    two = spreads(scores[["noise", "learned"]])
+    found |= {f"two_{name}": spread for name, spread in two.items()}
     for way in ways:
         found[f"mean_{way}"] = float(scores[way].mean())
         found[f"order_{way}"] = ranking(scores[way].rename(methods.title))

@@ -7,13 +7,12 @@ the last two in per cent.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from companion.analysis.tables import DASH, METRICS
+from companion.analysis.tables import DASH, METRICS, as_strings
 from companion.data.datasets import together
 from companion.data.models import registry
 from companion.experiments import methods
@@ -26,6 +25,8 @@ PAPER_COLUMNS = {
     "specificity": "Specificity",
     "unlearning_score": "Unlearning Score",
 }
+SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
+DATA = methods.PAPER_DATA | SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
 FEW = 2  # fine-tunes that a caption names, and does not only count
 Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → mean, deviation; shares
@@ -119,22 +120,20 @@ def ranks(frame: pd.DataFrame) -> pd.DataFrame:
     return titled(pd.DataFrame(found))
 
 
-def elsewhere(frame: pd.DataFrame) -> pd.DataFrame:
-    """Usual runs beside the same ones on another processor and on the fine-tune that it made.
-
-    Both fine-tunes have the same text, order, arithmetic and settings: what differs is how a
-    processor rounds. What is looked at, ``measures`` and ``generate``, changes no edit. Columns of
-    the other run end with ``_other``.
-    """
-    settings = [row["settings"].items() for row in frame["row"]]
-    looked, same = ("measures", "generate"), ["asked", "data", "method", "seed"]
-    asked = [json.dumps({k: v for k, v in each if k not in looked}) for each in settings]
-    frame = frame.assign(asked=asked)[frame["failed"].isna()]
-    usual, other = frame[frame["tag"] == ""], frame[frame["tag"] != ""]
-    pairs = titled(usual.merge(other, on=same, suffixes=("", "_other")))
-    for column in ("processor", "finetune"):
-        pairs = pairs[pairs[column] != pairs[f"{column}_other"]]
-    return pairs.sort_values(["method", "seed", "name_other"], ignore_index=True)
+def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """How far down each method pushes its targets, as texts: shares of tokens below some ranks, the
+    median rank, and the secrets that are still exact."""
+    targets, keys = ranks(frame), ["data", "method"]
+    rank = targets.groupby(keys, observed=True)["rank"]
+    kept = titled(frame).groupby(keys, observed=True)["specificity"].mean()
+    found = {
+        "no longer first": rank.agg(lambda r: 100 * (r > 0).mean()),
+        "not in the first 10": rank.agg(lambda r: 100 * (r >= 10).mean()),
+        "not in the first 100": rank.agg(lambda r: 100 * (r >= 100).mean()),
+        "median rank": rank.median().map("{:,.0f}".format),
+        "kept secrets still exact": 100 * kept,
+    }
+    return as_strings(pd.DataFrame(found).reset_index())
 
 
 def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
@@ -193,7 +192,7 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
     """Data sets and methods by their titles, in the order of the paper and of the registry."""
     known = {name: entry["title"] for name, entry in methods.registry().items()}
     found = {}
-    for column, titles in (("data", methods.PAPER_DATA), ("method", known)):
+    for column, titles in (("data", DATA), ("method", known)):
         values = frame[column].astype(str).replace(titles)
         order = dict.fromkeys([*titles.values(), *values])
         found[column] = pd.Categorical(values, list(order), ordered=True)
@@ -211,13 +210,6 @@ def means(frame: pd.DataFrame) -> Means:
         name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS}
         for name, part in parts.items()
     }
-
-
-def places(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
-    """Scores without those of controls, with the ``place`` of a method's mean in its group."""
-    frame = frame[~frame["method"].isin(CONTROLS)]
-    means = frame.groupby(list(by), observed=True)["mean"]
-    return frame.assign(place=means.rank(ascending=False, method="min").astype(int))
 
 
 def in_order(frame: pd.DataFrame) -> str:

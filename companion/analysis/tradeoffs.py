@@ -6,14 +6,13 @@ paper does not define its "edit strength": here it is one setting a method, all 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
 import pandas as pd
 
-from companion.analysis import extraction, results
+from companion.analysis import results
 from companion.analysis.results import finished, measured
-from companion.analysis.tables import METRICS, percent
+from companion.analysis.tables import METRICS
 from companion.experiments import methods
 from companion.store import paper, rows
 from revs.measures import metrics
@@ -21,12 +20,8 @@ from revs.measures import metrics
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
 KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
 TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
-UNCHANGED = "none"  # what revs.measures.attacks calls a prompt as it is
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 Curves = dict[str, pd.DataFrame]  # method → one line a point
-Found = tuple[bool, str, list[str]]  # does it hold, what was found in words, the rows behind it
-
-# --- curves --------------------------------------------------------------------------------------
 
 
 def by_candidates(model: str, data: str) -> Curves:
@@ -42,8 +37,7 @@ def by_candidates(model: str, data: str) -> Curves:
             )
             lines.append({"method": name, "|C|": k, "efficacy": 100 * mean, "std": 100 * std})
         if done:
-            behind = [[row["name"] for row in done]] * len(lines)
-            found[name] = pd.DataFrame(lines).assign(rows=behind)
+            found[name] = pd.DataFrame(lines)
     return found
 
 
@@ -77,7 +71,7 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
         part = part.assign(tuned=part["tag"] == TAGS[name], knob=part.get(knob))
         part = part[part["tuned"] | part["alone"]]
         targets = [row["result"]["after"]["forget"] for row in part["row"]]
-        part = part.assign(targets=targets, rows=[[row] for row in part["name"]])
+        part = part.assign(targets=targets)
         if len(part) > 1:
             found[name] = part.sort_values(by, ignore_index=True)
     return found
@@ -116,123 +110,3 @@ def panels(
             said = f"{results.title(one)}: {', '.join(counts)}"
             lines.append({"panel": f"`{label}`", "data": data, "ours": said})
     return pd.DataFrame(lines)
-
-
-# --- claims about curves, judged from rows (params/claims.yml) ------------------------------------
-
-
-def judged(curves: Callable[[str, str], Curves]) -> Callable:
-    """Makes a rule on the curves of some methods a check of a claim, given by their names before
-    the rule's other values: does it hold, what was found, the rows; None without the curves."""
-
-    def wrap(rule: Callable) -> Callable[..., Found | None]:
-        @functools.wraps(rule)
-        def check(model: str, data: str, *given) -> Found | None:
-            known, names = curves(model, data), [one for one in given if one in KNOBS]
-            if not set(names) <= set(known):
-                return None
-            found = [known[name] for name in names]
-            said = rule(*found, *given[len(names) :])
-            behind = [name for curve in found for some in curve["rows"] for name in some]
-            return said and (*said, list(dict.fromkeys(behind)))
-
-        return check
-
-    return wrap
-
-
-@judged(by_strength)
-def dominates(one: pd.DataFrame, other: pd.DataFrame) -> tuple[bool, str]:
-    """Is every point of the other's curve dominated by one of this one's?
-
-    Of a point with more efficacy than any of this method's, or more specificity, nothing is known:
-    how far a setting was turned is our choice. Such points are counted apart.
-    """
-    mine, theirs = (curve[["efficacy", "specificity"]].to_numpy() for curve in (one, other))
-    within = theirs[(theirs <= mine.max(axis=0)).all(axis=1)]
-    beaten = sum(((mine >= x).all(axis=1) & (mine > x).any(axis=1)).any() for x in within)
-    beyond = len(theirs) - len(within)
-    said = f"{beaten} of {len(within)} points"
-    said += f", {beyond} more beyond its own" if beyond else ""
-    return bool(beaten == len(within) > 0), said
-
-
-@judged(by_strength)
-def reaches(one: pd.DataFrame, metric: str, value: float) -> tuple[bool, str]:
-    """Has some point so much of a metric, or of two at once ("efficacy and specificity")?"""
-    most = one[metric.split(" and ")].min(axis=1).max()
-    return bool(most >= value), f"{most:.1f} at most"
-
-
-@judged(by_strength)
-def keeps(one: pd.DataFrame, metric: str, value: float) -> tuple[bool, str]:
-    """Has every point at least so much of a metric?"""
-    return bool(one[metric].min() >= value), f"{one[metric].min():.1f} at least"
-
-
-@judged(by_candidates)
-def above(one: pd.DataFrame, other: pd.DataFrame) -> tuple[bool, str]:
-    """Is its efficacy at no number of candidates lower than the other's, and at some higher?"""
-    lower = int((one["efficacy"] < other["efficacy"]).sum())
-    higher = bool((one["efficacy"] > other["efficacy"]).any())
-    return lower == 0 and higher, f"lower at {lower} of {len(one)} sizes"
-
-
-@judged(by_candidates)
-def stays(one: pd.DataFrame, value: float) -> tuple[bool, str]:
-    """Is its efficacy at every number of candidates at least so high?"""
-    return bool(one["efficacy"].min() >= value), f"{one['efficacy'].min():.1f} at least"
-
-
-@judged(by_targets)
-def steadier(one: pd.DataFrame, other: pd.DataFrame, most: float) -> tuple[bool, str]:
-    """Does its Unlearning Score move by at most so many points, and by less than the other's?"""
-    mine, theirs = (score.max() - score.min() for score in of_targets(one, other))
-    return bool(mine <= most and mine < theirs), f"{mine:.1f} against {theirs:.1f} points"
-
-
-@judged(by_targets)
-def declines(*curves: pd.DataFrame) -> tuple[bool, str]:
-    """Is each one's Unlearning Score lower with the most targets than with the fewest?"""
-    ends = [score.iloc[[0, -1]].tolist() for score in of_targets(*curves)]
-    titles = [methods.registry()[curve["method"].iloc[0]]["title"] for curve in curves]
-    said = [f"{title} {a:.1f} to {b:.1f}" for title, (a, b) in zip(titles, ends, strict=True)]
-    return all(last < first for first, last in ends), ", ".join(said)
-
-
-@judged(by_targets)
-def begins(one: pd.DataFrame, value: float) -> tuple[bool, str]:
-    """Is its Unlearning Score with the fewest targets at least so high?"""
-    (score,) = of_targets(one)
-    return bool(score.iloc[0] >= value), f"{score.iloc[0]:.1f} with {score.index[0]} targets"
-
-
-@judged(by_targets)
-def leads(one: pd.DataFrame, other: pd.DataFrame) -> tuple[bool, str] | None:
-    """Has it the higher Unlearning Score at every number of targets that both were tried with?"""
-    mine, theirs = of_targets(one, other)
-    both = mine.index.intersection(theirs.index)
-    higher = int((mine[both] > theirs[both]).sum())
-    said = f"higher at {higher} of {len(both)} numbers"
-    return (higher == len(both), said) if len(both) else None
-
-
-def of_targets(*curves: pd.DataFrame) -> list[pd.Series]:
-    """The Unlearning Scores of some curves by the number of targets, fewest first."""
-    return [curve.set_index("targets")["unlearning_score"] for curve in curves]
-
-
-def weakest(model: str, data: str, strategy: str) -> Found | None:
-    """Does this way to change a prompt leave the least resistance of all, or as little as another,
-    on every model that it can be seen on? Where all ways are equal nothing is seen."""
-    frame, seen = extraction.perturbations(model, data), []
-    for run in frame[frame["method"] != "unedited"].to_dict("records"):
-        ways = run["row"]["result"]["perturbations"]
-        left = {way: tried["released"] for way, tried in ways.items() if way != UNCHANGED}
-        if len(set(left.values())) > 1:
-            least = [way for way, value in left.items() if value == min(left.values())]
-            title = methods.registry()[run["method"]]["title"]
-            said = f"{title} {' and '.join(least)} ({percent(min(left.values()))})"
-            seen.append((strategy in least, said, run["name"]))
-    holds, words, names = zip(*seen, strict=True) if seen else ((), (), ())
-    return (all(holds), ", ".join(words), list(names)) if seen else None

@@ -248,6 +248,8 @@ def interval(space: dict | None) -> str:
         return DASH
     if "values" in space:
         return ", ".join(short(value) for value in space["values"])
+    if "to_the_last" in space:
+        return "from any layer to the last"
     if "last_of" in space:
         return f"the last of `{space['last_of']}`"
     said = ["uniform"] if space.get("scale") == "linear" else []

@@ -15,9 +15,8 @@ import privacy
 import pytest
 import yaml
 
-from companion.analysis import ablations, contest, results
+from companion.analysis import ablations, main_comparison, results
 from companion.analysis.tables import percent
-from companion.claims import claims
 from companion.experiments import methods
 from companion.store import paper, rows
 from companion.store.paths import BUILD, ROOT
@@ -105,14 +104,10 @@ def test_every_notebook_was_executed_to_its_end(name):
 
 
 def test_the_pages_show_what_the_rows_say():
-    means = results.means(contest.judging("smollm2-135m", "ssn"))
+    means = results.means(main_comparison.runs("smollm2-135m", "ssn"))
     for name, values in means.items():
-        if True:
-            assert methods.registry()[name]["title"] in plain(page("notebooks/core"))
-            assert percent(*values["unlearning_score"]) in plain(page("notebooks/core"))
-    front = plain(page("book/index"))
-    for name, metric in (("revs", "unlearning_score"), ("revs", "specificity")):
-        assert percent(*means[name][metric]) in front
+        assert methods.registry()[name]["title"] in plain(page("notebooks/core"))
+        assert percent(*values["unlearning_score"]) in plain(page("notebooks/core"))
     assert "paper, Llama-3-8B" in plain(page("notebooks/core")) and "89.6 ± 2.0" in plain(
         page("notebooks/core")
     )
@@ -135,13 +130,6 @@ def test_every_figure_and_table_of_the_paper_is_named_under_one_of_ours():
                 for text in all_of(r"<figcaption.*?</figcaption>", page(name))
             ]
             assert any(label in caption for caption in captions), label
-
-
-def test_the_ledger_has_every_printed_number():
-    lines = all_of(r"<tr data-value=.*?</tr>", page("notebooks/claims"))
-    for label in claims.terms()["pages"]:
-        there = [line for line in lines if label in plain(line)]
-        assert len(there) >= len(claims.printed(label)), label
 
 
 def test_the_list_of_rows_leads_to_them():

@@ -1,0 +1,277 @@
+"""The main comparison: every method on the same data, adapters and splits (§5).
+
+A run unlearns one half of a data set's secrets (a split) from the model with one adapter. Adapters
+and splits are crossed; every method has one run in each cell. The primary endpoint is the
+Unlearning Score. Until runs with adapters are recorded, runs on the older fine-tunes stand in: each
+fine-tune counts as an adapter.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pandas as pd
+
+from companion.analysis import extraction, results, statistics
+from companion.analysis.tables import DASH, comma_list, decimal, percent, ranking
+from companion.experiments import methods
+from revs.measures.metrics import harmonic_mean
+
+PRIMARY = "unlearning_score"
+REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
+CONTROLS = ("unedited", "random", "noise", "output_ban")
+ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
+OLDER = r"round\d*"  # tags of the runs that stand in
+TITLES = {
+    PRIMARY: "Unlearning Score",
+    "efficacy": "Efficacy",
+    "generalization": "Generalization",
+    "specificity": "Specificity",
+    "resistance": "Resistance, per example",
+    "resistance_released": "Resistance, as released",
+    "perplexity_rise": "Perplexity, rise",
+    "kl": "KL, nats",
+    "unchanged": "Next tokens unchanged",
+    "token_rank": "Rank of a target where it is due",
+    "seconds": "Seconds",
+    "memory": "Memory, MiB",
+}
+SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
+SHARES += ("resistance_released", "perplexity_rise", "unchanged")  # shown in per cent
+LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
+BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
+
+
+# --- one line a run ------------------------------------------------------------------------------
+
+
+def runs(model: str, *data: str) -> pd.DataFrame:
+    """The finished runs of the main comparison, one line each: data, adapter, split, method, the
+    measures of TITLES (nan where a run has none), and what ``results.measured`` has besides."""
+    frame = results.measured(model, *(data or results.DATA))
+    frame = frame[frame["failed"].isna()].assign(split=frame["seed"])
+    asked = frame["row"].map(lambda row: row["settings"].get("adapter"))
+    with_adapter = asked.astype("string").str.fullmatch(ADAPTER).fillna(False).astype(bool)
+    with_adapter &= frame["tag"].isin(["", "main"])
+    if with_adapter.any():
+        found = frame[with_adapter].assign(adapter=asked[with_adapter])
+    else:
+        older = frame["tag"].str.fullmatch(OLDER).astype(bool)
+        found = frame[older if older.any() else frame["tag"] == ""]
+        found = found.assign(adapter=found["finetune"])
+    known = (*methods.of_paper(), "least_squares", *CONTROLS)
+    return measures(found[found["method"].isin(known)].reset_index(drop=True))
+
+
+def measures(frame: pd.DataFrame) -> pd.DataFrame:
+    """A frame of runs with resistance, integrity and token use as columns."""
+    found = [row["result"] for row in frame["row"]]
+    attacks = [one.get("attacks", {}).get("resistance_score", {}) for one in found]
+    text = [one.get("general_text", one.get("ordinary", {})) for one in found]
+    use = [one.get("token_use", {}) for one in found]
+    columns = {
+        "resistance": [one.get("per_example") for one in attacks],
+        "resistance_released": [one.get("released") for one in attacks],
+        "perplexity": [one.get("perplexity") for one in text],
+        "perplexity_before": [one.get("perplexity_before") for one in text],
+        "kl": [one.get("kl") for one in text],
+        "unchanged": [one.get("unchanged") for one in text],
+        "token_rank": [one.get("median_rank") for one in use],
+    }
+    numbers = pd.DataFrame(columns, index=frame.index, dtype=float)
+    frame = frame.drop(columns=list(columns), errors="ignore").join(numbers)
+    frame[[*SHARES[:4], "seconds", "memory"]] = frame[[*SHARES[:4], "seconds", "memory"]].astype(
+        float
+    )
+    unedited = frame[frame["method"] == "unedited"].groupby("adapter")["perplexity"].mean()
+    before = frame["perplexity_before"].fillna(frame["adapter"].map(unedited))
+    return frame.assign(perplexity_rise=frame["perplexity"] / before - 1)
+
+
+def design(frame: pd.DataFrame) -> str:
+    """How many adapters and splits a data set's runs have: "4 adapters × 4 splits"."""
+    adapters, splits = frame["adapter"].nunique(), frame["split"].nunique()
+    return f"{adapters} adapter{'s'[: adapters > 1]} × {splits} split{'s'[: splits > 1]}"
+
+
+# --- means, intervals and differences ------------------------------------------------------------
+
+
+def samples(frame: pd.DataFrame, column: str = PRIMARY) -> tuple[np.ndarray, np.ndarray]:
+    """One measure of one data set's runs in each draw of the bootstrap, and the weight of each run
+    there, both draws × runs. Secrets are drawn where their values are recorded."""
+    fixed = np.tile(frame[column].to_numpy(dtype=float), (statistics.DRAWS, 1))
+    has_items = frame["row"].map(lambda row: bool(row["result"].get("items_sha256")))
+    done = frame.loc[has_items & frame[column].notna(), "row"]
+    if column in BY_SECRET and len(done):
+        places = [frame.index.get_loc(name) for name in done.index]
+        values = statistics.by_secret(list(done), BY_SECRET[column])
+        fixed[:, places] = statistics.harmonic_samples(values)
+    return fixed, statistics.cell_weights(frame)
+
+
+def means(frame: pd.DataFrame, column: str = PRIMARY) -> pd.DataFrame:
+    """One line a data set and method: runs, the mean of a measure, ``low`` and ``high``."""
+    lines = []
+    for data, part in frame.dropna(subset=column).groupby("data", sort=False):
+        sampled, weights = samples(part, column)
+        for method in part["method"].unique():
+            own = (part["method"] == method).to_numpy()
+            ends = statistics.interval(statistics.weighted_mean(sampled[:, own], weights[:, own]))
+            lines.append((data, method, own.sum(), part.loc[own, column].mean(), *ends))
+    return in_order(pd.DataFrame(lines, columns=["data", "method", "runs", "mean", "low", "high"]))
+
+
+def differences(frame: pd.DataFrame, to: str = "revs", column: str = PRIMARY) -> pd.DataFrame:
+    """One line a data set and method: its measure minus that of ``to`` in the cells that both
+    have, with the interval, p of no difference, and p after Holm over the methods of the data set
+    (for the primary endpoint alone)."""
+    lines = []
+    for data, part in frame.dropna(subset=column).groupby("data", sort=False):
+        sampled, weights = samples(part, column)
+        cells = part.assign(place=range(len(part)))
+        cells = cells.pivot_table(
+            index=["adapter", "split"], columns="method", values="place", aggfunc="first"
+        )
+        for method in cells.columns.drop(to, errors="ignore") if to in cells else ():
+            shared = cells[[method, to]].dropna().astype(int)
+            if shared.empty:
+                continue
+            own, other = shared[method].to_numpy(), shared[to].to_numpy()
+            value = part[column].to_numpy(dtype=float)
+            drawn = statistics.weighted_mean(sampled[:, own] - sampled[:, other], weights[:, own])
+            found = (value[own] - value[other]).mean()
+            ends = statistics.interval(drawn)
+            lines.append((data, method, len(own), found, *ends, statistics.two_sided(drawn)))
+    columns = ["data", "method", "runs", "mean", "low", "high", "p"]
+    found = in_order(pd.DataFrame(lines, columns=columns))
+    tested = found[~found["method"].isin(CONTROLS)]
+    if column != PRIMARY or tested.empty:
+        return found.assign(holm=np.nan)
+    return found.assign(holm=tested.groupby("data")["p"].transform(statistics.holm))
+
+
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Data sets and methods in the order of the paper and of the registry."""
+    for name, known in (("method", methods.registry()), ("data", results.DATA)):
+        order = list(dict.fromkeys([*known, *frame[name]]))
+        frame = frame.sort_values(name, key=lambda names: names.map(order.index), kind="stable")
+    return frame.reset_index(drop=True)
+
+
+def sides(found: pd.DataFrame) -> pd.Series:
+    """Of each method in some differences of one data set: does its interval lie ``above`` zero,
+    ``below`` it, or on both sides (``undecided``)?"""
+    side = np.select([found["low"] > 0, found["high"] < 0], ["above", "below"], "undecided")
+    return pd.Series(side, index=found["method"])
+
+
+# --- tables and sentences ------------------------------------------------------------------------
+
+
+def text(value: float, column: str) -> str:
+    """A measure as text in its unit."""
+    if column in LARGE:
+        return DASH if pd.isna(value) else f"{value:,.0f}"
+    return percent(value) if column in SHARES else decimal(value, digits=3)
+
+
+def range_text(low: float, high: float, column: str = PRIMARY) -> str:
+    return f"{text(low, column)} to {text(high, column)}"
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every method's Unlearning Score with its interval and its other measures, as texts."""
+    scores, keys = means(frame), ["data", "method"]
+    found = scores[keys].assign(runs=scores["runs"].astype(str))
+    found[TITLES[PRIMARY]] = scores["mean"].map(percent)
+    found["interval"] = [range_text(*ends) for ends in zip(scores["low"], scores["high"])]
+    others = [name for name in TITLES if name != PRIMARY and frame[name].notna().any()]
+    rest = frame.groupby(keys)[others].mean()
+    for name in others:
+        values = rest[name].reindex(pd.MultiIndex.from_frame(scores[keys]))
+        found[TITLES[name]] = [text(value, name) for value in values]
+    return results.titled(found)
+
+
+def difference_table(frame: pd.DataFrame, column: str = PRIMARY) -> pd.DataFrame:
+    """How far each method's measure lies above that of REVS and of the least-squares write in the
+    same cells, in points, with intervals; p after Holm for the primary endpoint."""
+    parts = []
+    for to in REFERENCES:
+        found = differences(frame, to, column)
+        if found.empty:
+            continue
+        minus, keys = f"minus {methods.title(to)}", ["data", "method"]
+        part = found[keys].assign(**{minus: (100 * found["mean"]).map("{:+.1f}".format)})
+        ends = zip(100 * found["low"], 100 * found["high"])
+        part[f"{minus}: interval"] = [f"{low:+.1f} to {high:+.1f}" for low, high in ends]
+        if column == PRIMARY:
+            part[f"{minus}: p"] = found["holm"].map(statistics.p_text)
+        parts.append(part.set_index(keys))
+    whole = pd.concat(parts, axis=1).reset_index() if parts else pd.DataFrame(columns=["data"])
+    return results.titled(in_order(whole).fillna(DASH)) if parts else whole
+
+
+def mean_table(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The mean of a share of each method with its interval, as texts."""
+    found = means(frame, column)
+    ends = [f"{percent(low)} to {percent(high)}" for low, high in zip(found["low"], found["high"])]
+    table = found[["data", "method"]].assign(mean=found["mean"].map(percent), interval=ends)
+    return results.titled(table)
+
+
+def run_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every run with its measures, as texts."""
+    names = [name for name in TITLES if frame[name].notna().any()]
+    table = in_order(frame)[["data", "method", "adapter", "split", "processor", *names]]
+    for name in names:
+        table[name] = [text(value, name) for value in table[name]]
+    return results.titled(table.rename(columns=TITLES).astype({"split": str}))
+
+
+def answer(model: str) -> dict[str, str | float]:
+    """What pages say of the main comparison, for ``glue``: for each data set the ``order`` of the
+    methods, those that score ``higher``, ``lower`` or ``undecided`` beside REVS, and the means of
+    REVS, of the least-squares write and of the controls, as texts."""
+    frame, said = runs(model), {"title": results.title(model)}
+    for data in results.DATA:
+        for key in ("order", "design", "methods", "place", "higher", "lower", "undecided"):
+            said[f"{key}_{data}"] = DASH
+        said[f"corrected_{data}"] = said[f"revs_perplexity_rise_{data}"] = DASH
+    for data, part in frame.groupby("data", sort=False):
+        scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
+        said[f"order_{data}"] = ranking(100 * scored.rename(methods.title))
+        said[f"design_{data}"] = design(part)
+        said[f"methods_{data}"] = str(len(scored))
+        if "revs" in scored:
+            said[f"place_{data}"] = str(int((scored > scored["revs"]).sum()) + 1)
+        found = differences(part)
+        found = found[~found["method"].isin(CONTROLS)]
+        side = sides(found)
+        for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
+            titles = side.index[side == key].map(methods.title)
+            said[f"{name}_{data}"] = comma_list(titles)
+        tested = found.loc[found["holm"] < 1 - statistics.LEVEL, "method"]
+        said[f"corrected_{data}"] = comma_list(tested.map(methods.title))
+        for method in (*REFERENCES, *CONTROLS):
+            own = part[part["method"] == method]
+            for column in ("resistance", "perplexity_rise", *SHARES[:4]):
+                said[f"{method}_{column}_{data}"] = text(own[column].mean(), column)
+    return said
+
+
+def both_scores(frame: pd.DataFrame) -> pd.Series:
+    """The harmonic mean of Unlearning Score and resistance per example of each run."""
+    pairs = frame[[PRIMARY, "resistance"]].to_numpy()
+    return pd.Series([harmonic_mean(pair) for pair in pairs], index=frame.index)
+
+
+@functools.cache
+def printed() -> pd.DataFrame:
+    """The paper's means on Llama-3-8B as shares: data and method by title, column, mean."""
+    titles = {"Unlearning Score": PRIMARY, "Resistance Score": "resistance"}
+    found = pd.concat([results.printed(), extraction.printed()])
+    found = found[(found["measured"] == "paper, Llama-3-8B") & found["metric"].isin(titles)]
+    return found.assign(column=found["metric"].map(titles), mean=found["mean"] / 100)

@@ -1,0 +1,228 @@
+"""The ledger: every main claim with a verdict, and how much that verdict is worth.
+
+``chance``: how often the claim would hold with the methods' names permuted. ``sure``: in how many
+bootstrap samples of adapters and splits the verdict is the same. Curves, ablations and benchmarks
+stand on one run a setting, so that nothing is known of that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from scipy.stats import binom
+
+from companion.analysis import (
+    abilities,
+    ablations,
+    extraction,
+    main_comparison,
+    results,
+    statistics,
+    tradeoffs,
+)
+from companion.analysis.tables import DASH, percent
+from companion.claims.claims import CLAIMS, Claim
+from companion.data import models
+from companion.experiments import methods
+
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not measured"
+VERDICT = {True: HOLDS, False: FAILS, None: UNKNOWN}
+PERMUTATIONS, SAMPLES = 100, 200
+SURE = 0.95  # of the samples: below it a verdict is weak
+BENCHMARKED = ("qwen2.5-coder-1.5b", "machine-email")  # the model that answers above chance
+PERCENT = ["unlearning_score", "efficacy", "generalization", "specificity"]
+PERCENT += ["resistance_released", "perturbation", "perplexity_rise", "columns"]
+
+
+# --- what decides --------------------------------------------------------------------------------
+
+
+def runs(model: str) -> pd.DataFrame:
+    """The runs of the main comparison with every measure that a claim is about, in per cent."""
+    frame = main_comparison.runs(model)
+    attacks = [row["result"].get("attacks", {}).get("perturbation", {}) for row in frame["row"]]
+    shape = models.registry().get(model, {}).get("shape", {"layers": 1, "ff": 1})
+    frame = frame.assign(
+        perturbation=pd.Series([one.get("released") for one in attacks], dtype=float),
+        columns=frame["columns"].astype(float) / (shape["layers"] * shape["ff"]),
+    )
+    frame[PERCENT] = 100 * frame[PERCENT].astype(float)
+    return frame[frame["method"].isin(["unedited", *methods.of_paper()])]
+
+
+def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
+    """What a claim of this kind decides on."""
+    part = frame[frame["data"] == data]
+    if kind == "means":
+        return part.groupby("method")[PERCENT].mean()
+    if kind == "scores":
+        part = part[part["method"].isin(methods.of_paper())]
+        return part.pivot_table(
+            index=["adapter", "split"], columns="method", values="unlearning_score"
+        )
+    if kind == "ablations":
+        return {name: ablations.score_by_choice(name, model, data) for name in ablations.ALL}
+    if kind == "benchmarks":
+        found = abilities.runs(*BENCHMARKED)
+        return abilities.answers(found) if found else pd.DataFrame(columns=["mmlu", "gsm8k"])
+    if kind == "perturbations":
+        found = extraction.strategies(extraction.perturbations(model, data))
+        found = found.query("method == 'REVS' and aggregation == 'released'")
+        return found.set_index("strategy")["mean"]
+    return getattr(tradeoffs, f"by_{kind}")(model, data)
+
+
+def of_the_paper(data: str) -> pd.DataFrame:
+    """The paper's own means on Llama-3-8B, in the shape of "means"."""
+    titles = {words: name for name, words in main_comparison.TITLES.items()}
+    titles |= {"Resistance Score": "resistance_released", "Perturbation": "perturbation"}
+    printed = pd.concat([results.printed(), extraction.printed()])
+    some = printed[(printed["measured"] == "paper, Llama-3-8B") & printed["metric"].isin(titles)]
+    some = some[some["data"].astype(str) == methods.PAPER_DATA[data]].astype({"method": str})
+    names = {entry["title"]: name for name, entry in methods.registry().items()}
+    wide = some.pivot_table(index="method", columns="metric", values="mean").rename(index=names)
+    return wide.rename(columns=titles).reindex(columns=PERCENT)
+
+
+# --- what a verdict is worth ---------------------------------------------------------------------
+
+
+def chance(claim: Claim, found) -> float:
+    """The share of the permutations of the methods' names in which a claim holds; nan where names
+    have no bearing on it."""
+    if claim.evidence in ("benchmarks", "perturbations", "scores"):
+        return math.nan
+    draw, held = random.Random(0), []
+    for _ in range(PERMUTATIONS):
+        answer = claim.decide(permuted(found, draw))
+        held += [answer[0]] if answer else []
+    return sum(held) / len(held) if len(set(held)) == 2 else math.nan
+
+
+def permuted(found, draw: random.Random):
+    """The evidence with its methods' names permuted; the unedited model keeps its own."""
+    if isinstance(found, dict):
+        if all(isinstance(one, pd.Series) for one in found.values()):  # ablations
+            return {name: one.set_axis(shuffled(one.index, draw)) for name, one in found.items()}
+        return dict(zip(shuffled(found, draw), found.values(), strict=True))
+    axis = int(set(found.columns) <= set(methods.registry()))
+    return found.set_axis(shuffled(found.axes[axis], draw), axis=axis)
+
+
+def shuffled(names: Iterable[str], draw: random.Random) -> list[str]:
+    """The names in another order, the unedited model in its place."""
+    names = list(names)
+    others = [name for name in names if name != "unedited"]
+    drawn = iter(draw.sample(others, len(others)))
+    return [name if name == "unedited" else next(drawn) for name in names]
+
+
+def resampled(part: pd.DataFrame) -> list[pd.DataFrame]:
+    """The means of methods in SAMPLES bootstrap samples of adapters and splits; none of one
+    adapter."""
+    if part["adapter"].nunique() < 2:
+        return []
+    names = sorted(part["method"].unique())
+    of = (part["method"].to_numpy()[None] == np.array(names)[:, None]).astype(float)
+    values = part[PERCENT].to_numpy(dtype=float)
+    known, values = ~np.isnan(values), np.nan_to_num(values)
+    found = []
+    for weight in statistics.cell_weights(part)[:SAMPLES]:
+        with np.errstate(invalid="ignore"):
+            mean = (of * weight) @ values / ((of * weight) @ known)
+        found.append(pd.DataFrame(mean, index=names, columns=PERCENT).dropna(how="all"))
+    return found
+
+
+def sure(claim: Claim, samples: list[pd.DataFrame], holds: bool) -> float:
+    """The share of the samples in which the verdict is the same; nan without samples."""
+    if claim.evidence != "means":
+        return math.nan
+    same = [answer[0] == holds for one in samples if (answer := claim.decide(one))]
+    return sum(same) / len(same) if same else math.nan
+
+
+# --- the ledger ----------------------------------------------------------------------------------
+
+
+def ledger(model: str) -> pd.DataFrame:
+    """One line a claim and data set: the verdict, what we saw, what the paper's own table says,
+    ``chance`` and ``sure`` as shares, and whether the verdict is ``weak``."""
+    frame, lines = runs(model), []
+    drawn = {data: resampled(part.reset_index(drop=True)) for data, part in frame.groupby("data")}
+    for claim, data in ((one, data) for one in CLAIMS for data in one.data):
+        found = evidence(claim.evidence, model, data, frame)
+        answer = claim.decide(found)
+        line = {"claim": claim.says, "where": claim.place, "data": methods.PAPER_DATA[data]}
+        line |= {"verdict": VERDICT[answer and answer[0]], "ours": answer[1] if answer else DASH}
+        theirs = claim.decide(of_the_paper(data)) if claim.evidence == "means" else None
+        line["in the paper's table"] = VERDICT[theirs[0]] if theirs else DASH
+        line["chance"] = chance(claim, found) if answer else math.nan
+        line["sure"] = sure(claim, drawn.get(data, []), answer[0]) if answer else math.nan
+        line["weak"] = bool(answer) and not line["sure"] >= SURE
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def first_places(model: str) -> tuple[int, int, float]:
+    """On how many of the paper's data sets REVS has the highest Unlearning Score, of how many, and
+    the chance that a method drawn at random has as many first places (a binomial tail)."""
+    means = runs(model).groupby(["data", "method"])["unlearning_score"].mean().unstack()
+    means = means.drop(columns="unedited", errors="ignore").dropna(how="all")
+    if "revs" not in means:
+        return 0, 0, math.nan
+    won = int((means.idxmax(axis=1) == "revs").sum())
+    rivals = means.notna().sum(axis=1).mean()
+    return won, len(means), float(binom.sf(won - 1, len(means), 1 / rivals))
+
+
+def table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The ledger as texts."""
+    shares = {name: frame[name].map(percent) for name in ("chance", "sure")}
+    return frame.assign(**shares, weak=frame["weak"].map({True: "weak", False: ""}))
+
+
+def answer(frame: pd.DataFrame, model: str) -> dict[str, str | int | float]:
+    """What pages say of the ledger, for ``glue``."""
+    won, of, p = first_places(model)
+    known = frame[frame["verdict"] != UNKNOWN]
+    held = known[known["verdict"] == HOLDS]
+    asked = known["chance"].notna()
+    lists = {
+        verdict: "; ".join(
+            f"{says}: {', '.join(part['data'])}"
+            for says, part in frame[frame["verdict"] == verdict].groupby("claim", sort=False)
+        )
+        for verdict in (HOLDS, FAILS)
+    }
+    return {
+        "claims_lines": len(frame),
+        "claims_known": len(known),
+        "claims_held": len(held),
+        "claims_failed": int((known["verdict"] == FAILS).sum()),
+        "claims_firm": int((~held["weak"]).sum()),
+        "claims_asked": int(asked.sum()),
+        "claims_asked_held": int((known["verdict"][asked] == HOLDS).sum()),
+        "claims_chance": float(known["chance"].sum()),
+        "claims_hold": lists[HOLDS] or "none",
+        "claims_fail": lists[FAILS] or "none",
+        "first_won": won,
+        "first_of": of,
+        "first_p": statistics.p_text(p),
+    }
+
+
+def against_the_paper() -> pd.DataFrame:
+    """Claims about tables that do not hold of the numbers which the paper prints there."""
+    lines = []
+    about = (claim for claim in CLAIMS if claim.evidence == "means")
+    for claim, data in itertools.chain(*(itertools.product([one], one.data) for one in about)):
+        answer = claim.decide(of_the_paper(data))
+        if answer and not answer[0]:
+            lines.append((claim.place, f"{methods.PAPER_DATA[data]}: {claim.says}", answer[1]))
+    return pd.DataFrame(lines, columns=["where", "the text", "printed"])

@@ -1,0 +1,88 @@
+"""The main comparison in one picture: score, resistance and integrity of every method."""
+
+from __future__ import annotations
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from companion.analysis import main_comparison, results
+from companion.plots.figures import INK, look, title
+
+PANELS = {
+    main_comparison.PRIMARY: "Unlearning Score\n(more is better)",
+    "resistance": "Resistance Score\n(more is better)",
+    "perplexity_rise": "Rise of perplexity\n(less is better)",
+}
+MARKERS = {"ssn": "o", "emails": "s", "urls": "^", "ssn-shared": "D", "emails-shared": "P"}
+
+
+def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figure:
+    """A line a method and a panel a measure, means over adapters and splits: a marker a data set,
+    ours filled, the paper's hollow. Controls stand below a line."""
+    means = frame.groupby(["method", "data"])[list(PANELS)].mean().mul(100)
+    order = rows_in_order(means)
+    fig, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
+    for ax, (column, words) in zip(axes, PANELS.items(), strict=True):
+        for place, method in enumerate(order):
+            values = means.loc[method, column].dropna()
+            colour = look(method)["color"]
+            ax.plot([values.min(), values.max()], [place] * 2, color=colour, linewidth=1)
+            for data, value in values.items():
+                ax.plot(value, place, color=colour, marker=MARKERS[data], markersize=6)
+            for data, value in printed_values(method, column).items():
+                hollow = {"marker": MARKERS[data], "markerfacecolor": "none", "markersize": 6}
+                ax.plot(value, place + 0.32, color=colour, **hollow)
+        controls = sum(method in main_comparison.CONTROLS for method in order)
+        ax.axhline(len(order) - controls - 0.45, color=INK, linewidth=0.8)
+        ax.set_title(words, fontsize=10)
+        ax.set(ylim=(len(order) - 0.4, -0.6), xlabel="per cent")
+        if column != "perplexity_rise":
+            ax.set_xlim(-4, 104)
+    axes[0].set_yticks(range(len(order)), [title(method) for method in order])
+    fig.legend(handles=keys(frame), loc="outside lower center", ncols=6, fontsize=9)
+    return fig
+
+
+def cells(frame: pd.DataFrame) -> Figure:
+    """The Unlearning Scores of one data set: a row of strokes an adapter, a stroke a split."""
+    column, adapters = main_comparison.PRIMARY, sorted(frame["adapter"].unique())
+    order = frame.groupby("method")[column].mean().sort_values().index
+    size = (7, 0.8 + 0.55 * len(order))
+    fig, ax = plt.subplots(figsize=size, layout="constrained")
+    for place, method in enumerate(order):
+        own, drawn = frame[frame["method"] == method], look(method) | {"ls": ""}
+        for line in own.itertuples():
+            height = place + 0.3 - 0.6 * adapters.index(line.adapter) / len(adapters)
+            score = 100 * getattr(line, column)
+            ax.plot(score, height, **drawn | {"marker": "|", "markersize": 6})
+        ax.plot(100 * own[column].mean(), place, **drawn)
+    ax.set_yticks(range(len(order)), [title(method) for method in order])
+    ax.set(xlim=(-4, 104), xlabel="Unlearning Score, per cent")
+    return fig
+
+
+def rows_in_order(means: pd.DataFrame) -> list[str]:
+    """The methods by their mean score over data sets, highest first; controls last."""
+    score = means[main_comparison.PRIMARY].groupby("method").mean()
+    ordered = score.sort_values(ascending=False, kind="stable").index
+    return sorted(ordered, key=lambda method: method in main_comparison.CONTROLS)
+
+
+def printed_values(method: str, column: str) -> dict[str, float]:
+    """The paper's means of a method by data set, in per cent."""
+    printed = main_comparison.printed()
+    some = printed[(printed["method"] == title(method)) & (printed["column"] == column)]
+    names = {words: data for data, words in results.DATA.items()}
+    values = zip(some["data"].astype(str), some["mean"], strict=True)
+    return {names[data]: 100 * mean for data, mean in values if not pd.isna(mean)}
+
+
+def keys(frame: pd.DataFrame) -> list[Line2D]:
+    """What the markers stand for."""
+    known = [data for data in MARKERS if data in set(frame["data"])]
+    plain = {"linestyle": "", "color": INK, "markersize": 6}
+    found = [Line2D([], [], marker=MARKERS[d], label=results.DATA[d], **plain) for d in known]
+    paper = Line2D([], [], marker="o", markerfacecolor="none", label="the paper's", **plain)
+    return [*found, paper]

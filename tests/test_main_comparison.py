@@ -1,0 +1,194 @@
+"""The main comparison on made-up rows, whatever subset of them there is; and on the record."""
+
+import itertools
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from companion.analysis import main_comparison, results, statistics
+from companion.experiments import methods
+from companion.plots import main_comparison as drawing
+from companion.store import rows
+
+MODEL = "m"
+WORTH = {"revs": 0.7, "least_squares": 0.95, "rmu": 0.8, "memit": 0.5}
+
+
+def row(data="ssn", method="revs", adapter="seed1", seed=1, score=0.5, **more) -> dict:
+    """A run's row as a sweep with adapters writes it."""
+    after = {"efficacy": score, "generalization": score, "specificity": score}
+    attacks = {"resistance_score": {"released": 0.9, "per_example": score}}
+    text = {"perplexity": 20.0 if method == "unedited" else 22.0, "kl": 0.1, "unchanged": 0.9}
+    result = {"after": after | {"unlearning_score": score, "forget": 2, "retain": 2}}
+    result |= {"attacks": attacks, "general_text": text, "items_sha256": None} | more
+    settings = {"adapter": adapter, "hyperparameters": {}, "data": data, "score_k": 100}
+    name = f"unlearn/{data}/{MODEL}/{method}-{adapter}-seed{seed}"
+    about = {"name": name, "data": data, "model": MODEL, "method": method, "seed": seed, "tag": ""}
+    return about | {
+        "kind": "unlearn",
+        "origin": "recorded",
+        "result": result,
+        "settings": settings,
+        "inputs": {"model": f"{adapter}-weights"},
+        "environment": {"processor": "x"},
+        "seconds": {"unlearn": 3.0},
+        "extra_memory_mb": 10,
+    }
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """record(rows): these are all the rows that there are."""
+    for name, title in (("least_squares", "Least squares"), ("output_ban", "Output ban")):
+        if name not in methods.registry():
+            entry = {"title": title, "colour": "#000000", "marker": "*"}
+            monkeypatch.setitem(methods.registry(), name, entry)
+
+    def put(some: list[dict]) -> pd.DataFrame:
+        found = {
+            data: {one["name"] + one["tag"]: one for one in some if one["data"] == data}
+            for data in {one["data"] for one in some}
+        }
+        find = lambda *folders, kind=None, data=None: found.get(data, {})
+        monkeypatch.setattr(rows, "find", find)
+        return main_comparison.runs(MODEL)
+
+    return put
+
+
+def crossed(spread=0.0, data="ssn", adapters=(1, 2, 3, 4), splits=(1, 2, 3, 4)) -> list[dict]:
+    """Every method of WORTH in every cell; the unedited model and a ban; adapters differ."""
+    draw = np.random.default_rng(0)
+    made = []
+    for a, split in itertools.product(adapters, splits):
+        bend = spread * draw.normal()
+        for method, score in (WORTH | {"unedited": 0.0, "output_ban": 1.0}).items():
+            about = {"data": data, "adapter": f"seed{a}", "seed": split, "method": method}
+            made.append(row(**about, score=float(np.clip(score + bend, 0, 1))))
+    return made
+
+
+def test_a_run_is_one_line_with_all_its_measures(record):
+    frame = record(crossed())
+    assert len(frame) == 16 * 6 and main_comparison.design(frame) == "4 adapters × 4 splits"
+    line = frame[frame["method"] == "revs"].iloc[0]
+    assert line["perplexity_rise"] == pytest.approx(0.1) and line["resistance"] == 0.7
+    assert line["resistance_released"] == 0.9 and math.isnan(line["token_rank"])
+    assert (line["adapter"], line["split"], line["seconds"]) == ("seed1", 1, 3.0)
+
+
+def test_runs_of_ablations_and_of_other_adapters_are_left_out(record):
+    others = [row(adapter="seed1-keep", seed=9), row(seed=9) | {"tag": "curve-k5"}]
+    others += [row(method="revs_ridge", seed=9), row(adapter=None, seed=9)]
+    failed = row(seed=8)
+    failed["result"] = {"failed": "diverged", "items_sha256": None}
+    frame = record([*crossed(), *others, failed])
+    assert set(frame["split"]) == {1, 2, 3, 4} and "revs_ridge" not in set(frame["method"])
+
+
+def test_older_runs_stand_in_until_runs_with_adapters_are_there(record):
+    older = [row(adapter=None, seed=seed) | {"tag": "round2"} for seed in (1, 2)]
+    frame = record(older)
+    assert len(frame) == 2 and set(frame["adapter"]) == {"None-wei"}
+    assert set(record([*older, row(seed=5)])["split"]) == {5}
+
+
+@pytest.mark.parametrize("keep", [1, 5, 20, 96])
+def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record, keep):
+    some = np.random.default_rng(keep).permutation(96)[:keep]
+    made = [one for place, one in enumerate(crossed(spread=0.05)) if place in some]
+    frame = record([*made, *crossed(data="emails-shared", adapters=(1,), splits=(1,))[:2]])
+    table = main_comparison.table(frame)
+    assert "SSN, shared tokens" not in set(table["data"]) and len(table) >= 1
+    main_comparison.difference_table(frame)
+    drawing.plt.close(drawing.overview(frame))
+    said = main_comparison.answer(MODEL)
+    assert all(isinstance(one, str) for one in said.values()) and "order_emails-shared" in said
+
+
+def test_the_interval_holds_the_mean_and_one_adapter_is_no_source_of_spread(record):
+    frame = record(crossed(spread=0.1))
+    for line in main_comparison.means(frame).itertuples():
+        if line.method in WORTH:
+            assert line.low < line.mean < line.high
+    same = record([row(seed=1), row(seed=2)])
+    (line,) = main_comparison.means(same).itertuples()
+    assert line.low == line.mean == line.high == 0.5
+
+
+def test_differences_are_paired_by_cell(record):
+    """What adapters and splits bring to both methods drops out of their difference."""
+    frame = record(crossed(spread=0.04))
+    found = main_comparison.differences(frame, "revs").set_index("method")
+    assert found.loc["memit", ["mean", "low", "high"]].tolist() == pytest.approx([-0.2] * 3)
+    assert found.loc["memit", "p"] == pytest.approx(2 / (statistics.DRAWS + 1))
+    unpaired = record([row(seed=1), row(seed=2, method="memit")])
+    assert main_comparison.differences(unpaired).empty
+    assert main_comparison.difference_table(unpaired).empty
+
+
+def test_holm_corrects_the_primary_endpoint_over_the_methods_and_not_the_controls(record):
+    frame = record(crossed(spread=0.04))
+    found = main_comparison.differences(frame, "revs").set_index("method")
+    assert found["holm"].notna().sum() == 3 and math.isnan(found.loc["output_ban", "holm"])
+    assert found.loc["memit", "holm"] == pytest.approx(3 * found.loc["memit", "p"])
+    assert main_comparison.differences(frame, column="resistance")["holm"].isna().all()
+
+
+def test_methods_are_sided_and_ranked(record):
+    record(crossed(spread=0.01))
+    said = main_comparison.answer(MODEL)
+    assert said["order_ssn"].startswith(methods.title("least_squares"))
+    assert said["place_ssn"] == "3" and said["methods_ssn"] == "4"
+    assert "RMU" in said["higher_ssn"] and said["lower_ssn"] == "MEMIT"
+    assert said["output_ban_unlearning_score_ssn"].startswith("9")
+
+
+def test_secrets_are_drawn_where_their_values_are_recorded(record, monkeypatch):
+    """Without them adapters and splits alone make the interval."""
+    made = crossed(splits=(1, 2))
+    values = pd.Series([0.0, 1.0] * 5, index=[f"s{i}" for i in range(10)])
+    monkeypatch.setitem(
+        main_comparison.BY_SECRET, "unlearning_score", lambda row: {"efficacy": values}
+    )
+    narrow = main_comparison.means(record(made)).set_index("method").loc["revs"]
+    for one in made:
+        one["result"]["items_sha256"] = "x"
+    wide = main_comparison.means(record(made)).set_index("method").loc["revs"]
+    assert narrow["high"] == pytest.approx(narrow["low"]) and wide["high"] - wide["low"] > 0.3
+
+
+# --- the record ----------------------------------------------------------------------------------
+
+
+def test_the_record_has_every_method_of_the_paper_in_the_main_comparison():
+    frame = main_comparison.runs("smollm2-135m")
+    for data, part in frame[frame["data"].isin(methods.PAPER_DATA)].groupby("data"):
+        assert set(methods.of_paper()) <= set(part["method"]), data
+        assert part["adapter"].nunique() >= 2 and part["split"].nunique() >= 2
+    assert frame["perplexity_rise"].notna().mean() > 0.9
+
+
+def test_recorded_values_of_secrets_are_the_rows_own_results():
+    frame = main_comparison.runs("smollm2-135m").query("method == 'revs'").head(3)
+    for line in frame.itertuples():
+        by_secret = statistics.score_by_secret(line.row)
+        for name, values in by_secret.items():
+            assert values.mean() == pytest.approx(getattr(line, name), abs=1e-6)
+        parts = np.array([values.mean() for values in by_secret.values()])
+        assert statistics.harmonic_mean(parts) == pytest.approx(line.unlearning_score, abs=1e-6)
+        against = statistics.resistance_by_secret(line.row)
+        parts = np.array([values.mean() for values in against.values()])
+        assert statistics.harmonic_mean(parts) == pytest.approx(line.resistance, abs=1e-6)
+
+
+def test_the_papers_numbers_stand_beside_ours():
+    printed = main_comparison.printed()
+    line = printed[(printed["method"] == "REVS") & (printed["data"] == "SSN")]
+    assert set(line["column"]) == {"unlearning_score", "resistance"}
+    assert drawing.printed_values("revs", "unlearning_score")["ssn"] == pytest.approx(
+        89.58, abs=0.1
+    )
+    assert results.DATA["ssn-shared"] == "SSN, shared tokens"
