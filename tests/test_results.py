@@ -2,7 +2,6 @@
 
 import base64
 import collections
-import json
 import math
 import re
 

@@ -67,7 +67,7 @@ def test_adapters_and_splits_are_drawn_together_and_a_single_one_is_kept():
 
 
 def test_the_bootstrap_of_cells_covers_the_truth_most_of_the_time():
-    """With four adapters and four splits an interval is a little too short, as it is known to be."""
+    """With four adapters and four splits an interval is a little too short."""
     draw, held = np.random.default_rng(0), 0
     cells = pd.DataFrame([(a, s) for a in range(4) for s in range(4)], columns=["adapter", "split"])
     weights = statistics.cell_weights(cells)
