@@ -214,7 +214,7 @@ KNOWN = {"known": "memorised", "sentences": "sentences"}
 
 def gptj_attacks(attacked: pd.DataFrame, runs: pd.DataFrame) -> Values:
     """Resistance of REVS by data set, who resists most, and efficacy beside it."""
-    mean = attacked[attacked["reading"] == "per example"]
+    mean = attacked[attacked["aggregation"] == "per example"]
     mean = mean.set_index(["metric", "method", "data"])["mean"]
     efficacy = 100 * runs[runs["method"] == "revs"].groupby("data")["efficacy"].mean()
     found: Values = {}
