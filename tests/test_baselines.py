@@ -58,9 +58,7 @@ def plain_log_p(decoder, ids: list[int]) -> torch.Tensor:
 
 def look(decoder, texts: list[list[int]], at: dict, delta=None, layer: int | None = None):
     """Final hidden states and log p after texts of one length, δ added at a layer's last token.
-
-    ``at`` is filled in: layer → its stream.
-    """
+    ``at`` is filled in: layer → its stream."""
 
     def hook(l):
         def at_layer(_module, _inputs, output):
@@ -155,23 +153,21 @@ def test_an_adamw_step_goes_against_the_gradient_with_no_decay(decoder):
 def test_npo_and_simnpo_follow_their_losses(
     decoder, twin, steps_follow, module, gamma, coefficient
 ):
-    """2/β · log(1 + (p/p_ref)^β) or 2/β · log(1 + (p·e^γ)^β), and KL(p_ref ‖ p_θ).
-
-    p_ref is the unedited model's; KL is over all positions of one benign window a target.
-    """
+    """2/β · log(1 + (p/p_ref)^β) or 2/β · log(1 + (p·e^γ)^β), and KL(p_ref ‖ p_θ). p_ref is the
+    unedited model's; KL is over all positions of one general window a target."""
     targets, before = secrets(decoder), twin(decoder)
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
     texts = torch.tensor(training_windows(decoder.tokenizer, len(todo), 32))
     with torch.no_grad():
         reference = [plain_log_p(before, ids)[t].exp() for ids, t in todo]
-        benign = before.model(input_ids=texts).logits.log_softmax(-1)
+        general = before.model(input_ids=texts).logits.log_softmax(-1)
 
     def loss():
         p = [plain_log_p(decoder, ids)[t].exp() for ids, t in todo]
         ratio = [a / b if gamma is None else a * torch.e**gamma for a, b in zip(p, reference)]
         forget = sum(2 / 0.3 * (1 + r**0.3).log() for r in ratio) / len(todo)
         present = decoder.model(input_ids=texts).logits.log_softmax(-1)
-        return forget + coefficient * kl(benign, present).mean()
+        return forget + coefficient * kl(general, present).mean()
 
     seen = steps_follow(loss)
     hp = {"lr": 1e-3, "epochs": 2, "beta": 0.3, "n_max_len": 4, "batch": 6}
@@ -180,8 +176,8 @@ def test_npo_and_simnpo_follow_their_losses(
     assert len(seen) == 2 and seen[1] < seen[0]
 
 
-def test_rmu_steers_the_last_token_and_holds_benign_text(decoder, twin, steps_follow):
-    """Mean of ‖x − c·u‖²/d over targets plus α · that of ‖x − x₀‖²/d over benign positions."""
+def test_rmu_steers_the_last_token_and_holds_general_text(decoder, twin, steps_follow):
+    """Mean of ‖x − c·u‖²/d over targets plus α · that of ‖x − x₀‖²/d over general positions."""
     before, todo, d = twin(decoder), [ids for ids, _ in pairs(secrets(decoder))], 16
     texts = training_windows(decoder.tokenizer, len(todo), 32)
     u = torch.rand(d, generator=torch.Generator().manual_seed(3)).double()
@@ -359,10 +355,8 @@ def test_a_request_whose_loss_is_low_stays_where_it_is(decoder):
 @pytest.mark.parametrize("layers", [[1], [0, 1, 2]])
 @torch.no_grad()
 def test_what_is_inserted_solves_the_normal_equations(decoder, twin, layers):
-    """Δ·(λC + K·Kᵀ) = R·Kᵀ in each layer in turn, from what the model says by then.
-
-    Half of a key is that of the prompt alone, half the mean over its contexts; R is shared out.
-    """
+    """Δ·(λC + K·Kᵀ) = R·Kᵀ in each layer in turn, from what the model says by then. Half of a key
+    is that of the prompt alone, half the mean over its contexts; R is shared out."""
     last, plain, draw = layers[-1], twin(decoder), torch.Generator().manual_seed(0)
     C = {l: (lambda A: A @ A.T / 100)(torch.randn(64, 100, generator=draw)) for l in layers}
     z = torch.randn(len(ASKED), 16, generator=draw)
@@ -382,7 +376,7 @@ def test_what_is_inserted_solves_the_normal_equations(decoder, twin, layers):
 
 
 @torch.no_grad()
-def test_moments_are_means_over_benign_tokens(decoder):
+def test_moments_are_means_over_general_tokens(decoder):
     """E[a·aᵀ] by a pass for each window; as many as PER_NEURON asks for, as long as fit."""
     total = torch.zeros(64, 64, dtype=torch.float64)
 

@@ -58,10 +58,8 @@ def test_every_row_of_the_table_is_tested():
 
 @torch.no_grad()
 def test_the_parts_are_where_the_table_says(family):
-    """Head, bias and soft-cap give the model's own logits.
-
-    The last block's stream through the final norm gives them too.
-    """
+    """Head, bias and soft-cap give the model's own logits. The last block's stream through the
+    final norm gives them too."""
     ids = torch.tensor([IDS])
     wanted = family.model(input_ids=ids).logits[0]
     streams = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
@@ -73,10 +71,8 @@ def test_the_parts_are_where_the_table_says(family):
 
 @torch.no_grad()
 def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
-    """Nothing returned changes nothing.
-
-    What is returned after an edit is what later layers then see.
-    """
+    """Nothing returned changes nothing. What is returned after an edit is what later layers then
+    see."""
     ids, seen = torch.tensor([IDS]), []
     before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
     family.visit(
@@ -121,10 +117,8 @@ def test_the_model_itself_is_asked_whether_it_fits(family, dtype):
     ],
 )
 def test_a_family_that_multiplies_is_refused(monkeypatch, one_sentence, multiplier, said):
-    """Granite, with the row that its parts suggest.
-
-    As long as the multipliers are 1 it fits, with those of its checkpoints it does not.
-    """
+    """Granite, with the row that its parts suggest. As long as the multipliers are 1 it fits, with
+    those of its checkpoints it does not."""
     monkeypatch.setitem(ARCHITECTURES, "granite", ARCHITECTURES["llama"])
     monkeypatch.setitem(FAMILIES, "granite", ("granite", GROUPED))
     check_fit(build("granite", dtype=torch.float32))
@@ -150,8 +144,7 @@ def test_variants_that_do_not_fit_are_refused(one_sentence):
 @pytest.mark.parametrize("projection", ["norm", "raw"])
 def test_the_closed_form_is_algorithm_1(family, projection):
     """Same layers, neurons, order, number and columns as the procedure written plainly, through the
-    final norm and around it; undone bit for bit.
-    """
+    final norm and around it; undone bit for bit."""
     counts = [
         agree(family, copy.deepcopy, IDS, t, replace(HP, projection=projection))[0]
         for t in next_tokens(family, IDS, 2)
@@ -171,11 +164,8 @@ def test_the_closed_form_is_algorithm_1(family, projection):
 )
 @torch.no_grad()
 def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection, dtype):
-    """δ = 0 changes no bit.
-
-    Where neurons were to spare, the target ranks as low as was asked, in FF₂'s output and in the
-    stream, but for what rounding columns to bfloat16 gives back.
-    """
+    """δ = 0 changes no bit. Where neurons were to spare, the target ranks as low as was asked, in
+    FF₂'s output and in the stream, but for what rounding columns to bfloat16 gives back."""
     family.model.to(dtype)
     before, reached, asked = weights(family), [], 60
     for t in next_tokens(family, IDS, 8):
@@ -223,10 +213,8 @@ PAIRED = [
 
 @pytest.mark.parametrize("kind, method, dtype", PAIRED, ids=str)
 def test_every_method_runs_and_is_undone_in_both_precisions(kind, method, dtype):
-    """Each changes the model (or, the control, does not) and leaves numbers.
-
-    Undoing gives back every bit. REVS in float16 too.
-    """
+    """Each changes the model (or, the control, does not) and leaves numbers. Undoing gives back
+    every bit. REVS in float16 too."""
     family = build(kind)
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
@@ -245,8 +233,7 @@ def test_every_method_runs_and_is_undone_in_both_precisions(kind, method, dtype)
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_heads_may_be_tied_or_not(kind, tied):
     """One matrix with the embeddings or two, longer than the tokenizer in both cases, padded with
-    zeros; the closed form is Algorithm 1, and no embedding changes.
-    """
+    zeros; the closed form is Algorithm 1, and no embedding changes."""
     decoder = build(kind, tie_word_embeddings=tied)
     assert (
         decoder.head.weight is decoder.model.get_input_embeddings().weight
@@ -265,8 +252,7 @@ def test_heads_may_be_tied_or_not(kind, tied):
 @pytest.mark.parametrize("kind", BIASED)
 def test_a_bias_of_the_head_moves_ranks(kind):
     """The token that a bias lifts is the model's first, in the answer and in the ranks that an edit
-    looks at.
-    """
+    looks at."""
     decoder, t = build(kind), 7
     stream = attacks.streams(decoder, [IDS], [(0, len(IDS) - 1)])[-1]
     before = int(rank(decoder.logits(decoder.norm(stream))[0], t))
@@ -320,8 +306,7 @@ def two_of_unlike_length(decoder) -> list[Target]:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_padding_does_not_show(kind):
     """In a batch a secret's ranks, the attacks' depths and the greedy tokens are what they are
-    alone.
-    """
+    alone."""
     decoder = build(kind, dtype=torch.float32)
     every = lambda targets: (
         secret_ranks(decoder, targets),
@@ -337,10 +322,8 @@ def test_padding_does_not_show(kind):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
-    """Depths for every layer, within the vocabulary, under every perturbation.
-
-    Something for every neuron; fifty tokens are written, and what became of a secret is said.
-    """
+    """Depths for every layer, within the vocabulary, under every perturbation. Something for every
+    neuron; fifty tokens are written, and what became of a secret is said."""
     family.model.to(dtype)
     attributed = attributions(family, IDS, 7)
     assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
@@ -389,8 +372,8 @@ def with_statistics(decoder: Decoder) -> Decoder:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     """No family for which there are no weights here is left to chance: with the hardest of the
-    settings that an own model is tried with first, no column moves far, and ordinary text
-    surprises it little more."""
+    settings that an own model is tried with first, no column moves far, and ordinary text surprises
+    it little more."""
     decoder = with_statistics(build(kind, dtype=torch.float32))
     few = {"n_max": 4}  # of the 64 neurons that a layer has here
     hp = REVS.hyperparameters(decoder, REVS.first[-1], few)

@@ -43,10 +43,8 @@ def fast(decoder, ids: list[int], t: int, hp: Hyperparameters) -> Edit:
 
 def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[list[int], int]:
     """Asserts that both edit the same neurons of the same layers, in order, to the same columns.
-
     Returns the number of neurons edited in each layer and how many missed r_n. The decoder is left
-    as it was.
-    """
+    as it was."""
     plain, before, columns = (
         twin(decoder),
         weights(decoder),
@@ -69,10 +67,8 @@ def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[l
 
 
 def test_the_closed_form_is_algorithm_1(decoder, twin):
-    """Alg. 1 and 2, for every gate and stop criterion.
-
-    Same layers, neurons, order, number and columns as the plain procedure.
-    """
+    """Alg. 1 and 2, for every gate and stop criterion. Same layers, neurons, order, number and
+    columns as the plain procedure."""
     counts, targets = [], next_tokens(decoder, IDS, 2)
     for i, (gate, stop) in enumerate(product(WHERE, WHERE)):
         counts += agree(decoder, twin, IDS, targets[i % 2], replace(HP, gate=gate, stop=stop))[0]
@@ -82,10 +78,8 @@ def test_the_closed_form_is_algorithm_1(decoder, twin):
 @pytest.mark.parametrize("order", ["lazy", "eager"])
 @pytest.mark.parametrize("projection", ["norm", "raw"])
 def test_with_and_without_the_norm_before_and_between_edits(build, twin, projection, order):
-    """v = U·n as in §3.2 or through the final norm.
-
-    Layers chosen one by one or, as Alg. 1 has it, all before any edit.
-    """
+    """v = U·n as in §3.2 or through the final norm. Layers chosen one by one or, as Alg. 1 has it,
+    all before any edit."""
     counts = []
     for kind in ("llama-tied", "llama-untied", "gptj"):
         for seed in (1, 2):
@@ -97,10 +91,8 @@ def test_with_and_without_the_norm_before_and_between_edits(build, twin, project
 
 
 def test_many_neurons_of_which_some_cannot_be_reached(decoder, twin):
-    """Every K up to n_max is tried, also when k asks for more neurons than there are.
-
-    With ε = 0, Alg. 2 misses r_n in some.
-    """
+    """Every K up to n_max is tried, also when k asks for more neurons than there are. With ε = 0,
+    Alg. 2 misses r_n in some."""
     hp = replace(HP, n_max=28, k=100, r_h=290, eps_r_h=0, eps_r_n=0)
     counts, missed = agree(decoder, twin, IDS, next_tokens(decoder, IDS, 1)[0], hp)
     assert missed > 0 and any(K > 25 for K in counts)
@@ -108,8 +100,7 @@ def test_many_neurons_of_which_some_cannot_be_reached(decoder, twin):
 
 def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
     """K is the same whether all neurons of a layer are edited before it is looked at again, or one,
-    two or three.
-    """
+    two or three."""
     found = []
     for at_once in (25, 1, 2, 3):
         monkeypatch.setattr(quick, "AT_ONCE", at_once)
@@ -130,8 +121,7 @@ def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
 
 def test_one_pass_shows_later_layers_the_edited_model(decoder, monkeypatch):
     """Edits inside the single pass reach all later blocks, at every position, as they do in a fresh
-    pass afterwards.
-    """
+    pass afterwards."""
     visit, handed_on = Decoder.visit, []
 
     def watched(self, ids, at_layer):
@@ -152,10 +142,8 @@ def test_one_pass_shows_later_layers_the_edited_model(decoder, monkeypatch):
 
 
 def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
-    """Both start in the same layer with the same neurons and only demote.
-
-    One ends at r_n, the other within ε of it.
-    """
+    """Both start in the same layer with the same neurons and only demote. One ends at r_n, the
+    other within ε of it."""
     t = next_tokens(decoder, IDS, 1)[0]
     first = {}
     for schedule in ("paper", "exact"):
@@ -182,10 +170,8 @@ def test_exact_and_paper_differ_only_in_how_far_a_neuron_moves(decoder, twin):
 
 
 def secrets(decoder) -> list[Target]:
-    """Two sentences whose secrets are what the model is most likely to write.
-
-    T in the order of the secret.
-    """
+    """Two sentences whose secrets are what the model is most likely to write. T in the order of the
+    secret."""
 
     def target(name: str, ids: list[int]) -> Target:
         t = next_tokens(decoder, ids, 1)[0]
@@ -198,8 +184,7 @@ def secrets(decoder) -> list[Target]:
 
 def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin):
     """``unlearn`` is Alg. 1 for each token of T, of one secret after the other, on the model as
-    edited so far.
-    """
+    edited so far."""
     plain, wanted, steps = twin(decoder), [], []
     for target in secrets(decoder):
         for position in target.T:
@@ -223,8 +208,7 @@ def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_undo_restores_every_bit(decoder, dtype, schedule):
     """Columns edited for several tokens go back to their first originals, on every architecture, in
-    low precision too.
-    """
+    low precision too."""
     decoder.model.to(dtype)
     before = weights(decoder)
     edit = unlearn(decoder, secrets(decoder), replace(HP, n_max=24, schedule=schedule, r_h=200))
@@ -238,10 +222,8 @@ def test_undo_restores_every_bit(decoder, dtype, schedule):
 
 
 def test_only_the_edited_columns_of_ff2_change(decoder):
-    """§3.2, step 4.
-
-    Nothing but the columns named by the edit is touched, and each by a multiple of its tokens' d_t.
-    """
+    """§3.2, step 4. Nothing but the columns named by the edit is touched, and each by a multiple of
+    its tokens' d_t."""
     before, originals = weights(decoder), [ff2.weight.detach().clone() for ff2 in decoder.ff2]
     edit = unlearn(decoder, secrets(decoder), HP)
     vocabulary, moved = Vocabulary(decoder), [torch.zeros_like(weight) for weight in originals]
@@ -263,8 +245,7 @@ def test_only_the_edited_columns_of_ff2_change(decoder):
 
 def test_a_layer_left_alone_is_not_part_of_the_edit(decoder):
     """Where the stop criterion holds before the first neuron, nothing is edited and nothing is said
-    to be.
-    """
+    to be."""
     t = next_tokens(decoder, IDS, 1)[0]
     edit = fast(decoder, IDS, t, replace(HP, gate="mlp", stop="mlp", r_h=0, eps_r_h=300))
     assert edit.moves == [] and edit.layers == [] and edit.norms() == {}
@@ -316,10 +297,8 @@ def test_a_rank_beyond_the_vocabulary_is_refused_before_anything_is_changed(deco
 
 
 def test_a_sentence_too_long_is_refused_before_anything_is_changed(decoder, one_sentence):
-    """All sentences are measured first.
-
-    An earlier one is not edited when a later one does not fit.
-    """
+    """All sentences are measured first. An earlier one is not edited when a later one does not
+    fit."""
     before = weights(decoder)
     long = Target("long", "ssn", "long", [1] * 95, [2, 3], (0, 1))
     with pytest.raises(ValueError, match="long .* has 97 tokens, but .* reads at most 96") as error:

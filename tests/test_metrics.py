@@ -223,9 +223,7 @@ def test_effectiveness_of_an_unlearned_model(decoder):
 
 def test_sentences_that_are_reproduced_exactly_need_not_be_written(decoder):
     """They are within 50 tokens already: the result is that of writing all retained ones out.
-
-    Specificity is equality (§4.4.2); the released code's substring stands beside it.
-    """
+    Specificity is equality (§4.4.2); the released code's substring stands beside it."""
     split = replace(some_split(decoder), unseen=[])
     ranks, written = secret_ranks(decoder, every(split)), continuations(decoder, split.retain)
     some = {name: text for name, text in written.items() if any(ranks[name])}

@@ -39,18 +39,15 @@ def logits(decoder, x: Tensor, raw: bool = False) -> Tensor:
 
 def assert_rank(r: int, logits: Tensor, t: int, blur: float = 1e-5) -> None:
     """r is t's rank, if logits nearer to t's than the single precision inside a norm may fall on
-    either side.
-    """
+    either side."""
     scale = blur * float(logits.abs().max())
     assert int((logits > logits[t] + scale).sum()) <= r <= int((logits > logits[t] - scale).sum())
 
 
 @either
 def test_at_rest_the_rank_is_the_models_own(decoder, raw):
-    """c = 0 changes nothing.
-
-    Eq. 1 through the closed form is Eq. 1 through the model's norm and head.
-    """
+    """c = 0 changes nothing. Eq. 1 through the closed form is Eq. 1 through the model's norm and
+    head."""
     vocabulary, x = Vocabulary(decoder, raw), vectors(decoder, 20, 0)
     for t in (0, 17, 299):
         for vector, r in zip(x, vocabulary.line(x, t).rank_at_rest().tolist()):
@@ -63,10 +60,8 @@ def test_at_rest_the_rank_is_the_models_own(decoder, raw):
 def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(
     decoder, raw, seed, t, delta
 ):
-    """§3.2, steps 1–3.
-
-    U† of the changed logits, with the norm inverted exactly, is n + δ·s(n)·d_t.
-    """
+    """§3.2, steps 1–3. U† of the changed logits, with the norm inverted exactly, is n +
+    δ·s(n)·d_t."""
     vocabulary, project, n = (
         Vocabulary(decoder, raw),
         reference.Projection(decoder, raw),
@@ -84,10 +79,8 @@ def test_adding_to_a_logit_and_mapping_back_is_a_step_along_one_direction(
 @examples
 @given(seed=seeds, t=st.integers(0, 299), delta=st.floats(-200, 200))
 def test_the_logits_move_by_a_column_of_the_projector(decoder, raw, seed, t, delta):
-    """Under the norm's original statistics the new logits are U U†(v + δ·e_t).
-
-    Δ on token t, less what U cannot express.
-    """
+    """Under the norm's original statistics the new logits are U U†(v + δ·e_t). Δ on token t, less
+    what U cannot express."""
     vocabulary, n, U = (
         Vocabulary(decoder, raw),
         vectors(decoder, 1, seed)[0],
@@ -106,8 +99,7 @@ def test_the_logits_move_by_a_column_of_the_projector(decoder, raw, seed, t, del
 @either
 def test_a_layernorm_takes_the_mean_out_of_the_direction(decoder, raw):
     """Through the norm anew, the logits move along w = U U†e_t, but along U(γ ⊙ (d_t − mean d_t))
-    where the norm centres.
-    """
+    where the norm centres."""
     vocabulary, U = Vocabulary(decoder, raw), decoder.head.weight.detach()
     d_t, w = vocabulary.direction(23)
     column = U @ torch.linalg.pinv(U)[:, 23]
@@ -122,8 +114,7 @@ def test_a_layernorm_takes_the_mean_out_of_the_direction(decoder, raw):
 @given(seed=seeds, t=st.integers(0, 299), delta=st.floats(-500, 500))
 def test_the_rank_along_the_line_is_the_rank_of_the_moved_neuron(decoder, raw, seed, t, delta):
     """Line.rank(c) is the rank of t in n + c·d_t as the model itself projects it, for a LayerNorm
-    and a head bias too.
-    """
+    and a head bias too."""
     vocabulary, x = Vocabulary(decoder, raw), vectors(decoder, 3, seed)
     line = vocabulary.line(x, t)
     c = delta * line.scale
@@ -145,11 +136,9 @@ def test_a_line_of_some_rows_or_of_one_row_repeated_is_the_same_line(decoder):
 
 
 def random_line(seed: int, V: int, n: int, fastest: bool, ties: bool) -> Line:
-    """A random line in which no token moves faster than t (``fastest``) or some do.
-
-    ``ties``: one token is identical to t, one as fast as t, and there are a pair and a triple of
-    identical ones.
-    """
+    """A random line in which no token moves faster than t (``fastest``) or some do. ``ties``: one
+    token is identical to t, one as fast as t, and there are a pair and a triple of identical
+    ones."""
     draw = torch.Generator().manual_seed(seed)
     t = int(torch.randint(V, (), generator=draw))
     A, w = (
@@ -171,11 +160,8 @@ def random_line(seed: int, V: int, n: int, fastest: bool, ties: bool) -> Line:
 
 
 def scan(A: Tensor, w: Tensor, t: int, r_n: int) -> tuple[float, float, int] | None:
-    """By brute force.
-
-    The interval of c < 0 nearest to 0 in which t ranks r_n or lower, and its rank; None without
-    one.
-    """
+    """By brute force. The interval of c < 0 nearest to 0 in which t ranks r_n or lower, and its
+    rank; None without one."""
     points = sorted(
         {float((A[j] - A[t]) / (w[t] - w[j])) for j in range(len(w)) if w[j] != w[t]}, reverse=True
     )
@@ -198,8 +184,7 @@ def scan(A: Tensor, w: Tensor, t: int, r_n: int) -> tuple[float, float, int] | N
 @given(seed=seeds, r_n=st.integers(1, 23))
 def test_exact_is_the_smallest_demotion(fastest, ties, seed, r_n):
     """The order statistic finds what a scan of all intervals finds, with ties and with tokens
-    faster than t.
-    """
+    faster than t."""
     line = random_line(seed, 24, 4, fastest, ties)
     line = line.rows(line.rank_at_rest() < r_n)
     c = order_statistic(line, r_n)
@@ -224,8 +209,7 @@ def test_the_sweep_contains_the_order_statistic(seed, r_n):
 
 def exact_moves(decoder) -> list[tuple[Vocabulary, Line, Tensor, Tensor, int]]:
     """(vocabulary, line, vectors, c, t) of the neurons that ``exact`` moves to rank 240, for six
-    tokens.
-    """
+    tokens."""
     vocabulary, x, moves = Vocabulary(decoder), vectors(decoder, 40, 3), []
     for t in range(0, 300, 50):
         line = vocabulary.line(x, t)
@@ -238,18 +222,15 @@ def exact_moves(decoder) -> list[tuple[Vocabulary, Line, Tensor, Tensor, int]]:
 
 def test_exact_reaches_r_n_itself(decoder):
     """Under ``exact`` the model's own modules find t at rank r_n in every edited neuron, not only
-    within ε.
-    """
+    within ε."""
     for vocabulary, _, x, c, t in exact_moves(decoder):
         for vector in x + c[:, None] * vocabulary.direction(t)[0]:
             assert reference.rank(logits(decoder, vector), t) == 240
 
 
 def test_exact_stays_clear_of_the_crossing_points(decoder):
-    """c lies between two crossing points, not at one.
-
-    Rounding to single precision hardly ever takes the rank off r_n.
-    """
+    """c lies between two crossing points, not at one. Rounding to single precision hardly ever
+    takes the rank off r_n."""
     for nudge in (1 - 1e-6, 1 + 1e-6):
         r = torch.cat([line.rank(c * nudge) for _, line, _, c, _ in exact_moves(decoder)])
         assert (r == 240).double().mean() > 0.97
@@ -274,8 +255,7 @@ def test_a_search_comes_to_r_n_with_few_looks(monkeypatch, r_n):
 @pytest.mark.parametrize("schedule", ["paper", "exact"])
 def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
     """A neuron in which t is low already stays, one that cannot be brought to r_n stays and is
-    reported.
-    """
+    reported."""
     vocabulary, x = Vocabulary(decoder), vectors(decoder, 60, 4)
     line = vocabulary.line(x, 11)
     at_rest = line.rank_at_rest()
@@ -300,8 +280,7 @@ def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
 
 def test_identical_rows_of_the_head_never_outrank_each_other(decoder):
     """A token with t's own row ties with t for every c, and two others with one row overtake t
-    together.
-    """
+    together."""
     t, same = 40, 203
     with torch.no_grad():
         decoder.head.weight[same], decoder.head.weight[150] = (
@@ -367,10 +346,8 @@ def test_low_precision_weights_are_ranked_in_single_precision(decoder, raw, twin
 
 @pytest.mark.parametrize("kind", ["llama-tied", "llama-untied"])
 def test_an_rmsnorm_inverted_as_a_layernorm_changes_a_neuron_by_itself(build, kind):
-    """Why ours is not the released inverse.
-
-    Mean and unbiased deviation put back after an RMSNorm miss n even at δ = 0.
-    """
+    """Why ours is not the released inverse. Mean and unbiased deviation put back after an RMSNorm
+    miss n even at δ = 0."""
     decoder = build(kind)
     project, n = reference.Projection(decoder), vectors(decoder, 1, 7)[0]
     with torch.no_grad():

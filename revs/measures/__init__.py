@@ -1,1 +1,1 @@
-"""The measures (§4.4): scores of ranks, the attacks, ordinary text."""
+"""The measures (§4.4): scores of ranks, the attacks, general text."""
