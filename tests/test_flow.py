@@ -193,8 +193,8 @@ def test_templates_and_styles_are_sources_of_pages_and_wording_is_none_of_runs()
     pages, runs = sources.files(sources.PAGES), sources.of_run("unlearn")
     ended = {path.suffix for path in map(Path, pages)}
     assert {".j2", ".mplstyle", ".jsonl", ".yml", ".py"} <= ended
-    claims = str(ROOT / "params/claims.yml")
-    assert claims in pages and claims not in runs
+    claims, colours = (str(ROOT / f"params/{name}.yml") for name in ("claims", "colours"))
+    assert {claims, colours} <= set(pages) and not {claims, colours} & set(runs)
     assert {str(ROOT / "revs/method/algorithm.py"), str(ROOT / "notebooks/unlearn.ipynb")} <= set(
         runs
     )

@@ -12,8 +12,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import build
+from test_baselines import SETTINGS, little_text, plain_log_p, secrets  # noqa: F401
 
 from companion.data import datasets
 from companion.experiments import methods
@@ -21,25 +21,17 @@ from companion.store import versions
 from revs.baselines import memit
 from revs.measures import evaluate
 from revs.method import algorithm, controls
-from revs.model.targets import Split, Target, encode, split
+from revs.model.targets import Split, encode, split
 
 FOLDER = Path(__file__).parent / "golden"
 TOLERANCE = 1e-6  # relative, of numbers computed in float64
-PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
 REVS = {"n_max": 8, "k": 12, "r_h": 0.3, "eps_r_h": 0.0, "r_n": 0.7, "eps_r_n": 0.02}
-SMALL = {  # settings with which a tiny model moves
+SMALL = SETTINGS | {  # settings with which a tiny model moves
     "revs": REVS,
     "revs_ridge": REVS | {"ridge": 0.3},
     "random": REVS,
-    "zero": {"n": 2, "k": 12, "r_h": 0.3},
     "least_squares": {"r_h": 0.3, "tokens": 512},
-    "ft_l": {"lr": 1e-2, "norm_constraint": 1e-1, "steps": 3, "loss_break": 1e-9},
-    "memit": {"layers": [1], "lr": 0.1, "steps": 3, "mom2_update_weight": 10.0},
-    "rmu": {"lr": 1e-2, "epochs": 2, "layers": [1], "layer_id": 1},
-    "npo_kl": {"lr": 1e-2, "epochs": 2},
 }
-SMALL |= {name: SMALL["memit"] for name in ("max_entropy", "head_projection")}
-SMALL |= {"simnpo": SMALL["npo_kl"]}
 OPTIONS = {  # other ways that a method can go
     "revs": [{name: value} for name, some in algorithm.CHOICES.items() for value in some]
     + [{"layers": [0, 2]}, {"layers": "upper"}, {"ridge": 0.1}],
@@ -77,7 +69,7 @@ def of_method(name: str, settings: dict) -> dict:
     targets = secrets(decoder)
     edit = module.unlearn(decoder, targets, module.Hyperparameters(**settings), seed=1)
     ranks = evaluate.secret_ranks(decoder, targets)
-    log_p = [log_probabilities(decoder, target.prompt_ids) for target in targets]
+    log_p = [plain_log_p(decoder, target.prompt_ids).detach() for target in targets]
     return {
         "edit": edit.summary(),
         "ranks": ranks,
@@ -98,21 +90,6 @@ def of_measure(name: str) -> dict:
     return {"result": found, "columns": columns}
 
 
-@torch.no_grad()
-def log_probabilities(decoder, ids: list[int]) -> torch.Tensor:
-    return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].log_softmax(-1)
-
-
-def secrets(decoder) -> list[Target]:
-    """Secrets that begin and end with what the model is most likely to write there."""
-    found = []
-    for number, ids in enumerate(PROMPTS):
-        t = int(log_probabilities(decoder, ids).argmax())
-        last = int(log_probabilities(decoder, [*ids, t, 50]).argmax())
-        found.append(Target(f"s{number}", "ssn", f"g{number}", ids, [t, 50, last], (0, 2)))
-    return found
-
-
 def differences(old, new, where="") -> list[str]:
     """Where two results differ by more than the tolerance."""
     if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
@@ -130,13 +107,6 @@ def differences(old, new, where="") -> list[str]:
 def as_json(found: dict) -> dict:
     """A result as it comes back from its file."""
     return json.loads(json.dumps(found))
-
-
-@pytest.fixture(autouse=True)
-def little_text(monkeypatch):
-    """The moments of tiny models are of little text; contexts are short."""
-    monkeypatch.setattr(memit, "PER_NEURON", 6)
-    monkeypatch.setattr(memit, "WRITTEN", 2)
 
 
 @pytest.mark.parametrize("case", cases())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 from collections.abc import Collection
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
+import yaml
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,8 +18,10 @@ from matplotlib.lines import Line2D
 
 from companion.analysis.tables import METRICS
 from companion.experiments.methods import registry, title
+from companion.store.paths import ROOT
 from document_audit.report import encoded
 
+UNKNOWN = ("#888888", "o")  # a method without a colour
 INK = "#7f7f7f"  # axes and text, as in revs.mplstyle
 METRIC_COLOURS = {
     "efficacy": "#d55e00",
@@ -27,6 +31,12 @@ METRIC_COLOURS = {
 }
 
 
+@functools.cache
+def colours() -> dict[str, list[str]]:
+    """params/colours.yml: colour and marker of each method. Do not change it."""
+    return yaml.safe_load((ROOT / "params" / "colours.yml").read_text(encoding="utf-8"))
+
+
 def style() -> None:
     """Sets the project's figure style; called once in a notebook's setup cell."""
     plt.style.use(Path(__file__).with_name("revs.mplstyle"))
@@ -34,12 +44,12 @@ def style() -> None:
 
 def look(method: str, paper: bool = False) -> dict:
     """Colour and marker of a method, by its name or title; the paper's points are hollow."""
-    titles = {entry["title"]: entry for entry in registry().values()}
-    entry = (registry() | titles)[method]
+    titles = {entry["title"]: name for name, entry in registry().items()}
+    colour, marker = colours().get(titles.get(method, method), UNKNOWN)
     return {
-        "color": entry["colour"],
-        "marker": entry["marker"],
-        "markerfacecolor": "none" if paper else entry["colour"],
+        "color": colour,
+        "marker": marker,
+        "markerfacecolor": "none" if paper else colour,
         "markersize": 8,
     }
 
