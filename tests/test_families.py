@@ -199,8 +199,8 @@ def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection,
     assert reached
 
 
-# Every family with the paper's method and those that write other weights; every method with families
-# that differ in what a method meets: a tied head, a bias, a transposed FF₂, a norm after it.
+# Every family with the methods that write other weights; every method with families that differ in
+# what a method meets: a tied head, a bias, a transposed FF₂, a norm after it.
 EVERYWHERE, DIFFERENT = ("revs", "least_squares", "ft_l"), ("llama-tied", "gptj", "gpt2", "gemma2")
 PAIRED = [
     (kind, method, dtype)

@@ -1,9 +1,11 @@
-"""One list of exact versions, requirements.txt; pyproject.toml and environment.yml follow it."""
+"""The files at the root: one list of exact versions, and what others run is what `make` makes."""
 
+import json
 import re
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,3 +59,53 @@ def test_every_package_is_installed():
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert found == {name for name in listed if "_project" not in name}
+
+
+TARGETS = re.findall(
+    r"^([a-z]+): .*$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+)
+
+
+def read(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def test_make_lists_at_most_ten_targets():
+    assert 5 < len(re.findall(r"^[a-z]+:.*## ", read("Makefile"), re.MULTILINE)) <= 10
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run", ".github/workflows/book.yml"],
+)
+def test_what_is_said_to_be_made_can_be_made(path):
+    named = re.findall(
+        r"\bmake ([a-z]+)\b", re.sub(r"`make (verify|compare|adopt)`", "", read(path))
+    )
+    assert named and set(named) <= set(TARGETS)
+
+
+def test_ci_runs_what_the_readme_calls_the_tests():
+    assert read(".ci/run").rstrip().endswith("make test")
+    steps = yaml.safe_load(read(".github/workflows/book.yml"))["jobs"]["test"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == ["make book", "make test"]
+
+
+def test_other_machines_install_the_same():
+    assert read(".binder/requirements.txt").split() == ["-r", "../requirements.txt"]
+    assert read(".binder/runtime.txt").strip() == "python-3.11"
+    container = json.loads(read(".devcontainer/devcontainer.json"))
+    assert container["postCreateCommand"] == "make environment"
+    hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
+    assert [one["repo"] for one in hooks] == ["local"]  # which asks no network
+    assert {hook["language"] for hook in hooks[0]["hooks"]} == {"system"}
+
+
+def test_the_paper_is_cited_alike():
+    cited = yaml.safe_load(read("CITATION.cff"))["preferred-citation"]
+    entry = read("book/references.bib").split("@inproceedings{")[1]
+    field = lambda name: re.search(rf"^  {name} += {{(.*)}}", entry, re.MULTILINE)[1]  # noqa: E731
+    assert field("doi") == cited["doi"] and field("pages") == f"{cited['start']}--{cited['end']}"
+    assert field("title").replace("{REVS}", "REVS") == cited["title"]
+    names = [f"{one['family-names']}, {one['given-names']}" for one in cited["authors"]]
+    assert field("author") == " and ".join(names)
