@@ -79,10 +79,13 @@ def test_make_lists_at_most_ten_targets():
     ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ".ci/run", ".github/workflows/book.yml"],
 )
 def test_what_is_said_to_be_made_can_be_made(path):
-    named = re.findall(
-        r"\bmake ([a-z]+)\b", re.sub(r"`make (verify|compare|adopt)`", "", read(path))
-    )
-    assert named and set(named) <= set(TARGETS)
+    named = re.findall(r"(?:`|\$ |run: |^)make ([a-z]+)\b", read(path), re.MULTILINE)
+    named = set(named) - {
+        "verify",
+        "compare",
+        "adopt",
+    }  # of which the changelog says that they went
+    assert named and named <= set(TARGETS)
 
 
 def test_ci_runs_what_the_readme_calls_the_tests():
