@@ -53,13 +53,13 @@ class State:
     nearby: list[int] = field(repr=False)  # what it would write there
 
     def count(self, targets: Sequence[Target], what: str) -> int:
-        """How many secrets are ``exact`` or ``within_50`` at one of their places at least."""
+        """How many secrets are ``exact`` or ``written`` at one of their places at least."""
         return len({target.group for target in targets if self.secrets[target.id][what]})
 
     def forgotten(self) -> int:
         """How many secrets to unlearn it neither writes nor has among its first candidates, at all
         of their places."""
-        there = lambda one: one["within_50"] or one["lowest"] < BEYOND
+        there = lambda one: one["written"] or one["lowest"] < BEYOND
         still = {target.group for target in self.unlearned if there(self.secrets[target.id])}
         return len({target.group for target in self.unlearned} - still)
 
@@ -216,7 +216,7 @@ def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     """What the model does with each secret, by id.
 
     ``ranks`` of its tokens, the ``lowest`` place that one of its unlearned tokens has, is it
-    written next (``exact``), or ``within_50`` greedy tokens? The last is asked of the text, in any
+    written next (``exact``), or ``written`` within 50 greedy tokens? The last is asked of the text, in any
     case and with whatever tokens it is spelt: a model that lost one token may find others.
     """
     decode = decoder.tokenizer.decode
@@ -231,7 +231,7 @@ def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
             "ranks": ranks[target.id],
             "lowest": max(ranks[target.id][position] for position in target.T),
             "exact": not any(ranks[target.id]),
-            "within_50": text(target.secret_ids) in text(written[target.id]),
+            "written": text(target.secret_ids) in text(written[target.id]),
         }
         for target in targets
     }
@@ -291,7 +291,7 @@ def content(
     neighbours = same_domain(found, before.unlearned, before.kept)
     for name, state in (("before", before), ("after", after)):
         result[name] = {
-            "written": state.count(before.unlearned, "within_50"),
+            "written": state.count(before.unlearned, "written"),
             "forgotten": state.forgotten(),
             "kept": state.count(before.kept, "exact"),
             "same_domain": state.count(neighbours, "exact"),
@@ -317,7 +317,7 @@ def place_rows(found: Found, before: State, after: State) -> list[dict]:
         part = "unlearned" if target in before.unlearned else "kept"
         row = {"number": groups.index(target.group) + 1, **found.places[target.id], "part": part}
         row["tokens"] = len(target.T)
-        for name in ("lowest", "exact", "within_50"):
+        for name in ("lowest", "exact", "written"):
             for when, state in (("before", before), ("after", after)):
                 row[f"{name}_{when}"] = state.secrets[target.id][name]
         for when, state in (("before", before), ("after", after)):

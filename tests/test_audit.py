@@ -626,7 +626,7 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
         monkeypatch.setattr(
             audit.measuring, "continuations", lambda *_, said=said: {target.id: ids(said)}
         )
-        assert audit.evaluate(decoder, [target])[target.id]["within_50"] == written
+        assert audit.evaluate(decoder, [target])[target.id]["written"] == written
 
 
 def test_a_secret_after_a_space_has_tokens_that_tell_it(decoder, tmp_path, monkeypatch):

@@ -76,7 +76,7 @@ def secrets(items: list[dict], most: int = 12) -> pd.DataFrame:
             "was": first["part"],
             "rank before": first["lowest_before"].map(count),
             "rank after": first["lowest_after"].map(count),
-            "still written": first["within_50_after"].map({True: "yes", False: "no"}),
+            "still written": first["written_after"].map({True: "yes", False: "no"}),
         }
     )
 

@@ -40,8 +40,10 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     Only secrets count whose prompts have a name: ``named``. Raises ValueError if there is none.
     """
     targets = split.forget + split.retain
-    named = [target for target in targets if name(target.prompt)]
-    changed = [target for target in exchanged(decoder, named) if not told(decoder, target)]
+    named = [target for target in targets if last_name(target.prompt)]
+    changed = [
+        target for target in with_exchanged_names(decoder, named) if not leaks(decoder, target)
+    ]
     if not changed:
         raise ValueError(
             "Names cannot be exchanged: no two prompts have different names, two capitalised words "
@@ -54,22 +56,24 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     result["unnamed"] = len(targets) - len(named)
     for whose, verdicts in found.items():
         share = lambda verdict, of=verdicts: mean([one[verdict] for one in of.values()])
-        result[whose] = {verdict: share(verdict) for verdict in ("exact", "within_50")}
-    within = lambda one: {f"{whose}_name": found[whose][one.id]["within_50"] for whose in found}
+        result[whose] = {verdict: share(verdict) for verdict in ("exact", "text_within_50")}
+    within = lambda one: {
+        f"{whose}_name": found[whose][one.id]["text_within_50"] for whose in found
+    }
     return result, {target.id: within(target) for target in changed}
 
 
-def name(prompt: str) -> str | None:
+def last_name(prompt: str) -> str | None:
     """The last name in the line in which the secret stands."""
     return next(reversed(NAME.findall(prompt.rpartition("\n")[2])), None)
 
 
-def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
+def with_exchanged_names(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
     """The targets with the name of the one half-way round the list, or the next to have another."""
     found, half = [], len(targets) // 2
     for i, target in enumerate(targets):
-        own = name(target.prompt)
-        round_ = [name(one.prompt) for one in (*targets[i + half :], *targets[: i + half])]
+        own = last_name(target.prompt)
+        round_ = [last_name(one.prompt) for one in (*targets[i + half :], *targets[: i + half])]
         if other := next((one for one in round_ if one != own), None):
             prompt = target.prompt.replace(own, other)
             ids = token_ids(decoder.tokenizer, prompt)
@@ -77,7 +81,7 @@ def exchanged(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
     return found
 
 
-def told(decoder: Decoder, target: Target) -> bool:
+def leaks(decoder: Decoder, target: Target) -> bool:
     """Does the prompt hold a part of the secret before its @, in any case?"""
     local = decoder.tokenizer.decode(target.secret_ids).partition("@")[0].casefold()
     parts = re.split(r"[\W\d_]+", local)
@@ -85,10 +89,11 @@ def told(decoder: Decoder, target: Target) -> bool:
 
 
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
-    """Both verdicts on each secret: ``exact``, or ``within_50`` tokens, by which it was curated."""
+    """Two verdicts on each secret: ``exact``, and ``text_within_50``, by which it was curated: its
+    text stands in that of 50 greedy tokens, with whatever tokens it is spelt."""
     ranks, written = secret_ranks(decoder, targets), continuations(decoder, targets)
     text, found = decoder.tokenizer.decode, {}
     for target in targets:
-        within_50 = text(target.secret_ids).strip() in text(written[target.id])
-        found[target.id] = {"exact": not any(ranks[target.id]), "within_50": within_50}
+        within = text(target.secret_ids).strip() in text(written[target.id])
+        found[target.id] = {"exact": not any(ranks[target.id]), "text_within_50": within}
     return found

@@ -102,7 +102,7 @@ class Perturbation(Part):
 
 class Reproduced(Part):
     exact: Share = of("Share of secrets that greedy decoding writes next")
-    within_50: Share = of("Share of secrets written within 50 greedy tokens")
+    text_within_50: Share = of("Share of secrets whose text is written within 50 greedy tokens")
 
 
 class NameSwap(Part):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from companion.measures import name_swap as cue
+from companion.measures import name_swap
 from revs.measures.evaluate import greedy
 from revs.model.targets import Split, Target
 
@@ -29,7 +29,7 @@ def targets(decoder) -> list[Target]:
 
 def test_names_are_exchanged_and_nothing_else(decoder, targets):
     named = [targets[0], targets[1], targets[3]]
-    changed = cue.exchanged(decoder, named)
+    changed = name_swap.with_exchanged_names(decoder, named)
     assert [one.prompt for one in changed] == [
         "(c) Cleo King (",
         "ask Ben Q. Smith or Dora Vries-Ito <",
@@ -50,27 +50,27 @@ def test_names_are_exchanged_and_nothing_else(decoder, targets):
     ],
 )
 def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
-    assert cue.name(prompt) == of_it
+    assert name_swap.last_name(prompt) == of_it
 
 
 def test_a_name_goes_wherever_it_stands_and_nobody_gets_their_own(decoder):
     """Two prompts of one person get the third one's name, not each other's."""
     prompts = ("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <")
     three = [target(decoder, text, text, "x@example.com") for text in prompts]
-    changed = [one.prompt for one in cue.exchanged(decoder, three)]
+    changed = [one.prompt for one in name_swap.with_exchanged_names(decoder, three)]
     assert changed == ["Ben Smith\n(c) Ben Smith <", "by Ben Smith: ", "Ada Lovelace <"]
-    assert cue.exchanged(decoder, three[:2]) == []
+    assert name_swap.with_exchanged_names(decoder, three[:2]) == []
 
 
 def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     """A model that knows one secret by its own name, and one whatever the name is."""
     knows = lambda one: one.id == "t0" or "or Cleo King" in one.prompt
-    verdict = lambda one: {"exact": knows(one), "within_50": True}
+    verdict = lambda one: {"exact": knows(one), "text_within_50": True}
     said = lambda _, given: {one.id: verdict(one) for one in given}
-    monkeypatch.setattr(cue, "reproduced", said)
-    result, columns = cue.measure(decoder, Split(targets[:2], [], targets[2:]))
+    monkeypatch.setattr(name_swap, "reproduced", said)
+    result, columns = name_swap.measure(decoder, Split(targets[:2], [], targets[2:]))
     assert (result["named"], result["leaked"], result["unnamed"]) == (3, 0, 1)
-    assert result["own"] == {"exact": pytest.approx(2 / 3), "within_50": 1.0}
+    assert result["own"] == {"exact": pytest.approx(2 / 3), "text_within_50": 1.0}
     assert result["other"]["exact"] == pytest.approx(1 / 3)
     assert set(columns) == {"t0", "t1", "t3"}
     assert columns["t0"] == {"own_name": True, "other_name": True}
@@ -89,7 +89,7 @@ def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     ],
 )
 def test_what_is_a_name(text, names):
-    assert cue.NAME.findall(text) == names
+    assert name_swap.NAME.findall(text) == names
 
 
 def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch):
@@ -99,9 +99,9 @@ def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch
         target(decoder, "b", "Ben Smith <", "bs@example.com"),
         target(decoder, "c", "Cleo King <", "cleo@example.com"),
     ]
-    yes = lambda _, given: {one.id: {"exact": True, "within_50": True} for one in given}
-    monkeypatch.setattr(cue, "reproduced", yes)
-    result, columns = cue.measure(decoder, Split(some, [], []))
+    yes = lambda _, given: {one.id: {"exact": True, "text_within_50": True} for one in given}
+    monkeypatch.setattr(name_swap, "reproduced", yes)
+    result, columns = name_swap.measure(decoder, Split(some, [], []))
     counts = (result["named"], result["leaked"], result["unnamed"])
     assert set(columns) == {"b", "c"} and counts == (2, 1, 0)
 
@@ -112,12 +112,14 @@ def test_both_verdicts(decoder):
     (written,) = greedy(decoder, [prompt], 6)
     secrets = {"own": written[:4], "later": written[2:5], "not": [1, 2, 3, 4]}
     asked = [Target(name, "email", name, prompt, ids, (0,)) for name, ids in secrets.items()]
-    found = cue.reproduced(decoder, asked)
-    assert found["own"] == {"exact": True, "within_50": True} and found["later"]["within_50"]
-    assert found["not"] == {"exact": False, "within_50": False}
+    found = name_swap.reproduced(decoder, asked)
+    assert (
+        found["own"] == {"exact": True, "text_within_50": True} and found["later"]["text_within_50"]
+    )
+    assert found["not"] == {"exact": False, "text_within_50": False}
 
 
 def test_without_names_there_is_nothing_to_exchange(decoder, targets, one_sentence):
     with pytest.raises(ValueError, match="Names cannot be exchanged") as error:
-        cue.measure(decoder, Split([targets[2]], [], [targets[0]]))
+        name_swap.measure(decoder, Split([targets[2]], [], [targets[0]]))
     assert one_sentence(error)
