@@ -34,19 +34,19 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import chunks, ff2_names, require, tail
+from revs.baselines.training import ff2_names, require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
+from revs.method.least_squares import second_moments
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.load import tokenizer_hash
 from revs.model.targets import Target, pairs
-from revs.model.text import special_prefix, text_inputs, token_ids, training_windows
+from revs.model.text import WINDOW, special_prefix, text_inputs, token_ids, training_windows
 
 VERSION = 1
 
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
-WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass
 PER_NEURON = 24  # tokens for each neuron: fewer would estimate a matrix of rank ff poorly
 
 
@@ -295,39 +295,18 @@ def moments(
     ``cache``, this very model's are kept there, layer by layer.
     """
     number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
+    windows = training_windows(decoder.tokenizer, number, min(WINDOW, decoder.context))
+    texts = [(ids, 0) for ids in windows]
     if cache is None:
-        return mean_products(decoder, layers, number)
+        return second_moments(decoder, texts, layers)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
     content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     kept = {l: cache / f"moments-{key}" / f"{l}.safetensors" for l in layers}
     if missing := [l for l in layers if not kept[l].is_file()]:
         kept[missing[0]].parent.mkdir(parents=True, exist_ok=True)
-        for l, C in mean_products(decoder, missing, number).items():
+        for l, C in second_moments(decoder, texts, missing).items():
             with tempfile.TemporaryDirectory(dir=cache) as scratch:  # whole or not at all
                 save_file({"C": C.cpu()}, Path(scratch, kept[l].name))
                 os.replace(Path(scratch, kept[l].name), kept[l])
     return {l: load_file(kept[l])["C"].to(decoder.ff2[l].weight.device) for l in layers}
-
-
-def mean_products(decoder: Decoder, layers: Sequence[int], number: int) -> dict[int, Tensor]:
-    """The moments over so many windows, by forward passes that end at the last of the layers."""
-    ff = decoder.neurons(0).shape[1]
-    total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
-    count = dict.fromkeys(layers, 0)
-
-    def adding(l: int):
-        def add(_module, args):
-            a = args[0].flatten(0, -2).float()
-            total[l].addmm_(a.T, a)
-            count[l] += len(a)
-            if l == max(layers):
-                raise Stop
-
-        return add
-
-    texts = training_windows(decoder.tokenizer, number, min(WINDOW, decoder.context))
-    for some in chunks(texts, TOGETHER):
-        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers]
-        decoder.run(handles, input_ids=decoder.pad(some)[0])
-    return {l: total[l] / count[l] for l in layers}

@@ -175,6 +175,7 @@ def edit_layer(
     """
     some = selection.candidates(vocabulary, state, t, hp)
     n = state.weight[:, some].T
+    # both in one product with U, which is nearly all that an edited layer costs
     hidden, line = quick.lines(vocabulary, state.l, state.h, state.x, n, t)
     if hp.order == "lazy" and not gate(hidden, hp):
         return None
@@ -220,7 +221,7 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     smallest K that is enough, (K,), and how many of them could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
-    for some in quick.portions(c):
+    for some in quick.portions(c):  # few at a time: most layers are left after some of them
         part = line.rows(some)
         c[some], reached[some] = schedules.edit_neurons(
             part, int(hp.r_n), int(hp.eps_r_n), hp.schedule

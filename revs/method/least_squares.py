@@ -26,7 +26,7 @@ from torch import Tensor
 from revs.method.edit import Edit
 from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
-from revs.model.architecture import Decoder, stream_of
+from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target
 from revs.model.text import training_windows
 
@@ -232,6 +232,8 @@ def second_moments(
         def add(_module, args):
             a = args[0].reshape(*counted[-1].shape, -1)[counted[-1].to(args[0].device)].float()
             total[l].addmm_(a.T, a)
+            if l == max(layers):
+                raise Stop
 
         return add
 

@@ -19,6 +19,7 @@ from revs.model.architecture import Decoder
 from revs.model.text import WINDOW, training_windows
 
 NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
+BY_RANK = ("hybrid", "selective", "rank")  # criteria that ask for t's rank in a neuron
 ALPHAS = 20  # m of the integrated gradients, as in their source
 AVERAGED = 16  # of the training text, over which activations are averaged
 LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinitely selective
@@ -56,23 +57,22 @@ def candidates(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> Tensor:
     ff = len(state.a)
     score = state.a.float() if state.score is None else state.score
     n = min(hp.n_max, ff)
-    some = {
-        "hybrid": lambda: score.topk(min(hp.k, ff)).indices,
-        "selective": lambda: score.topk(min(hp.k, ff)).indices,
-        "rank": lambda: torch.arange(ff, device=score.device),
-        "activations": lambda: score.topk(n).indices,
-        "gradient": lambda: score.topk(n).indices,
-        "random": lambda: torch.randperm(ff, generator=state.draw)[:n].to(score.device),
-    }[hp.neurons]()
+    if hp.neurons == "random":
+        return torch.randperm(ff, generator=state.draw)[:n].to(score.device)
+    if hp.neurons == "rank":
+        some = torch.arange(ff, device=score.device)
+    else:
+        some = score.topk(min(hp.k, ff) if hp.neurons in BY_RANK else n).indices
     if len(some) < quick.WORTH * n:
         return some
+    # ranks of many neurons are counts that can end early for all but the highest
     found = quick.highest(vocabulary, state.l, state.weight[:, some].T, t, n)
     return some[found.to(some.device)]
 
 
 def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
     """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
-    if hp.neurons not in ("hybrid", "selective", "rank"):
+    if hp.neurons not in BY_RANK:
         return some, line
     order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
     return some[order.to(some.device)], line.rows(order)
