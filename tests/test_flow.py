@@ -189,12 +189,12 @@ def test_a_negative_number_of_rows_is_refused(monkeypatch):
 
 
 def test_templates_and_styles_are_sources_of_pages_and_wording_is_none_of_runs():
-    """A page is executed anew after a change of them; a heavy notebook not after one of claims."""
+    """A page is executed anew after a change of them; a heavy notebook not after one of wording."""
     pages, runs = sources.files(sources.PAGES), sources.of_run("unlearn")
     ended = {path.suffix for path in map(Path, pages)}
     assert {".j2", ".mplstyle", ".jsonl", ".yml", ".py"} <= ended
-    claims, colours = (str(ROOT / f"params/{name}.yml") for name in ("claims", "colours"))
-    assert {claims, colours} <= set(pages) and not {claims, colours} & set(runs)
+    places, colours = (str(ROOT / f"params/{name}.yml") for name in ("places", "colours"))
+    assert {places, colours} <= set(pages) and not {places, colours} & set(runs)
     assert {str(ROOT / "revs/method/algorithm.py"), str(ROOT / "notebooks/unlearn.ipynb")} <= set(
         runs
     )
