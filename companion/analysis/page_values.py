@@ -300,6 +300,7 @@ def search(row: dict, trials: int, top_trials: int, seed: int) -> Values:
     result = row["result"]
     chosen = result["hyperparameters"].items()
     return {
+        "on": row["data"],
         "best": str(result["best"]),
         "top_trials": str(top_trials),
         "first_seed": str(seed),
