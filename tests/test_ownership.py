@@ -1,29 +1,16 @@
-"""Whose a secret is, and whether its prompt tells it."""
+"""Whose a secret is, and whether its prompt gives it away."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from companion.measures import prompt_leakage as told
-from document_audit import ownership
+from companion.data import ownership
+from companion.measures import prompt_leakage
 from revs.model.targets import Record, Split, Target
 
 
 def email(id: str, secret: str, prompt: str = "") -> Record:
     return Record(id, "email", id, prompt, secret, "")
-
-
-@pytest.mark.parametrize(
-    ("kind", "secret", "domain"),
-    [
-        ("email", "<Ada@Example.COM>", "example.com"),
-        ("url", "https://example.com:80/a?b#c", "example.com"),
-        ("url", "example.com/a", None),
-        ("ssn", "900-01-2345", None),
-    ],
-)
-def test_a_domain_is_what_a_company_shares(kind, secret, domain):
-    assert ownership.domain_of(kind, secret) == domain
 
 
 def test_an_owner_is_known_by_the_parts_of_an_address_and_a_company_by_its_domain():
@@ -82,6 +69,26 @@ def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
         Target(f"t{i}", "email", f"t{i}", ids(prompt), ids(secret), (0,), prompt)
         for i, (prompt, secret) in enumerate(texts)
     ]
-    result, columns = told.measure(decoder, Split(made[:1], [], made[1:]))
+    result, columns = prompt_leakage.measure(decoder, Split(made[:1], [], made[1:]))
     assert result == {"secrets": 2, "leaked": 1}
     assert columns == {"t0": {"leaked": True}, "t1": {"leaked": False}}
+
+
+@pytest.mark.parametrize(
+    "kind, prompt, secret, leaked",
+    [
+        ("url", "- fix a leak [#4711](", "https://git.example.org/docs/pull/4711)", True),
+        ("url", "- fix a leak (", "https://git.example.org/docs/pull/4711", False),
+        ("url", "see MAGNOLIA: ", "https://docs.example.org/en/magnolia/", True),
+        ("url", "see ", "https://docs.example.org/en/?#=", False),
+        ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True),
+        ("url", "see ", "https://#", False),
+        ("email", "Ada Lovelace <", "lovelace@example.com", True),
+        ("email", "Ada Lovelace <", "ada.lovelace@example.com", False),
+        ("email", "Adam Lovelace <", "ada@example.com", True),
+        ("phone", "call ", "212-555-0147", False),
+        ("phone", "212-555-0147 or ", "212-555-0147", True),
+    ],
+)
+def test_a_secret_that_its_prompt_holds(kind, prompt, secret, leaked):
+    assert ownership.secret_in_prompt(Record("a", kind, "a", prompt, secret, "")) == leaked

@@ -1,19 +1,23 @@
 """Settings for a model that nobody has tuned: what a trial costs, and which one is chosen."""
 
 import math
+import random
 from dataclasses import replace
 
 import pytest
 import torch
 from conftest import build
+from pydantic import ValidationError
 from test_method import same_bits, weights
 
 from document_audit import nearby_text, settings_search
+from document_audit.methods import METHODS, REVS
 from document_audit.nearby_text import Passage
-from document_audit.settings_search import Limits, settings
+from document_audit.settings import Limits
+from document_audit.settings_search import search_settings
 from revs.measures import evaluate, general_text
+from revs.method import algorithm
 from revs.method.algorithm import Hyperparameters
-from revs.method.selection import mean_activation
 from revs.model.targets import Record, Target, encode
 
 
@@ -30,54 +34,52 @@ def decoder():
     return build("llama-untied", dtype=torch.float32)
 
 
-def judged(decoder, forget, retain, **limits) -> settings_search.Judge:
+def evaluation(decoder, forget, retain, **limits) -> settings_search.Evaluation:
     some = [Passage(decoder.tokenizer("number 7 is here")["input_ids"], [2, 3])]
-    now = general_text.predictions(decoder, range(2)), nearby_text.following(decoder, some)
-    return settings_search.Judge(
-        forget, retain, some, Limits(**limits), *now, mean_activation(decoder)
-    )
+    now = general_text.predictions(decoder, range(2)), nearby_text.next_tokens(decoder, some)
+    about = some, Limits(**limits), *now, REVS.measured(decoder)
+    return settings_search.Evaluation(REVS, forget, retain, *about)
 
 
 def test_losses_are_counted_in_units_of_what_is_allowed():
-    seen = {"forgotten": 0.8, "kept": 1.0, "near": None, "words": 0.9, "perplexity": 0.025}
-    losses = Limits().losses(seen)
-    assert losses == pytest.approx({"forgotten": 2, "kept": 0, "words": 2, "perplexity": 0.5})
-    assert Limits().losses(seen | {"perplexity": -0.2})["perplexity"] == 0
-    assert Limits().losses(seen | {"perplexity": math.nan})["perplexity"] == math.inf
-    assert settings_search.within({"kept": 1.0}) and not settings_search.within(
-        {"kept": 1.01, "words": 0}
-    )
+    shares = {"forgotten": 0.8, "kept": 1.0, "nearby_text": None, "next_word_agreement": 0.9}
+    shares |= {"perplexity": 0.025}
+    expected = {"forgotten": 2, "kept": 0, "next_word_agreement": 2, "perplexity": 0.5}
+    assert Limits().losses(shares) == pytest.approx(expected)
+    assert Limits().losses(shares | {"perplexity": -0.2})["perplexity"] == 0
+    assert Limits().losses(shares | {"perplexity": math.nan})["perplexity"] == math.inf
+    assert settings_search.within_limits({"kept": 1.0})
+    assert not settings_search.within_limits({"kept": 1.01, "next_word_agreement": 0})
 
 
-@pytest.mark.parametrize("wrong", [{"kept": 1.2}, {"words": -0.1}, {"forgotten": 1}])
-def test_limits_that_are_no_shares_are_refused(wrong, one_sentence):
+@pytest.mark.parametrize("wrong", [{"kept": 1.2}, {"next_word_agreement": -0.1}, {"forgotten": 1}])
+def test_limits_that_are_no_shares_are_refused(wrong):
     (name,) = wrong
-    with pytest.raises(ValueError, match=f"^{name} is .* must be a share") as error:
+    with pytest.raises(ValidationError, match=name):
         Limits(**wrong)
-    assert one_sentence(error)
 
 
 def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
     """A few secrets first; all only if these cost less than the best."""
     before, secrets = weights(decoder), numbers(decoder, 8)
-    judge = judged(decoder, secrets[:5], secrets[5:])
+    on = evaluation(decoder, secrets[:5], secrets[5:])
     hp = Hyperparameters(n_max=20, k=40, r_h=150, eps_r_h=5, r_n=200, eps_r_n=20)
-    found = settings_search.effect(decoder, judge, hp)
-    assert same_bits(decoder, before) and found["whole"]
-    assert set(found["seen"]) == set(found["losses"]) == set(vars(Limits()))
-    assert found["cost"] == pytest.approx(sum(x**4 for x in found["losses"].values()) ** 0.25)
-    assert found["seen"]["words"] < 1 and found["seen"]["forgotten"] > 0
-    early = settings_search.effect(decoder, judge, hp, best=(False, 1e-9))
-    assert not early["whole"] and same_bits(decoder, before)
-    within = replace(judge, limits=Limits(0, 0, 0, 0, 1e9))
-    assert settings_search.effect(decoder, within, hp, best=(True, 1e-9))[
-        "whole"
-    ]  # the first of these
-    assert not settings_search.effect(decoder, within, hp, best=(False, 1e-9))["whole"]
-    nothing = settings_search.effect(decoder, judge, replace(hp, r_h=0, eps_r_h=0, gate="mlp"))
-    assert nothing["seen"]["words"] == 1 and nothing["losses"]["near"] == 0
+    shares, losses, cost, complete = settings_search.effect(decoder, on, hp)
+    assert same_bits(decoder, before) and complete
+    assert set(shares) == set(losses) == set(Limits.model_fields)
+    assert cost == pytest.approx(sum(x**4 for x in losses.values()) ** 0.25)
+    assert shares["next_word_agreement"] < 1 and shares["forgotten"] > 0
+    complete = lambda on, **best: settings_search.effect(decoder, on, hp, **best)[-1]
+    assert not complete(on, best=(False, 1e-9)) and same_bits(decoder, before)
+    easy = Limits(**dict.fromkeys(Limits.model_fields, 0.0) | {"perplexity": 1e9})
+    within = replace(on, limits=easy)
+    assert complete(within, best=(True, 1e-9))  # the first of these
+    assert not complete(within, best=(False, 1e-9))
+    still = replace(hp, r_h=0, eps_r_h=0, gate="mlp")
+    shares, losses, _, complete = settings_search.effect(decoder, on, still)
+    assert shares["next_word_agreement"] == 1 and losses["nearby_text"] == 0
     # what is not forgotten at all is not tried on all
-    assert nothing["whole"] == (nothing["losses"]["forgotten"] <= settings_search.HOPELESS)
+    assert complete == (losses["forgotten"] <= settings_search.HOPELESS)
 
 
 def test_what_is_lost_or_kept_has_a_slope(decoder):
@@ -94,85 +96,84 @@ def test_what_is_lost_or_kept_has_a_slope(decoder):
     assert all((found[name] == 1) == (not any(each)) for name, each in ranks.items())
 
 
-def test_the_cheapest_whole_trial_is_taken_and_the_model_left(decoder):
+def test_the_cheapest_complete_trial_is_taken_and_the_model_left(decoder):
     before, secrets = weights(decoder), numbers(decoder, 8)
-    found = settings_search.calibrate(decoder, secrets[:4], secrets[4:], minutes=0.05, seed=1)
+    found = search_settings(decoder, secrets[:4], secrets[4:], minutes=0.05, seed=1)
     assert same_bits(decoder, before)
-    (chosen,) = [one for one in found.tried if one.get("chosen")]
-    whole = [one for one in found.tried if one["whole"]]
-    rank = lambda one: (max(one["losses"].values()) > 1, one["cost"])
-    assert chosen == min(whole or found.tried, key=rank)
-    assert found.hp == settings(64, chosen["setting"], {})
-    assert found.reached == (chosen["whole"] and max(chosen["losses"].values()) <= 1)
-    assert {name: found.tried[0]["setting"][name] for name in ("r_h", "ridge")} == {
-        "r_h": 0.02,
-        "ridge": 1.0,
-    }
+    complete = [one for one in found.trials if one.complete]
+    rank = lambda one: (max(one.losses.values()) > 1, one.cost)
+    assert found.best == min(complete or found.trials, key=rank)
+    assert found.hp == REVS.hyperparameters(decoder, found.best.settings, {})
+    assert found.reached == (found.best.complete and max(found.best.losses.values()) <= 1)
+    assert found.trials[0].settings == REVS.first[0]
 
 
-def test_it_begins_soft_and_grows_harder_only_while_forgetting_is_wanting(decoder, monkeypatch):
+def judged(monkeypatch, *losses: dict) -> list:
+    """Replaces what trials do by losses, one after the other; gives the ranks that they must
+    beat and the settings that were tried."""
     asked = []
 
-    def effect(decoder, judge, hp, best):
-        asked.append(hp.r_h)
-        worst = "words" if hp.r_h == 0.06 else "forgotten"
-        losses = {"forgotten": 2.0, "words": 2.0} | {worst: 3.0}
-        return {"seen": {}, "losses": losses, "cost": 3.0, "whole": True}
+    def effect(decoder, on, hp, best):
+        of = losses[len(asked) % len(losses)]
+        asked.append((hp.r_h, best))
+        return {}, of, settings_search.cost_of(of), True
 
     monkeypatch.setattr(settings_search, "effect", effect)
-    settings_search.calibrate(decoder, numbers(decoder, 4), minutes=0.02)
-    assert asked[:2] == [0.02, 0.06] and 0.18 not in asked[:3] and len(asked) > 3
+    return asked
+
+
+def test_it_begins_soft_and_grows_harder_only_while_too_little_is_forgotten(decoder, monkeypatch):
+    forget, words = {"forgotten": 3.0, "kept": 2.0}, {"forgotten": 2.0, "kept": 3.0}
+    asked = judged(monkeypatch, forget, words, words, words)
+    search_settings(decoder, numbers(decoder, 4), minutes=0.02, most=9)
+    tried = [r_h for r_h, _ in asked]
+    assert tried[:2] == [0.02, 0.06] and 0.18 not in tried and len(set(tried)) > 3
 
 
 def test_a_trial_within_the_limits_goes_before_a_cheaper_one_beyond_them(decoder, monkeypatch):
-    seen = []
-
-    def effect(decoder, judge, hp, best):
-        losses = [{"forgotten": 1.1, "words": 0.0}, {"forgotten": 0.95, "words": 0.95}][
-            len(seen) % 2
-        ]
-        seen.append(best)
-        return {
-            "seen": {},
-            "losses": losses,
-            "cost": settings_search.together(losses),
-            "whole": True,
-        }
-
-    monkeypatch.setattr(settings_search, "effect", effect)
-    found = settings_search.calibrate(decoder, numbers(decoder, 4), most=4)
-    assert found.reached and found.tried[1]["chosen"] and found.tried[1]["cost"] > 1.1
-    assert [beyond for beyond, _ in seen] == [True, True, False, False]
+    beyond, within = {"forgotten": 1.1, "kept": 0.0}, {"forgotten": 0.95, "kept": 0.95}
+    asked = judged(monkeypatch, beyond, within)
+    found = search_settings(decoder, numbers(decoder, 4), most=4)
+    assert found.reached and found.best is found.trials[1] and found.best.cost > 1.1
+    assert [best[0] for _, best in asked] == [True, True, False, False]
 
 
-def test_what_is_held_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):
-    held = {"ridge": 0.0, "n_max": 4, "k": 9, "neurons": "hybrid"}
-    found = settings_search.calibrate(decoder, numbers(decoder, 3), minutes=0, held=held)
+def test_a_step_from_the_best_stays_in_its_ranges_and_is_the_same_for_a_seed():
+    steps = lambda seed: [
+        settings_search.neighbour(REVS.first[0], REVS.ranges, random.Random(seed)) for _ in range(1)
+    ]
+    draw, seen = random.Random(0), []
+    for _ in range(50):
+        seen.append(settings_search.neighbour((seen or REVS.first)[-1], REVS.ranges, draw))
+    for name, (low, high) in REVS.ranges.items():
+        values = [one[name] for one in seen]
+        assert low <= min(values) < max(values) <= high
+        assert all(type(value) is type(low) for value in values)
+    assert steps(3) == steps(3) != steps(4)
+
+
+def test_what_is_fixed_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):
+    fixed = {"ridge": 0.0, "n_max": 4, "k": 9, "neurons": "hybrid"}
+    found = search_settings(decoder, numbers(decoder, 3), minutes=0, fixed=fixed)
     assert found.hp.ridge == 0 and (found.hp.n_max, found.hp.k) == (4, 9)
-    assert found.hp.neurons == "hybrid" and set(found.tried[0]["setting"]) == {"r_h", "r_n"}
-    whole = held | {"r_h": 0.02, "r_n": 0.8}
-    assert (
-        len(settings_search.calibrate(decoder, numbers(decoder, 3), minutes=9, held=whole).tried)
-        == 1
-    )
+    assert found.hp.neurons == "hybrid" and set(found.trials[0].settings) == {"r_h", "r_n"}
+    every = fixed | {"r_h": 0.02, "r_n": 0.8}
+    assert len(search_settings(decoder, numbers(decoder, 3), minutes=9, fixed=every).trials) == 1
 
 
 def test_at_most_twenty_secrets_are_tried_and_one_is_enough(decoder, monkeypatch, one_sentence):
-    unlearned = []
+    unlearned, original = [], algorithm.unlearn
 
-    def unlearn(decoder, targets, hp, *rest, **more):
+    def unlearn(decoder, targets, *rest, **more):
         unlearned.append({one.group for one in targets})
-        return original(decoder, targets, hp, *rest, **more)
+        return original(decoder, targets, *rest, **more)
 
-    original = settings_search.method.unlearn
-    monkeypatch.setattr(settings_search.method, "unlearn", unlearn)
-    settings_search.calibrate(decoder, numbers(decoder, 30), minutes=0)
-    assert list(map(len, unlearned)) == [
-        settings_search.FEW,
-        settings_search.FORGET - settings_search.FEW,
-    ]
-    found = settings_search.calibrate(decoder, numbers(decoder, 1), minutes=0)
-    assert found.tried[0]["whole"] and found.tried[0]["seen"]["kept"] is None
-    with pytest.raises(ValueError, match="^There is nothing to calibrate on") as error:
-        settings_search.calibrate(decoder, [])
-    assert one_sentence(error)
+    monkeypatch.setattr(algorithm, "unlearn", unlearn)
+    search_settings(decoder, numbers(decoder, 30), minutes=0)
+    few, most = settings_search.FEW, settings_search.FORGET
+    assert list(map(len, unlearned)) == [few, most - few]
+    found = search_settings(decoder, numbers(decoder, 1), minutes=0)
+    assert found.trials[0].complete and found.trials[0].shares["kept"] is None
+    with pytest.raises(ValueError, match="^There is nothing to search settings on") as error:
+        search_settings(decoder, [])
+    assert one_sentence(error) and METHODS["revs"] is REVS

@@ -33,7 +33,7 @@ from document_audit.candidates import (
 )
 from document_audit.documents import Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
-from document_audit.memorization import check_choices, existing_path
+from document_audit.memorization import existing_path
 from document_audit.redaction import SIGNS
 from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
@@ -45,7 +45,6 @@ VERSION = 1
 def run(settings: Settings) -> dict:
     """Finds the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
-    check_choices(settings.kinds)
     place = located(settings.documents)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = curated(where, place, settings)

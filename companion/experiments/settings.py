@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from companion.store.paths import resolve
 from companion.store.suggestions import hint
-from document_audit.settings import KINDS, AuditSettings
+from document_audit.settings import KINDS, AuditSettings, Kind
 
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 MODEL = "smollm2-135m"
@@ -156,7 +156,7 @@ class Curate(Adapted):
     name: str = field(
         "own", "of the data set: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
     )
-    kinds: list[str] = field(list(KINDS), "what is looked for")
+    kinds: list[Kind] = field(list(KINDS), "what is looked for", min_length=1)
     limit: int | None = count(None, "secrets of a kind that are tried; None: all")
     T: int = count(2, "target tokens that a secret must have")
     keep_leaked: bool = field(True, "keep secrets whose own part stands in their prompt")

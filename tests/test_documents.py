@@ -1,0 +1,190 @@
+"""What is read of documents: each by itself, decoded, and what is none is counted."""
+
+import csv
+import json
+import os
+from collections import Counter
+from email.message import EmailMessage
+
+import numpy as np
+import pytest
+
+from companion.data import sources
+from document_audit import documents
+
+
+def read(place) -> tuple[list[str], dict]:
+    """The texts at a place, and what was skipped."""
+    skipped = Counter()
+    return [one.text for one in documents.read(place, skipped)], dict(skipped)
+
+
+def test_what_is_no_document_is_counted(tmp_path, monkeypatch):
+    """Empty, binary, too large, in other encodings, links and pipes: each by its reason."""
+    monkeypatch.setattr(documents, "HUGE", 100)
+    for name, content in {
+        "b/second.txt": b"two",
+        "a.txt": "eins ä".encode(),
+        "bom.txt": b"\xef\xbb\xbfthree",
+        "empty": b"",
+        "binary": b"a\0b",
+        "huge": b"x" * 101,
+        "latin": "ä".encode("latin-1"),
+        "wide": "five".encode("utf-16"),
+        "c.jsonl": b'{"text": "four"}\n{}\n',
+        "d.JSONL": b"",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    (tmp_path / "around").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    texts, skipped = read(tmp_path)
+    assert texts == ["eins ä", "two", "three", "four", "five"]
+    assert skipped == {
+        "empty": 2,
+        "binary": 1,
+        "larger than 0 MB": 1,
+        "not UTF-8": 1,
+        "no text in the line": 1,
+        "not a file": 2,
+        "links to a folder": 1,
+    }
+
+
+def test_what_may_not_be_opened_is_counted(tmp_path, monkeypatch):
+    """A folder, and a file of lines. (Root may open all of them: the refusal is simulated.)"""
+    (tmp_path / "a.txt").write_text("one")
+    (tmp_path / "b.jsonl").write_text('{"text": "two"}\n')
+    (tmp_path / "closed").mkdir()
+    scan, opened = os.scandir, documents.Path.open
+
+    def refuse(place, allowed, *mode, **named):
+        if str(place).endswith(("closed", "jsonl")):
+            raise PermissionError(13, "no", str(place))
+        return allowed(place, *mode, **named)
+
+    monkeypatch.setattr(os, "scandir", lambda place: refuse(place, scan))
+    monkeypatch.setattr(
+        documents.Path, "open", lambda path, *mode, **named: refuse(path, opened, *mode, **named)
+    )
+    assert read(tmp_path) == (["one"], {"folders that cannot be opened": 1, "unreadable": 1})
+
+
+def test_json_lines_are_documents(tmp_path):
+    lines = ['{"text": "one"}', "not json", '{"txt": "x"}', '{"text": ""}', '{"text": 7}']
+    lines += ['"text"', '{"text": "\\ud83d"}', "[" * 100_000, '{"text": "two"}']
+    (tmp_path / "d.jsonl").write_text("\n".join(lines))
+    assert read(tmp_path / "d.jsonl") == (["one", "two"], {"no text in the line": 7})
+
+
+LETTERS = [
+    'Dear all,\nwrite to\njane.roe@example.com "today".',
+    "Nobody writes to Zoë at all, ever.",
+]
+
+
+def mail(text: str) -> bytes:
+    made = EmailMessage()
+    made["From"], made["Subject"] = "sam.poe@example.org", "Grüße"
+    made.set_content(text, cte="base64")
+    return bytes(made)
+
+
+def test_texts_inside_other_formats_are_decoded_and_stand_alone(tmp_path):
+    """JSON's escapes, quoted cells, mails in base64, entities; what is left is read as well."""
+    given = [{"body": text, "mail": f"a{n}@example.net"} for n, text in enumerate(LETTERS)]
+    (tmp_path / "d.json").write_text(json.dumps(given))
+    with (tmp_path / "d.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["body", "mail"], *(one.values() for one in given)])
+    for name in ("json", "csv"):
+        texts, skipped = read(tmp_path / f"d.{name}")
+        assert texts[:2] == LETTERS and not skipped
+        assert len(texts) == 3 and "a1@example.net" in texts[2] and "\\" not in texts[2]
+    (tmp_path / "d.eml").write_bytes(mail(LETTERS[0]))
+    body, headers = read(tmp_path / "d.eml")[0]
+    assert body.strip() == LETTERS[0] and "From: sam.poe@example.org" in headers
+    assert "Subject: Grüße" in headers
+    (tmp_path / "d.html").write_text("jane&#64;example.com")
+    assert read(tmp_path / "d.html")[0] == ["jane@example.com"]
+    (tmp_path / "d.json").write_text("{no json")
+    assert read(tmp_path / "d.json") == (["{no json"], {})
+
+
+def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
+    """It may hold a secret itself."""
+    with pytest.raises(FileNotFoundError, match="no documents at the path given") as error:
+        read(tmp_path / "ada.lovelace@example.com")
+    assert one_sentence(error) and "lovelace" not in str(error.value)
+
+
+# --- documents of nobody's own ---------------------------------------------------------------------
+
+
+class Gpt2Like:
+    """A tokenizer that knows GPT-2's tokens of "hello world"."""
+
+    def __len__(self):
+        return 100
+
+    def __call__(self, text, **_):
+        return {"input_ids": [31373, 995] if text == "hello world" else []}
+
+    def decode(self, ids):
+        return "".join(chr(97 + i - 64) for i in ids)
+
+
+def test_the_challenges_files_are_documents(tmp_path, tokenizer):
+    np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]], dtype=np.uint16))
+    assert sources.challenge_folder(tmp_path) is None
+    np.save(tmp_path / "train_suffix.npy", np.array([[66], [64]], dtype=np.uint16))
+    folder = sources.challenge_folder(tmp_path / "train_prefix.npy")
+    assert [one.text for one in sources.challenge(folder, Gpt2Like())] == ["abc", "cda"]
+    with pytest.raises(ValueError, match="token ids of GPT-2's tokenizer"):
+        list(sources.challenge(folder, tokenizer))
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [
+        b"no array",
+        np.zeros((2, 0), int),
+        np.array([[66]]),
+        np.array([[66.5], [64]]),
+        np.array([[-1], [64]]),
+    ],
+)
+def test_damaged_files_of_the_challenge_are_refused(tmp_path, suffix, one_sentence):
+    np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]]))
+    place = tmp_path / "train_suffix.npy"
+    place.write_bytes(suffix) if isinstance(suffix, bytes) else np.save(place, suffix)
+    with pytest.raises(ValueError, match="do not fit together, or hold something else") as error:
+        list(sources.challenge(tmp_path, Gpt2Like()))
+    assert one_sentence(error)
+
+
+def test_packages_are_documents_known_by_version_and_hash(tmp_path, monkeypatch):
+    """Headers of sources and whole texts, each text once; data and large files are left out."""
+    monkeypatch.setattr(sources, "LARGEST", 20_000)
+    files = {"a.py": "# " + "x" * 9000, "LICENSE": "By Ada.", "copy/LICENSE": "By Ada."}
+    files |= {"table.csv": "1,2", "README.md": "y" * 9000, "big.txt": "z" * 20_001}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    names = [name for name in sorted(files) if sources.is_about_people(tmp_path / name)]
+    listed = [("pkg==1.0", tmp_path / name) for name in [*names, "gone.py"]]
+    monkeypatch.setattr(sources, "python_files", lambda: listed)
+    monkeypatch.setattr(sources, "debian_files", lambda: [])
+    skipped = Counter()
+    found = list(sources.package_documents(skipped))
+    assert [len(one.text) for one in found] == [7, 9000, sources.HEAD]
+    assert {one.package for one in found} == {"pkg==1.0"}
+    assert len({one.source for one in found}) == 3
+    assert skipped == {"the same text again": 1, "large": 1, "unreadable": 1}
+
+
+def test_installed_packages_have_versions():
+    listed = sources.python_files()
+    named = {package.split("==")[0].lower() for package, _ in listed}
+    assert {"torch", "numpy", "pandas"} <= named
+    assert all("==" in package and file.is_absolute() for package, file in listed[:100])
