@@ -11,10 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from companion.data import adapters, models, sources
-from companion.experiments import memory, methods
+from companion.experiments import memory
 from companion.experiments.command import command, progress
-from companion.experiments.provenance import base, provenance
+from companion.experiments.provenance import provenance
 from companion.experiments.settings import Documents as Settings
+from companion.experiments.settings import check, model_of
 from companion.store import rows
 from companion.store.paths import alone, resolve
 from document_audit import audit, edit_file, report
@@ -35,13 +36,13 @@ MEMORISED = "with an adapter that was fine-tuned to memorise some of them"
 
 def run(settings: Settings) -> dict:
     """Finds what a model memorised of some documents, unlearns it and writes a report."""
-    folder, where = resolve(settings.out), rows.writable(resolve(settings.rows))
+    folder, where = output_folder(settings.out), rows.writable(output_folder(settings.rows))
     documents, secrets, asked = checked(settings)
     with alone(folder, "name another folder with out"):
         start = time.monotonic()
         decoder = loaded(settings)
         seconds = {"load": time.monotonic() - start}
-        export_to = resolve(settings.export) if settings.export else None
+        export_to = output_folder(settings.export) if settings.export else None
         done = audit.run(decoder, documents, secrets, asked, export_to, progress)
         seconds |= done.seconds
         kept = settings.model_dump(exclude={"out", "export", "rows"})
@@ -57,12 +58,9 @@ def run(settings: Settings) -> dict:
 
 
 def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSettings]:
-    """Documents, list of secrets and what is asked; what is wrong is said before a model is read.
-
-    REVS's settings, if given, are laid over its usual ones.
-    """
+    """Documents, secrets and what is asked; what is wrong is said before a model is read."""
     if settings.export:
-        folder, out = resolve(settings.export).resolve(), resolve(settings.out).resolve()
+        folder, out = (output_folder(one).resolve() for one in (settings.export, settings.out))
         if folder.exists():
             raise ValueError("The folder that export names is there already: name one that is not.")
         if folder in (out, *out.parents):
@@ -76,12 +74,16 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
     memory.check(settings.model_dump())
     given = {name: getattr(settings, name) for name in AuditSettings.model_fields}
     room = {"n_max": 1, "k": 10**9}  # for any of the two that is fixed alone
-    usual = lambda given: methods.hyperparameters("revs", base(settings.model), "", given)
-    Hyperparameters(**usual(room | (settings.fixed or {})))
-    if settings.hyperparameters is not None:
-        given["hyperparameters"] = usual(settings.hyperparameters)
-        Hyperparameters(**given["hyperparameters"])
+    for settings_of_revs in (settings.fixed, settings.hyperparameters):
+        check(settings_of_revs or {}, model_of(Hyperparameters), " of revs")
+    Hyperparameters(**room | (settings.fixed or {}))
+    Hyperparameters(**settings.hyperparameters or {})
     return documents, secrets, AuditSettings(**given)
+
+
+def output_folder(path: str) -> Path:
+    """Where a private result goes: from where the user stands, but the project's build/."""
+    return resolve(path) if Path(path).parts[0] == "build" else Path(path).expanduser().absolute()
 
 
 def expanded(name: str, path: str | None) -> Path | Callable | None:
