@@ -2,7 +2,6 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 SWEEP ?= quick
-AGAIN ?= 0
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -45,8 +44,8 @@ promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed;
 golden: $(INSTALLED)  ## the golden results of tests/golden anew, after a change that alters results on purpose
 	@OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(PY) tests/test_golden.py
 
-record: $(INSTALLED)  ## what is recorded of each sweep and what is missing; AGAIN=3 makes three rows anew
-	@$(PY) -m companion.workflow.record $(AGAIN)
+record: $(INSTALLED)  ## what is recorded of each sweep, what is missing, which rows are older than the code
+	@$(PY) -m companion.workflow.record
 
 clean:  ## remove build/
 	@rm -rf build .snakemake

@@ -87,7 +87,7 @@ rule run:
     threads: lambda wildcards: max(1, THREADS // SWEEP.jobs[wildcards.job].parallel)
     resources:
         gpu=GPUS,
-        mem_mb=lambda wildcards: plan.memory_mb(SWEEP.jobs[wildcards.job], 0 if CORES else GPUS),
+        mem_mb=lambda wildcards: plan.memory_mb(SWEEP.jobs[wildcards.job]),
     shell:
         "log=$PWD/{log}; {HERE} {params.command} 2> \"$log\""
 
