@@ -1,5 +1,5 @@
-"""How every method was tuned: its trials, what they were drawn from, what their scores hang on, and
-what was chosen (§4.5; Appendix "Implementation and Experimental Details")."""
+"""How every method was tuned: its trials, what they were drawn from, and what was chosen
+(§4.5; Appendix "Implementation and Experimental Details")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.stats import hmean
 
 from companion.analysis import errata, extraction
 from companion.analysis.results import measured
-from companion.analysis.tables import DASH, METRICS, number_ranges, percent
+from companion.analysis.tables import DASH, METRICS, as_strings, decimal, number_ranges, percent
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import EDGE, ends, limit
 from companion.store import paper, rows
@@ -91,7 +91,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     printed = frame[frame["printed"]].groupby(keys, sort=False, observed=True)["unlearning_score"]
     columns = {
         "trials": groups.size(),
-        "moved": groups["efficacy"].agg(lambda shares: (shares >= tune.EFFECTIVE).sum()),
+        "effective": groups["efficacy"].agg(lambda shares: (shares >= tune.EFFECTIVE).sum()),
         "failed": groups["failed"].count(),
         "best": groups["score"].max(),
         "best of the first half": groups["score"].agg(lambda some: some.head(len(some) // 2).max()),
@@ -124,13 +124,49 @@ def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
 
 
+def newest_tag(model: str, data: list[str]) -> str:
+    """The tag of a model's newest searches: those with an adapter, then those with an optimiser."""
+    found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
+    found = [row for row in found if row["model"] == model]
+    with_adapter = [row["tag"] for row in found if row["settings"].get("adapter")]
+    known = [*with_adapter, *({"tpe"} & {row["tag"] for row in found}), ""]
+    return known[0]
+
+
+def reevaluated_table(finals: pd.DataFrame) -> pd.DataFrame:
+    """``reevaluated`` as texts."""
+    table = finals.rename(columns={"number": "trial", "first": "first split"})
+    table["further splits"] = [", ".join(map(decimal, some)) for some in table.pop("further")]
+    table["Resistance Score"], table["of both"] = table.pop("resists"), table.pop("both")
+    table["chosen"] = table.pop("chosen").map({True: "yes", False: ""})
+    return as_strings(table.assign(method=table["method"].map(methods.title)))
+
+
+def answer(
+    frame: pd.DataFrame, found: pd.DataFrame, finals: pd.DataFrame, data: str
+) -> dict[str, str]:
+    """What the page says of the trials on one data set, for ``glue``."""
+    own, lines = frame[frame["data"] == data], summary(frame[frame["data"] == data])
+    best = own.groupby("method", observed=True)["score"].max().sort_values(ascending=False)
+    printed = own[own["printed"] & own["method"].isin(methods.of_paper())]["score"]
+    rose = lines["best"] - lines["best of the first half"]
+    top = finals[finals["data"] == data].groupby("method").head(1)
+    lost = top["first"] - top["further"].map(lambda some: sum(some) / max(len(some), 1))
+    return {
+        "searched": data,
+        "first": methods.title(best.index[0]),
+        "best_first": decimal(best.iloc[0]),
+        "best_printed": decimal(printed.max()),
+        "rising": f"{(rose >= 1).sum()} of {len(rose)}",
+        "lost": decimal(lost.mean()),
+        "others": f"{(~top['chosen'].astype(bool)).sum()} of {len(top)}",
+    }
+
+
 def searched() -> list[str]:
     """The methods whose settings are searched."""
     ranges = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
     return [name for name in methods.registry() if name in ranges]
-
-
-# --- what a score hangs on -----------------------------------------------------------------------
 
 
 def drawn(settings: dict, spaces: dict[str, dict]) -> dict[str, float]:
@@ -166,32 +202,6 @@ def spans(spaces: dict[str, dict]) -> dict[str, dict]:
         elif "high" in space:
             found[name] = space
     return found
-
-
-def values(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """One line a setting of a trial that was drawn: its ``value``, on which ``scale``, and the
-    trial's score. Of ``trials`` and ``searches``."""
-    lines, keys = [], ["data", "method", "number", "score"]
-    recorded = {(one.data, one.method): one.result.get("ranges") for one in found.itertuples()}
-    for trial in frame[~frame["printed"]].to_dict("records"):
-        spaces = recorded.get((trial["data"], trial["method"])) or tune.ranges(trial["method"])
-        about, two_ends = {key: trial[key] for key in keys}, spans(spaces)
-        settings = trial["row"]["settings"]["hyperparameters"]
-        for name, value in drawn(settings, spaces).items():
-            log = name in two_ends and two_ends[name].get("scale") != "linear"
-            line = {"setting": name, "value": value, "scale": "log" if log else "linear"}
-            lines.append(about | line)
-    return pd.DataFrame(lines, columns=[*keys, "setting", "value", "scale"])
-
-
-def sensitivity(long: pd.DataFrame) -> pd.DataFrame:
-    """One line a data set, a method and a setting with two values or more: Spearman's rank
-    correlation ``rho`` of value and score, and over how many ``trials``. Of ``values``."""
-    lines, keys = [], ["data", "method", "setting"]
-    for place, part in long.groupby(keys, sort=False, observed=True):
-        rho = part[["value", "score"]].corr("spearman").loc["value", "score"]
-        lines.append(dict(zip(keys, place, strict=True)) | {"rho": rho, "trials": len(part)})
-    return pd.DataFrame(lines, columns=[*keys, "rho", "trials"]).dropna(subset="rho")
 
 
 # --- the ends of ranges --------------------------------------------------------------------------
