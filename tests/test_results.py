@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import json
 import math
 import re
 
@@ -83,6 +84,17 @@ def test_the_order_leaves_out_the_controls_and_keeps_equals_together(shelf):
     assert results.in_order(scores[scores["metric"] == "Efficacy"]) == "MEMIT = RMU, REVS"
 
 
+def test_runs_with_an_adapter_replace_the_same_runs_on_older_fine_tunes(shelf):
+    for seed in (1, 2):
+        shelf(seed=seed, efficacy=0.4), shelf(seed=seed, tag="curve")
+    new = shelf(seed=3, efficacy=0.6)
+    path = rows.RECORDED / f"{new['name']}.json"
+    path.write_text(json.dumps(new | {"settings": new["settings"] | {"adapter": "seed1"}}))
+    frame = results.measured(MODEL, "ssn")
+    assert set(frame["seed"][frame["tag"] == ""]) == {3} and (frame["tag"] == "curve").sum() == 2
+    assert results.measured_on(MODEL, results.runs(MODEL, "ssn")).endswith("adapter seed1")
+
+
 def test_ranks_are_of_target_tokens(shelf):
     shelf(seed=1, ranks=(200, 0))
     shelf(seed=2, ranks=(50, 5))
@@ -93,10 +105,10 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
     for seed in (1, 2, 3, 5):
         shelf(seed=seed, failed="diverged" if seed == 5 else None)
     runs = results.runs(MODEL, "ssn")
-    said = f"{results.title(MODEL)}, seeds 1–3, fine-tune x"
+    said = f"{results.title(MODEL)}, seeds 1–3, weights x"
     assert results.measured_on(MODEL, runs) == said
     many = pd.concat([runs.assign(finetune=name) for name in "abc"])
-    assert results.measured_on(MODEL, many) == said.replace("fine-tune x", "3 fine-tunes")
+    assert results.measured_on(MODEL, many) == said.replace("weights x", "3 weights")
     assert results.seed_list([4, 1, 1]) == "seeds 1, 4" and results.seed_list([]) == "seed –"
 
 

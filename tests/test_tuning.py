@@ -4,10 +4,11 @@ import conftest
 import pandas as pd
 import pytest
 
-from companion.analysis import errata, tables, tuning
+from companion.analysis import errata, tuning
 from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import Search
+from companion.plots import tuning as drawing
 from companion.store import rows
 
 MODEL, DATA = "smollm2-135m", "ssn-tune"
@@ -88,30 +89,6 @@ def test_what_was_drawn_as_numbers():
     assert every == {"layers: how many": 8, "layers: the first": 0}
 
 
-def test_how_scores_go_with_each_setting(shelf, search):
-    """Of the trials that were drawn: the paper's two are not, and a constant says nothing."""
-    for number in range(7):
-        given = {"k": 100 + number, "r_h": 0.1 / (1 + number), "layers": [number, number + 1]}
-        if number < 2:
-            given = {"k": 9999, "r_h": 9.9}
-        shelf(f"trial{number:02d}", efficacy=(1 + number) / 10, hyperparameters=given, data=DATA)
-    frame, found = tuning.trials(MODEL, DATA), tuning.searches(MODEL, [DATA])
-    assert found.empty
-    long = tuning.values(frame, found)
-    assert set(long["number"]) == {2, 3, 4, 5, 6} and 9999 not in set(long["value"])
-    scales = dict(zip(long["setting"], long["scale"], strict=True))
-    assert (scales["k"], scales["r_n"], scales["n_max / k"]) == ("log", "linear", "log")
-    rho = tuning.sensitivity(long).set_index("setting")
-    assert rho["rho"].to_dict() == pytest.approx(
-        {"k": 1, "r_h": -1, "n_max / k": -1, "layers: the first": 1}
-    )
-    assert set(rho["trials"]) == {5}
-    search(ranges={"k": {"low": 1, "high": 9, "scale": "linear"}}, effective=4, widened=[])
-    long = tuning.values(frame, tuning.searches(MODEL, [DATA]))  # now by the row's own ranges
-    assert dict(zip(long["setting"], long["scale"], strict=True))["k"] == "linear"
-    assert {"n_max", "k"} <= set(long["setting"])
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -184,20 +161,19 @@ def test_every_range_that_is_drawn_from_has_words():
 
 
 def test_recorded_trials_are_seen_whatever_their_search_recorded():
-    """No made-up row: one line a setting, a rank correlation that is one."""
-    names = sorted({row["data"] for row in rows.find(kind="tune").values() if MODEL in row["name"]})
-    frame, found = tuning.trials(MODEL, names), tuning.searches(MODEL, names)
-    long = tuning.values(frame, found)
+    data = ["ssn-tune", "emails-tune"]
+    tag = tuning.newest_tag(MODEL, data)
+    frame, found = tuning.trials(MODEL, data, tag), tuning.searches(MODEL, data, tag)
     assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
-    rho = tuning.sensitivity(long)
-    assert rho["rho"].between(-1, 1).all() and set(rho["method"]) == set(long["method"])
-    assert isinstance(frame, pd.DataFrame) and (frame["so_far"] >= frame["score"]).all()
-
-
-def test_values_in_words_begin_with_the_highest():
-    assert tables.ranking(pd.Series({"RMU": 1.04, "REVS": 75.26})) == "REVS 75.3, RMU 1.0"
-    assert tables.ranking(pd.Series(dtype=float)) == ""
-    assert (
-        tables.number_ranges([12, 4, 5, 6, 7, 13]) == "4–7, 12, 13"
-        and tables.number_ranges([]) == "none"
+    assert (frame["so_far"] >= frame["score"]).all()
+    finals = tuning.reevaluated(MODEL, found, tag)
+    assert all(
+        isinstance(one, str) for one in tuning.answer(frame, found, finals, data[0]).values()
     )
+    assert len(tuning.reevaluated_table(finals)) == len(finals)
+    for fig in (
+        drawing.progress(frame, *data),
+        drawing.reevaluated(finals[finals["data"] == data[0]]),
+        drawing.trade(frame[frame["data"] == data[1]]),
+    ):
+        drawing.panels.__globals__["plt"].close(fig)

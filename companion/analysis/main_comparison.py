@@ -20,7 +20,7 @@ from revs.measures.metrics import harmonic_mean
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
-CONTROLS = ("unedited", "random", "noise", "output_ban")
+CONTROLS = ("unedited", "output_ban", "random")
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 OLDER = r"round\d*"  # tags of the runs that stand in
 TITLES = {
@@ -34,11 +34,12 @@ TITLES = {
     "kl": "KL, nats",
     "unchanged": "Next tokens unchanged",
     "token_rank": "Rank of a target where it is due",
+    "near": "Near secrets kept",
     "seconds": "Seconds",
     "memory": "Memory, MiB",
 }
 SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
-SHARES += ("resistance_released", "perplexity_rise", "unchanged")  # shown in per cent
+SHARES += ("resistance_released", "perplexity_rise", "unchanged", "near")  # shown in per cent
 LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
@@ -51,17 +52,14 @@ def runs(model: str, *data: str) -> pd.DataFrame:
     measures of TITLES (nan where a run has none), and what ``results.measured`` has besides."""
     frame = results.measured(model, *(data or results.DATA))
     frame = frame[frame["failed"].isna()].assign(split=frame["seed"])
-    asked = frame["row"].map(lambda row: row["settings"].get("adapter"))
-    with_adapter = asked.astype("string").str.fullmatch(ADAPTER).fillna(False).astype(bool)
-    with_adapter &= frame["tag"].isin(["", "main"])
+    with_adapter = frame["adapter"].astype("string").str.fullmatch(ADAPTER).fillna(False)
+    with_adapter = with_adapter.astype(bool) & (frame["tag"] == "")
     if with_adapter.any():
-        found = frame[with_adapter].assign(adapter=asked[with_adapter])
-    else:
-        older = frame["tag"].str.fullmatch(OLDER).astype(bool)
-        found = frame[older if older.any() else frame["tag"] == ""]
-        found = found.assign(adapter=found["finetune"])
-    known = (*methods.of_paper(), "least_squares", *CONTROLS)
-    return measures(found[found["method"].isin(known)].reset_index(drop=True))
+        return measures(frame[with_adapter].reset_index(drop=True))
+    older = frame["tag"].str.fullmatch(OLDER).astype(bool)
+    found = frame[older if older.any() else frame["tag"] == ""]
+    found = found[found["method"].isin([*methods.of_paper(), *CONTROLS])]
+    return measures(found.assign(adapter=found["finetune"]).reset_index(drop=True))
 
 
 def measures(frame: pd.DataFrame) -> pd.DataFrame:
@@ -69,7 +67,6 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     found = [row["result"] for row in frame["row"]]
     attacks = [one.get("attacks", {}).get("resistance_score", {}) for one in found]
     text = [one.get("general_text", one.get("ordinary", {})) for one in found]
-    use = [one.get("token_use", {}) for one in found]
     columns = {
         "resistance": [one.get("per_example") for one in attacks],
         "resistance_released": [one.get("released") for one in attacks],
@@ -77,7 +74,8 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
         "perplexity_before": [one.get("perplexity_before") for one in text],
         "kl": [one.get("kl") for one in text],
         "unchanged": [one.get("unchanged") for one in text],
-        "token_rank": [one.get("median_rank") for one in use],
+        "token_rank": [one.get("token_use", {}).get("median_rank") for one in found],
+        "near": [one.get("near_secrets", {}).get("forgotten") for one in found],
     }
     numbers = pd.DataFrame(columns, index=frame.index, dtype=float)
     frame = frame.drop(columns=list(columns), errors="ignore").join(numbers)

@@ -28,6 +28,7 @@ PAPER_COLUMNS = {
 SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
 DATA = methods.PAPER_DATA | SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
+SAME = ["data", "method", "tag"]  # of runs that replace each other
 FEW = 2  # fine-tunes that a caption names, and does not only count
 Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → mean, deviation; shares
 
@@ -47,11 +48,16 @@ def short(model: str) -> str:
 
 def measured(model: str, *data: str) -> pd.DataFrame:
     """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
-    settings, what its edit and its machine were, and the whole ``row``."""
+    settings, what its edit and its machine were, and the whole ``row``. Runs with an adapter take
+    the place of the same runs on older fine-tunes."""
     found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
     lines = [line(row) for part in found for row in part if row["model"] == model]
-    nothing = ["name", "data", "method", "seed", "tag", "origin", "failed", "finetune", "row"]
-    return pd.DataFrame(lines, columns=None if lines else [*nothing, *METRICS])
+    nothing = ["name", "data", "method", "seed", "tag", "adapter", "origin", "failed", "finetune"]
+    frame = pd.DataFrame(lines, columns=None if lines else [*nothing, "row", *METRICS])
+    replaced = frame["adapter"].isna() & (
+        frame["adapter"].notna().groupby([frame[name] for name in SAME]).transform("any")
+    )
+    return frame[~replaced].reset_index(drop=True)
 
 
 def line(row: dict) -> dict:
@@ -62,6 +68,7 @@ def line(row: dict) -> dict:
         "failed": result.get("failed"),
         "processor": row["environment"]["processor"],
         "finetune": row["inputs"]["model"][:8],
+        "adapter": row["settings"].get("adapter"),
         "seconds": row["seconds"]["unlearn"],
         "memory": row.get("extra_memory_mb"),  # MiB beyond the loaded model
         "row": row,
@@ -231,11 +238,13 @@ def seed_list(numbers: Iterable[int]) -> str:
 
 
 def measured_on(model: str, frame: pd.DataFrame) -> str:
-    """For a caption: the model, the seeds and the fine-tunes of some runs, each by the hash of its
-    weights where they are few; of a model that was not tuned, the weights."""
+    """For a caption: the model, the seeds, and the adapters or fine-tunes of some runs, by name
+    where they are few; of a model that was not tuned, the weights."""
     done = frame[frame["failed"].isna()]
-    tuned = any(row["settings"].get("finetune", True) for row in done["row"])
-    known = list(dict.fromkeys(done["finetune"]))
-    weights = f"fine-tune{'s' * (len(known) > 1)}" if tuned else "weights"
-    which = f"{weights} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {weights}"
+    kind, known = "adapter", list(dict.fromkeys(done["adapter"].dropna()))
+    if not known:
+        tuned = any(row["settings"].get("finetune") for row in done["row"])
+        kind, known = "fine-tune" if tuned else "weights", list(dict.fromkeys(done["finetune"]))
+    kind += "s" * (len(known) > 1 and kind != "weights")
+    which = f"{kind} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {kind}"
     return f"{title(model)}, {seed_list(done['seed'])}, {which}"
