@@ -393,9 +393,9 @@ def test_moments_are_means_over_general_tokens(decoder):
 
 
 def test_moments_are_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
-    decoder, compute = build("llama-tied", dtype=torch.float32), memit.second_moments
+    decoder, compute = build("llama-tied", dtype=torch.float32), moments.second_moments
     plain, asked, kept = memit.moments(decoder, [0, 1]), [], tmp_path / "cache"
-    monkeypatch.setattr(memit, "second_moments", lambda *of: asked.append(of[2]) or compute(*of))
+    monkeypatch.setattr(moments, "second_moments", lambda *of: asked.append(of[2]) or compute(*of))
     first, again = memit.moments(decoder, [0, 1], kept), memit.moments(decoder, [0, 1], kept)
     assert asked == [[0, 1]]
     assert all(torch.equal(plain[l], first[l]) and torch.equal(first[l], again[l]) for l in plain)

@@ -18,8 +18,8 @@ from revs.model.architecture import Decoder
 from revs.model.text import token_ids
 
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
-COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 30, 2e-3
-GENERAL = 16_384  # places of general text that a step looks at
+COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 20, 2e-3
+GENERAL = 4_096  # places of general text that a step looks at
 TOGETHER = 16  # windows of a forward pass
 
 

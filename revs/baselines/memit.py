@@ -20,28 +20,22 @@ runs one token a prompt.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
 from revs.baselines.training import ff2_names, require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
-from revs.method.least_squares import second_moments
+from revs.method.moments import general_moments
 from revs.model.architecture import Decoder, Stop, stream_of
-from revs.model.load import tokenizer_hash
 from revs.model.targets import Target, pairs
-from revs.model.text import WINDOW, special_prefix, text_inputs, token_ids, training_windows
+from revs.model.text import special_prefix, token_ids
 
 VERSION = 1
 
@@ -288,25 +282,9 @@ def keys_and_values(
 def moments(
     decoder: Decoder, layers: Sequence[int], cache: Path | None = None
 ) -> dict[int, Tensor]:
-    """C = E[a·aᵀ] of FF₂'s inputs at some layers over general text: {layer: (ff, ff)}, float32.
+    """C at some layers over general text: {layer: (ff, ff)}, float32.
 
     The source takes 100,000 samples of Wikipedia; here 24 tokens a neuron, which a model of more
-    than about 8,000 neurons a layer reads from the general text more than once. With a folder
-    ``cache``, this very model's are kept there, layer by layer.
+    than about 8,000 neurons a layer reads from the general text more than once.
     """
-    number = -(-PER_NEURON * decoder.neurons(0).shape[1] // WINDOW)
-    windows = training_windows(decoder.tokenizer, number, min(WINDOW, decoder.context))
-    texts = [(ids, 0) for ids in windows]
-    if cache is None:
-        return second_moments(decoder, texts, layers)
-    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
-    content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
-    key = hashlib.sha256(content.encode()).hexdigest()[:16]
-    kept = {l: cache / f"moments-{key}" / f"{l}.safetensors" for l in layers}
-    if missing := [l for l in layers if not kept[l].is_file()]:
-        kept[missing[0]].parent.mkdir(parents=True, exist_ok=True)
-        for l, C in second_moments(decoder, texts, missing).items():
-            with tempfile.TemporaryDirectory(dir=cache) as scratch:  # whole or not at all
-                save_file({"C": C.cpu()}, Path(scratch, kept[l].name))
-                os.replace(Path(scratch, kept[l].name), kept[l])
-    return {l: load_file(kept[l])["C"].to(decoder.ff2[l].weight.device) for l in layers}
+    return general_moments(decoder, layers, PER_NEURON * decoder.neurons(0).shape[1], cache)

@@ -17,22 +17,22 @@ all targets, so that a layer sees the edits below it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from revs.method.edit import Edit
+from revs.method.moments import Text, general_moments, second_moments
 from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
-from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.architecture import Decoder, stream_of
 from revs.model.targets import Target
-from revs.model.text import training_windows
+from revs.model.text import WINDOW
 
 VERSION = 1
-WINDOW, TOGETHER = 128, 16  # tokens of a window of general text, windows of a forward pass
-Text = tuple[list[int], int]  # token ids, and the first position whose activation counts
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ def unlearn(
     seed: int = 0,
     progress=iter,
     protect: Sequence[Text] = (),
-    moments: Mapping[int, Tensor] | None = None,
+    cache: Path | None = None,
 ) -> Edit:
     """Demotes every token of every T, in place, in one pass; the Edit undoes it bit for bit.
 
-    ``protect``: texts whose activations are spared, weighted by ν. ``moments``: C of each layer, if
-    it is known (``second_moments``); nothing is drawn. Raises ValueError for what does not fit.
+    ``protect``: texts whose activations are spared, weighted by ν. ``cache``: where C is kept
+    (``revs.method.moments``). Nothing is drawn. Raises ValueError for what does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
@@ -91,8 +91,7 @@ def unlearn(
     texts, places, tokens = laid_out(decoder, targets)
     spared = []  # (weight, moments by layer)
     if hp.mu:
-        C = moments or second_moments(decoder, general_text(decoder, hp.tokens), layers)
-        spared.append((hp.mu, C))
+        spared.append((hp.mu, general_moments(decoder, layers, hp.tokens, cache)))
     if hp.nu:
         spared.append((hp.nu, second_moments(decoder, protect, layers)))
     steps, seen = iter(progress(range(len(decoder.layers)))), {}
@@ -208,43 +207,3 @@ def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor]] = ())
     # C of fewer tokens than ff has no full rank: rounding must not make the system indefinite
     system.diagonal().add_(max(float(bound), 1e-9 * float(system.diagonal().mean())))
     return torch.cholesky_solve(keys.T, torch.linalg.cholesky(system)).T.to(K)
-
-
-def general_text(decoder: Decoder, tokens: int) -> list[Text]:
-    """So many tokens of general text, in windows; the first position of each is left out."""
-    length = min(WINDOW, decoder.context)
-    return [(ids, 1) for ids in training_windows(decoder.tokenizer, -(-tokens // length), length)]
-
-
-@torch.no_grad()
-def second_moments(
-    decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]
-) -> dict[int, Tensor]:
-    """E[a·aᵀ] of FF₂'s inputs at some layers: {layer: (ff, ff)}, float32.
-
-    Over all positions of each text from the one that is given with it.
-    """
-    total = {l: torch.zeros(len(decoder.neurons(l)[0]), 1).to(decoder.neurons(l)) for l in layers}
-    total = {l: torch.zeros(len(z), len(z), device=z.device) for l, z in total.items()}
-    counted: list[Tensor] = []
-
-    def adding(l: int):
-        def add(_module, args):
-            a = args[0].reshape(*counted[-1].shape, -1)[counted[-1].to(args[0].device)].float()
-            total[l].addmm_(a.T, a)
-            if l == max(layers):
-                raise Stop
-
-        return add
-
-    for start in range(0, len(texts), TOGETHER):
-        some = texts[start : start + TOGETHER]
-        ids, mask = decoder.pad([text for text, _ in some])
-        counts = mask.bool()
-        for row, (_, first) in zip(counts, some, strict=True):
-            row[:first] = False
-        counted.append(counts)
-        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l)) for l in layers]
-        decoder.run(handles, input_ids=ids, attention_mask=mask)
-    number = sum(int(counts.sum()) for counts in counted)
-    return {l: sums / number for l, sums in total.items()}

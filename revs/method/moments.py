@@ -1,0 +1,82 @@
+"""Second moments C = E[a·aᵀ] of FF₂'s inputs a: what a text of some kind asks of a layer.
+
+MEMIT (Eq. 14 there) and the least-squares write spare what general text uses by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from revs.model.architecture import Decoder, Stop
+from revs.model.load import tokenizer_hash
+from revs.model.text import WINDOW, text_inputs, training_windows
+
+TOGETHER = 16  # texts of a forward pass
+Text = tuple[list[int], int]  # token ids, and the first position whose activation counts
+
+
+@torch.no_grad()
+def second_moments(
+    decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]
+) -> dict[int, Tensor]:
+    """E[a·aᵀ] at some layers: {layer: (ff, ff)}, float32.
+
+    Over all positions of each text from the one that is given with it.
+    """
+    ff = decoder.neurons(0).shape[1]
+    total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
+    number = 0
+
+    def adding(l: int, counted: Tensor):
+        def add(_module, args):
+            a = args[0].reshape(*counted.shape, -1)[counted.to(args[0].device)].float()
+            total[l].addmm_(a.T, a)
+            if l == max(layers):
+                raise Stop
+
+        return add
+
+    for start in range(0, len(texts), TOGETHER):
+        some = texts[start : start + TOGETHER]
+        ids, mask = decoder.pad([text for text, _ in some])
+        counted = mask.bool()
+        for row, (_, first) in zip(counted, some, strict=True):
+            row[:first] = False
+        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l, counted)) for l in layers]
+        decoder.run(handles, input_ids=ids, attention_mask=mask)
+        number += int(counted.sum())
+    return {l: sums / number for l, sums in total.items()}
+
+
+def general_moments(
+    decoder: Decoder, layers: Sequence[int], tokens: int, cache: Path | None = None
+) -> dict[int, Tensor]:
+    """``second_moments`` over so many tokens of general text (``revs.model.text``).
+
+    With a folder ``cache``, this very model's are kept there, layer by layer.
+    """
+    length = min(WINDOW, decoder.context)
+    number = -(-tokens // length)
+    texts = [(ids, 0) for ids in training_windows(decoder.tokenizer, number, length)]
+    if cache is None:
+        return second_moments(decoder, texts, layers)
+    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
+    content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    kept = {l: cache / f"moments-{key}" / f"{l}.safetensors" for l in layers}
+    if missing := [l for l in layers if not kept[l].is_file()]:
+        kept[missing[0]].parent.mkdir(parents=True, exist_ok=True)
+        for l, C in second_moments(decoder, texts, missing).items():
+            with tempfile.TemporaryDirectory(dir=cache) as scratch:  # whole or not at all
+                save_file({"C": C.cpu()}, Path(scratch, kept[l].name))
+                os.replace(Path(scratch, kept[l].name), kept[l])
+    return {l: load_file(kept[l])["C"].to(decoder.ff2[l].weight.device) for l in layers}

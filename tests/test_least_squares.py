@@ -1,0 +1,169 @@
+"""The least-squares write: theorems about one layer, a plain loop as reference, every family."""
+
+import pytest
+import torch
+
+from conftest import FAMILIES, build
+from revs.method import least_squares, moments, output_ban
+from revs.method.least_squares import Hyperparameters, shifts, solution, unlearn
+from revs.method.vocabulary import Vocabulary, rank
+from revs.model.targets import Target
+from revs.model.text import training_windows
+
+WANTED = 120  # of 300 tokens
+SHARP = Hyperparameters(r_h=WANTED, lam=1e-10, mu=0.0)  # nothing but the keys
+
+
+def secrets(number: int = 3, length: int = 9) -> list[Target]:
+    """Prompts and secrets of random tokens, with two target tokens each."""
+    draw = torch.Generator().manual_seed(5)
+    ids = lambda n: torch.randint(3, 290, (n,), generator=draw).tolist()
+    return [
+        Target(f"s{i}", "text", f"s{i}", ids(length + i), ids(4), (0, 2)) for i in range(number)
+    ]
+
+
+def places(targets):
+    return [(t.before(p), t.secret_ids[p]) for t in targets for p in t.T]
+
+
+def stream_ranks(decoder, targets) -> torch.Tensor:
+    """Ranks in every layer's stream as the model itself reads it: (targets, layers)."""
+    found = []
+    for ids, t in places(targets):
+        rows = []
+        decoder.visit(ids, lambda l, a, h, x, rows=rows: rows.append(x[-1]))
+        logits = decoder.logits(decoder.norm(torch.stack(rows).to(decoder.norm.weight)))
+        found.append(rank(logits, t))
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_every_gated_target_ranks_where_it_was_wanted_in_every_stream(kind):
+    """With λ → 0 and independent keys: r_h where the gate was open; undone bit for bit."""
+    decoder, targets = build(kind), secrets()
+    old = {name: w.clone() for name, w in decoder.model.state_dict().items()}
+    before = stream_ranks(decoder, targets)
+    edit = unlearn(decoder, targets, SHARP)
+    after = stream_ranks(decoder, targets)
+    assert (before < WANTED).any() and edit.layers
+    slack = 1 + WANTED // 20 if decoder.architecture.centred or decoder.after(0) else 0
+    assert (after >= WANTED - slack).all()
+    first = before[:, 0] < WANTED
+    assert ((after[first, 0] - WANTED).abs() <= slack).all()
+    edit.undo()
+    assert all(torch.equal(old[name], w) for name, w in decoder.model.state_dict().items())
+
+
+@pytest.mark.parametrize("options", [{}, {"mu": 0.05}, {"nu": 0.1}, {"ridge": 0.3, "lam": 0.1}])
+def test_the_batched_pass_is_the_plain_loop(options):
+    """Layer by layer, target by target, text by text, the system of each layer written out."""
+    decoder, plain = build("llama-tied"), build("llama-tied")
+    targets = secrets()
+    hp = Hyperparameters(**{"r_h": WANTED, "lam": 0.01, "mu": 0.0, "tokens": 128} | options)
+    spare = [(ids, 2) for ids in training_windows(decoder.tokenizer, 4, 30)]
+    spare = spare if hp.nu else []
+    unlearn(decoder, targets, hp, protect=spare)
+    vocabulary = Vocabulary(plain, ridge=hp.ridge)
+    C = moments.general_moments(plain, range(3), hp.tokens)
+    N = moments.second_moments(plain, spare, range(3)) if hp.nu else None
+    for l in range(3):
+        keys, S = [], []
+        for ids, t in places(targets):
+            seen = {}
+            plain.visit(ids, lambda m, a, h, x, seen=seen: seen.update({m: (a[-1], h[-1], x[-1])}))
+            a, h, x = seen[l]
+            keys.append(a)
+            S.append(shifts(vocabulary, l, h[None], x[None], [t], WANTED)[0])
+        K = torch.stack(keys).T  # (ff, n)
+        n = K.shape[1]
+        system = K @ K.T + n * hp.mu * C[l].double()
+        system += n * hp.nu * N[l].double() if hp.nu else 0
+        system += hp.lam * K.square().sum(0).mean() * torch.eye(len(K))
+        M = torch.linalg.solve(system, K)
+        with torch.no_grad():
+            for i, (_, t) in enumerate(places(targets)):
+                plain.neurons(l).add_(S[i] * torch.outer(vocabulary.step(l, t), M[:, i]))
+    for l in range(3):
+        torch.testing.assert_close(decoder.neurons(l), plain.neurons(l), rtol=1e-6, atol=1e-9)
+
+
+def test_both_forms_of_the_system_agree():
+    K = torch.randn(5, 40, dtype=torch.float64)
+    nothing = [(1.0, torch.zeros(40, 40))]
+    torch.testing.assert_close(solution(K, 0.1), solution(K, 0.1, nothing))
+
+
+def test_one_target_gets_the_minimum_norm_solution():
+    """λ → 0: m = a / ‖a‖², which moves a by one and what is orthogonal to a not at all."""
+    a = torch.randn(1, 40, dtype=torch.float64)
+    m = solution(a, 1e-12)
+    torch.testing.assert_close(m, a / a.square().sum())
+    other = torch.randn(40, dtype=torch.float64)
+    other -= (other @ a[0]) / a.square().sum() * a[0]
+    assert abs(float(m[0] @ other)) < 1e-10
+
+
+def test_targets_with_closed_gates_do_not_move():
+    """Every target already ranks lower: nothing is written."""
+    decoder, targets = build("llama-tied"), secrets()
+    edit = unlearn(decoder, targets, Hyperparameters(r_h=1, mu=0.0))
+    closed = stream_ranks(decoder, targets) >= 1
+    assert closed.any()
+    vocabulary = Vocabulary(decoder)
+    x = torch.randn(2, 16, dtype=torch.float64)
+    ranks = vocabulary.line(x, 7).rank_at_rest()
+    assert shifts(vocabulary, 0, x, x, [7, 7], int(ranks.min())).eq(0).all()
+    edit.undo()
+
+
+def test_protected_text_feels_less():
+    decoder, targets = build("llama-tied"), secrets()
+    spare = [(ids, 2) for ids in training_windows(decoder.tokenizer, 6, 30)]
+
+    def felt(hp) -> float:
+        before = [decoder.model(torch.tensor([ids])).logits for ids, _ in spare]
+        edit = unlearn(decoder, targets, hp, protect=spare)
+        after = [decoder.model(torch.tensor([ids])).logits for ids, _ in spare]
+        edit.undo()
+        return sum(float((a - b).norm()) for a, b in zip(after, before))
+
+    with torch.no_grad():
+        plain = felt(Hyperparameters(r_h=WANTED, mu=0.0))
+        assert felt(Hyperparameters(r_h=WANTED, mu=0.0, nu=1.0)) < 0.8 * plain
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"r_h": -1}, {"lam": 0.0, "mu": 0.0}, {"projection": "no"}, {"tokens": 3}]
+)
+def test_impossible_settings_are_refused(wrong, one_sentence):
+    with pytest.raises(ValueError) as error:
+        Hyperparameters(**wrong)
+    assert one_sentence(error)
+
+
+@pytest.mark.parametrize("wrong", [{"r_h": 300}, {"nu": 0.1}])
+def test_what_does_not_fit_the_model_is_refused(wrong, one_sentence):
+    with pytest.raises(ValueError) as error:
+        unlearn(build("llama-tied"), secrets(), Hyperparameters(**wrong))
+    assert one_sentence(error)
+
+
+@pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
+def test_the_output_ban_leaves_the_network_alone(kind):
+    """Banned tokens get the mean row; the embeddings and the rest stay; undo ties them again."""
+    decoder, targets = build(kind), secrets()
+    head, inner = decoder.head.weight, decoder.model.get_input_embeddings().weight.clone()
+    edit = output_ban.unlearn(decoder, targets, output_ban.Hyperparameters())
+    banned = sorted({t for _, t in places(targets)})
+    torch.testing.assert_close(
+        decoder.head.weight[banned], head.mean(0).expand(len(banned), -1), check_stride=False
+    )
+    assert torch.equal(decoder.model.get_input_embeddings().weight, inner)
+    assert edit.summary()["weights"] == len(banned) * head.shape[1]
+    edit.undo()
+    assert decoder.head.weight is head
+
+
+def test_the_write_is_declared():
+    assert least_squares.VERSION >= 1 and output_ban.VERSION >= 1
