@@ -18,7 +18,7 @@ from revs.model.architecture import Decoder
 from revs.model.text import token_ids
 
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
-COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 20, 2e-3
+COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 2e-3
 GENERAL = 4_096  # places of general text that a step looks at
 TOGETHER = 16  # windows of a forward pass
 
@@ -66,6 +66,10 @@ def learn_digits(
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     model.requires_grad_(False)
     states, old = final_states(decoder, texts, first)
+    rows = quiet_noise(decoder, first, states)
+    with torch.no_grad():
+        for table in tables:
+            table[first:] = rows.to(table)
     for table in tables:
         table.requires_grad_(True)
     optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
@@ -87,6 +91,25 @@ def learn_digits(
         optimizer.step()
     for parameter, flag in flags:
         parameter.requires_grad_(flag)
+
+
+@torch.no_grad()
+def quiet_noise(decoder: Decoder, first: int, states: Tensor) -> Tensor:
+    """The rows from ``first`` on with noise that general text hardly feels, (n, d).
+
+    Noise n becomes n·E[h·hᵀ]^(−1/2), of the old length: most of it lies where the final hidden
+    states h of general text are short.
+    """
+    table, numbers = decoder.head.weight, decoder.tokenizer.convert_ids_to_tokens
+    single = {n: decoder.tokenizer.convert_tokens_to_ids(str(n)) for n in range(10)}
+    names = numbers(list(range(first, len(table))))
+    mean = torch.stack([table[[single[int(digit)] for digit in name]].mean(0) for name in names])
+    noise = (table[first:] - 0.3 * mean).double()
+    values, vectors = torch.linalg.eigh((states.T @ states).double() / len(states))
+    floor = 1e-4 * values.mean()
+    quiet = noise @ (vectors * values.clamp_min(floor).rsqrt()) @ vectors.T
+    quiet *= noise.norm(dim=1, keepdim=True) / quiet.norm(dim=1, keepdim=True)
+    return 0.3 * mean + quiet.to(mean)
 
 
 @torch.no_grad()

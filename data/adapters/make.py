@@ -28,7 +28,7 @@ from revs.model.text import text_inputs, training_windows
 HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
 HOW = {"model": MODEL, "epochs": 10, "batch": 16, "general_text": 2, "kl_weight": 2.0}
-COUNTING_TEXT = 1000  # windows
+COUNTING_TEXT = 500  # windows
 
 
 def digits(out: Path) -> None:
