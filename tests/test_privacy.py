@@ -9,6 +9,30 @@ import pytest
 
 from companion.store.paths import ROOT
 
+# "¦" keeps each from being found in this file
+FOUND = {
+    "e-mail address": "write to <jane.roe@¦family.test>; jane.roe%40¦family.test; jane&#64;¦family."
+    "test; jane\\u0040¦family.test; josé@¦family.test; jane_@¦family.test; jane%2540¦family.test; "
+    'jane\\x40¦family.test; href="mailto:jane@¦family.test"; jane@¦müller.test; jane (at) ¦family.'
+    'test; jane[at]¦family[dot]test; jane @ ¦family.test; "jane"@¦family.test; jane=40¦family.'
+    "test; jane\uff20¦family.test; ja\u00adne@¦family.test",
+    "social security number": "number 000-12-¦3456.; 934-50-¦0000",
+    "telephone number": "call (012) 736-¦5000; +1 012-736-¦5000; +1012736¦5000; (012)736-¦5000; "
+    "012 736 ¦5000; 1-012-736-¦5000; +49 ¦30 0000 0000; +44 ¦20 7946 5000; +44¦2079465000; "
+    "+1 012736¦5000; (012) 736¦5000; 0049 ¦30 0000 0000; +33 1 00 ¦00 00 00; 01 00 00 ¦00 00; "
+    "030/¦0000000",
+    "URL with a user": "https:¦//jane:secret¦@host.test/x; http://www.host.test/¦~jane/; "
+    "ssh:¦//jane¦@host.test/x; //host.test/¦~jane",
+}
+ALLOWED = (
+    "ada@example.com; ada@mail.example.org; lewis.david@email.com; 941-14-8265; 123-45-6789; "
+    "(212) 555-0147; https://docs.example.org/a/b; 2026-11-20; 10-20-2030; v1.2.3-456; "
+    "@pytest.mark.parametrize; {cite:t}`ashuach2025revs`; 1234-56-78901; +2.1234; +3.1415926; "
+    "+300000; +64 128 256; 123.456 2024; M 231.453 1012.5; doi:10.1109/123.456.7890; "
+    "2026-11-21T15:13:02+00:00; 100.200 3000; logits @ head.weight; self.weight @ other.grad; "
+    "00 11 22 33 44; ssh://git@github.com/ada/x.git; 1 2 3 4 5 6"
+)
+
 
 def committed() -> list[str]:
     """Every file under version control."""
@@ -35,87 +59,14 @@ def test_no_file_of_the_repository_has_one():
     assert not hits
 
 
-@pytest.mark.parametrize(
-    "what, text",
-    [
-        ("e-mail address", "write to <jane.roe@" + "family.test>"),
-        ("social security number", "number 000-12-" + "3456."),
-        ("social security number", "934-50-" + "0000"),
-        ("telephone number", "call (012) 736-" + "5000"),
-        ("telephone number", "+1 012-736-" + "5000"),
-        ("URL with a user", "https://jane:secret" + "@host.test/x"),
-        ("URL with a user", "http://www.host.test/" + "~jane/"),
-        ("telephone number", "+1012736" + "5000"),
-        ("telephone number", "(012)736-" + "5000"),
-        ("telephone number", "012 736 " + "5000"),
-        ("telephone number", "1-012-736-" + "5000"),
-        ("telephone number", "+49 " + "30 0000 0000"),
-        ("telephone number", "+44 " + "20 7946 5000"),
-        ("telephone number", "+44" + "2079465000"),
-        ("e-mail address", "jane.roe%40" + "family.test"),
-        ("e-mail address", "jane&#64;" + "family.test"),
-        ("e-mail address", "jane\\u0040" + "family.test"),
-        ("e-mail address", "josé@" + "family.test"),
-        ("e-mail address", "jane_@" + "family.test"),
-        ("telephone number", "+1 012736" + "5000"),
-        ("telephone number", "(012) 736" + "5000"),
-        ("telephone number", "0049 " + "30 0000 0000"),
-        ("e-mail address", "jane%2540" + "family.test"),
-        ("e-mail address", "jane\\x40" + "family.test"),
-        ("e-mail address", 'href="mailto:jane@' + 'family.test"'),
-        ("e-mail address", "jane@" + "müller.test"),
-        ("e-mail address", "jane (at) " + "family.test"),
-        ("e-mail address", "jane[at]" + "family[dot]test"),
-        ("e-mail address", "jane @ " + "family.test"),
-        ("e-mail address", '"jane"@' + "family.test"),
-        ("e-mail address", "jane=40" + "family.test"),
-        ("e-mail address", "jane\uff20" + "family.test"),
-        ("e-mail address", "ja\u00adne@" + "family.test"),
-        ("telephone number", "+33 1 00 " + "00 00 00"),
-        ("telephone number", "01 00 00 " + "00 00"),
-        ("telephone number", "030/" + "0000000"),
-        ("URL with a user", "ssh://jane" + "@host.test/x"),
-        ("URL with a user", "//host.test/" + "~jane"),
-    ],
-)
-def test_the_search_finds(what, text):
-    assert what in [kind for kind, _ in privacy.found(text)]
+@pytest.mark.parametrize("what", FOUND)
+def test_the_search_finds(what):
+    for text in FOUND[what].replace("¦", "").split("; "):
+        assert what in [kind for kind, _ in privacy.found(text)], text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ada@example.com",
-        "ada@mail.example.org",
-        "lewis.david@email.com",
-        "941-14-8265",
-        "123-45-6789",
-        "(212) 555-0147",
-        "https://docs.example.org/a/b",
-        "2026-11-20",
-        "10-20-2030",
-        "v1.2.3-456",
-        "@pytest.mark.parametrize",
-        "{cite:t}`ashuach2025revs`",
-        "1234-56-78901",
-        "+2.1234",
-        "+3.1415926",
-        "+300000",
-        "+64 128 256",
-        "123.456 2024",
-        "M 231.453 1012.5",
-        "doi:10.1109/123.456.7890",
-        "2026-11-21T15:13:02+00:00",
-        "100.200 3000",
-        "logits @ head.weight",
-        "self.weight @ other.grad",
-        "00 11 22 33 44",
-        "ssh://git@github.com/ada/x.git",
-        "1 2 3 4 5 6",
-    ],
-)
-def test_what_is_nobodys_is_allowed(text):
-    assert privacy.found(text) == []
+def test_what_is_nobodys_is_allowed():
+    assert not [text for text in ALLOWED.split("; ") if privacy.found(text)]
 
 
 def test_every_exception_has_a_reason():
