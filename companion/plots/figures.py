@@ -16,18 +16,17 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from companion.analysis.tables import METRICS
 from companion.experiments.methods import registry, title
 from companion.store.paths import ROOT
 from document_audit.report import encoded
 
 UNKNOWN = ("#888888", "o")  # a method without a colour
 INK = "#7f7f7f"  # axes and text, as in revs.mplstyle
-METRIC_COLOURS = {
-    "efficacy": "#d55e00",
-    "generalization": "#e69f00",
-    "specificity": "#009e73",
-    "unlearning_score": "#0072b2",
+METRIC_STYLES = {
+    "efficacy": {"color": "#d55e00", "ls": "-"},
+    "generalization": {"color": "#e69f00", "ls": "--"},
+    "specificity": {"color": "#009e73", "ls": "-."},
+    "unlearning_score": {"color": "#0072b2", "ls": ":", "lw": 2.5},
 }
 
 
@@ -79,21 +78,6 @@ def kept(ax: Axes, frame: pd.DataFrame) -> None:
         drawn = look(owner, bool(way)) | {"ls": "", "markersize": 6, "alpha": 0.8, "label": method}
         ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
     ax.set(xlim=(-3, 103), ylim=(-3, 103), xlabel="Efficacy@100, per cent")
-
-
-def metric_lines(ax: Axes, frame: pd.DataFrame, x: str) -> None:
-    """Every metric of a frame, in per cent, over one of its columns."""
-    for (metric, label), style in zip(METRICS.items(), ("-", "--", "-.", ":"), strict=True):
-        ax.plot(
-            frame[x],
-            frame[metric],
-            style,
-            marker="o",
-            markersize=4,
-            label=label,
-            linewidth=2.5 if metric == "unlearning_score" else 1.5,
-            color=METRIC_COLOURS[metric],
-        )
 
 
 def band(ax: Axes, frame: pd.DataFrame, x: str, y: str, method: str) -> None:
