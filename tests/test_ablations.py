@@ -1,13 +1,11 @@
 """The pages of ablations, curves and tuning: made-up runs with known numbers, and recorded ones."""
 
 import pytest
-import yaml
 
 from companion.analysis import ablations, errata, results, tuning
 from companion.analysis.tables import DASH, METRICS
 from companion.experiments import methods
 from companion.store import paper, rows
-from companion.store.paths import ROOT
 
 MODEL = "smollm2-135m"
 BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
@@ -168,18 +166,6 @@ def test_a_setting_in_a_cell(value, shown):
 )
 def test_a_range_in_a_cell(space, shown):
     assert tuning.interval(space) == shown
-
-
-def test_the_runs_tuned_on_the_same_secrets_have_the_settings_of_that_search():
-    """params/sweeps/ablations.yml names them, since a profile cannot read a row."""
-    found = rows.find(kind="tune", data="ssn")[f"tune/ssn/{MODEL}/revs-seed0"]["result"]
-    profile = yaml.safe_load((ROOT / "params" / "ablations.yml").read_text(encoding="utf-8"))
-    given = [
-        run["parameters"]["hyperparameters"]
-        for run in profile["runs"]
-        if run.get("parameters", {}).get("tag") == "tuned-here"
-    ]
-    assert given == [found["hyperparameters"]]
 
 
 def test_what_was_chosen_is_the_best_of_the_search():

@@ -45,8 +45,8 @@ def scores(model: str, data: str) -> pd.DataFrame:
 
     Raises ValueError if there is no base.
     """
-    frame = measured(model, data)
-    frame = frame[frame["seed"] == 0].set_index("tag", drop=False).sort_index()
+    frame = of_one_finetune(measured(model, data).query("seed == 0"), "base")
+    frame = frame.set_index("tag", drop=False).sort_index()
     if "base" not in frame.index:
         raise ValueError(
             f"There is no row 'base' of {model} on {data}, which ablations are compared with: "
@@ -59,6 +59,14 @@ def scores(model: str, data: str) -> pd.DataFrame:
     usual = given["base"]
     frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
     return frame
+
+
+def of_one_finetune(frame: pd.DataFrame, tag: str) -> pd.DataFrame:
+    """Of the runs those that begin with the same weights as a run with this tag; of several such
+    weights, those with the most tags."""
+    tags = frame.groupby("finetune")["tag"].nunique()
+    known = tags[tags.index.isin(frame.loc[frame["tag"] == tag, "finetune"])]
+    return frame[frame["finetune"] == known.idxmax()] if len(known) else frame
 
 
 def changed_settings(runs: pd.DataFrame) -> pd.Series:
@@ -77,7 +85,9 @@ def digit_ways(model: str, data: str) -> pd.DataFrame:
     runs = measured(model, data)
     runs = runs[runs["method"].isin(methods.of_paper()) & runs["failed"].isna()]
     adapter = runs["row"].map(lambda row: row["settings"].get("adapter"))
-    now = runs.assign(way=adapter.where(runs["tag"] == "").map(ADAPTERS)).dropna(subset="way")
+    now = runs.assign(
+        way=adapter.where(runs["tag"].isin(["", "main", "ways"])).map(ADAPTERS)
+    ).dropna(subset="way")
     before = runs.assign(way=runs["tag"].map(OLDER)).dropna(subset="way")
     runs = now if set(now["way"]) == set(WAYS) else before
     whole = runs.groupby("seed")["name"].transform("size")
