@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from companion.store import schema
+from companion.store import schema, versions
 
 
 def machine(row: dict) -> dict[str, str]:
@@ -31,6 +31,7 @@ def row_table(found: Mapping[str, dict], machines: pd.DataFrame) -> pd.DataFrame
             "date": row["date"],
             "seconds": f"{sum(row['seconds'].values()):.0f}",
             "MiB": f"{row['peak_memory_mb']:,}",
+            "older": ", ".join(versions.older(row)),
             "file": f"../rows/{row['kind']}/{row['data']}/{row['model']}.jsonl",
         }
         for row in found.values()

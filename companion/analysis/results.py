@@ -16,7 +16,7 @@ from companion.analysis.tables import DASH, METRICS, as_strings
 from companion.data.datasets import together
 from companion.data.models import registry
 from companion.experiments import methods
-from companion.store import paper, rows
+from companion.store import paper, rows, versions
 from revs.measures import metrics
 
 PAPER_COLUMNS = {
@@ -247,4 +247,6 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
         kind, known = "fine-tune" if tuned else "weights", list(dict.fromkeys(done["finetune"]))
     kind += "s" * (len(known) > 1 and kind != "weights")
     which = f"{kind} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {kind}"
-    return f"{title(model)}, {seed_list(done['seed'])}, {which}"
+    older = sum(bool(versions.older(row)) for row in done["row"])
+    mark = f", {older} of {len(done)} runs older than the code" if older else ""
+    return f"{title(model)}, {seed_list(done['seed'])}, {which}{mark}"
