@@ -22,7 +22,7 @@ def row(data="ssn", method="revs", adapter="seed1", seed=1, score=0.5, **more) -
     attacks = {"resistance_score": {"released": 0.9, "per_example": score}}
     text = {"perplexity": 20.0 if method == "unedited" else 22.0, "kl": 0.1, "unchanged": 0.9}
     result = {"after": after | {"unlearning_score": score, "forget": 2, "retain": 2}}
-    result |= {"attacks": attacks, "general_text": text, "items_sha256": None} | more
+    result |= {"attacks": attacks, "general_text": text} | more
     settings = {"adapter": adapter, "hyperparameters": {}, "data": data, "score_k": 100}
     name = f"unlearn/{data}/{MODEL}/{method}-{adapter}-seed{seed}"
     about = {"name": name, "data": data, "model": MODEL, "method": method, "seed": seed, "tag": ""}
@@ -83,7 +83,7 @@ def test_runs_of_ablations_and_of_other_adapters_are_left_out(record):
     others = [row(adapter="seed1-keep", seed=9), row(seed=9) | {"tag": "curve-k5"}]
     others += [row(adapter=None, seed=9), row(adapter="seed1-noise", seed=9)]
     failed = row(seed=8)
-    failed["result"] = {"failed": "diverged", "items_sha256": None}
+    failed["result"] = {"failed": "diverged"}
     frame = record([*crossed(), *others, failed])
     assert set(frame["split"]) == {1, 2, 3, 4}
 
@@ -155,7 +155,7 @@ def test_secrets_are_drawn_where_their_values_are_recorded(record, monkeypatch):
     )
     narrow = main_comparison.means(record(made)).set_index("method").loc["revs"]
     for one in made:
-        one["result"]["items_sha256"] = "x"
+        one["values"] = {"file": "x"}
     wide = main_comparison.means(record(made)).set_index("method").loc["revs"]
     assert narrow["high"] == pytest.approx(narrow["low"]) and wide["high"] - wide["low"] > 0.3
 

@@ -3,7 +3,7 @@
 import pytest
 import test_tuning
 
-from companion.analysis import curation, organic
+from companion.analysis import curation, main_comparison, organic
 from companion.analysis.tables import DASH
 from companion.store import rows
 from document_audit.candidates import BEFORE_THIS
@@ -65,19 +65,17 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
     assert {row["seed"] for of_data in asked.values() for row in of_data.values()} == {1}
 
 
-def test_public_addresses_that_are_left(shelf):
-    judged = lambda share: organic.public("smollm2-135m", "machine-email", "revs", share)
-    assert judged(0.5) is None
-    for name, known in (
-        ("unedited", {"a": True, "b": True, "c": False}),
-        ("revs", {"a": True, "b": False, "c": True}),
-    ):
-        row = shelf(data="machine-email", method=name, seed=1)
-        result = row["result"] | {"public_addresses": {"known": known}}
-        made = row
-        rows.write(rows.RECORDED, row["name"], "unlearn", result, [], made)
-    names = [f"unlearn/machine-email/smollm2-135m/{one}-seed1" for one in ("unedited", "revs")]
-    assert judged(0.5) == (True, "1 of 2", names) and judged(0.6)[0] is False
+def test_the_recorded_comparison_is_told_in_tables_and_sentences():
+    model, data = "qwen2.5-coder-0.5b", "known-email"
+    evaluated = organic.comparison(model, data)
+    found = organic.curations("qwen2.5-coder-1.5b", "machine")
+    said = organic.answer(found, model, evaluated)
+    assert all(isinstance(one, str) and one for one in said.values())
+    assert int(said["apart_told"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
+    assert len(main_comparison.table(evaluated)) == evaluated["method"].nunique()
+    assert len(organic.package_table(found)) > 3
+    swaps = organic.name_swap_table("qwen2.5-coder-1.5b", "machine-email", MODEL)
+    assert len(swaps) >= 2 and swaps.map(type).eq(str).all().all()
 
 
 def test_searches_of_both_ways_stand_side_by_side(shelf, search):

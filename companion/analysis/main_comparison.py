@@ -100,7 +100,7 @@ def samples(frame: pd.DataFrame, column: str = PRIMARY) -> tuple[np.ndarray, np.
     """One measure of one data set's runs in each draw of the bootstrap, and the weight of each run
     there, both draws × runs. Secrets are drawn where their values are recorded."""
     fixed = np.tile(frame[column].to_numpy(dtype=float), (statistics.DRAWS, 1))
-    has_items = frame["row"].map(lambda row: bool(row["result"].get("items_sha256")))
+    has_items = frame["row"].map(lambda row: bool(row.get("values")))
     done = frame.loc[has_items & frame[column].notna(), "row"]
     if column in BY_SECRET and len(done):
         places = [frame.index.get_loc(name) for name in done.index]

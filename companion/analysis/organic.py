@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis import curation, results, tuning
-from companion.analysis.tables import DASH, percent
+from companion.analysis import curation, main_comparison, results, tuning
+from companion.analysis.tables import DASH, comma_list, decimal, percent, ranking
 from companion.experiments import methods
 from companion.store import rows
 
@@ -94,14 +94,58 @@ def having(found: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
     return by_data
 
 
-def public(model: str, data: str, one: str, share: float) -> tuple[bool, str, list[str]] | None:
-    """Does the model that this method edited still write so large a share of the public addresses
-    that the unedited one writes (tab:retained_email_example)? With how many, and the rows."""
-    found = results.measured(model, data)
-    of_data = having(found[found["tag"] == ""], "public_addresses").get(data, {})
-    known = {name: row["result"]["public_addresses"]["known"] for name, row in of_data.items()}
-    if not any(known.get("unedited", {}).values()) or one not in known:
-        return None
-    written = [known[one][address] for address, yes in known["unedited"].items() if yes]
-    names = [of_data[method]["name"] for method in ("unedited", one)]
-    return sum(written) >= share * len(written), f"{sum(written)} of {len(written)}", names
+def comparison(model: str, data: str) -> pd.DataFrame:
+    """The runs of every method on a set, in the shape of the main comparison; the model as it came
+    stands for an adapter."""
+    frame = results.runs(model, data)
+    frame = frame[frame["failed"].isna()]
+    return main_comparison.measures(
+        frame.assign(adapter=frame["finetune"], split=frame["seed"]).reset_index(drop=True)
+    )
+
+
+def package_table(found: list[dict], most: int = 12) -> pd.DataFrame:
+    """The packages with the most memorised secrets, and how many of each kind, as texts."""
+    known = places(found)
+    first = known["package"].value_counts().head(most).index
+    counts = pd.crosstab(known["package"], known["kind"]).loc[first]
+    return counts.astype(str).rename_axis("package").reset_index()
+
+
+def name_swaps(model: str, data: str, embedded: str) -> pd.DataFrame:
+    """The runs that exchanged names: of a model's own secrets, and of synthetic ones."""
+    frames = [results.measured(model, data), results.measured(embedded, "emails")]
+    return pd.concat([one[one["tag"].isin(["cue", "cue-unread"])] for one in frames])
+
+
+def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
+    """Shares of secrets still written with the own and with another person's name, as texts."""
+    asked = name_swaps(model, data, embedded)
+    found = pd.json_normalize([row["result"]["name_swap"] for row in asked["row"]])
+    shares = found.filter(like=".").map(percent)
+    shares.columns = [name.replace(".", " name, ").replace("_", " ") for name in shares]
+    unread = asked["tag"].map({"cue": "", "cue-unread": ", before it has read them"})
+    secrets = asked["data"] + ", " + asked["model"].map(results.title) + unread
+    table = pd.DataFrame({"secrets": list(secrets), "compared": found["named"]})
+    table["no name in the line"] = found["unnamed"]
+    return table.assign(**{"part of it elsewhere": found["leaked"]}).join(shares).astype(str)
+
+
+def answer(found: list[dict], model: str, evaluated: pd.DataFrame) -> dict[str, str]:
+    """What the page says of the comparison, for ``glue``."""
+    funnel = curation.funnel(*found).set_index("kind")["in the data set"]
+    data = evaluated["data"].iloc[0]
+    scored = evaluated[~evaluated["method"].isin(main_comparison.CONTROLS)]
+    scored = 100 * scored.groupby("method")["unlearning_score"].mean().rename(methods.title)
+    gaps = main_comparison.differences(evaluated)
+    side = main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
+    half = 100 * results.tagged(model, data, "half")["unlearning_score"].astype(float).mean()
+    said = {"known_emails": f"{funnel.get('Email addresses', 0):,}"}
+    said |= {"apart_order": ranking(scored), "apart_half": decimal(half)}
+    said["apart_now"] = decimal(scored.get("REVS"))
+    for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
+        said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
+    asked = results.measured(model, data).query("tag == 'cue'")["row"]
+    leaked = asked.iloc[0]["result"]["prompt_leakage"] if len(asked) else {}
+    said["apart_secrets"] = str(leaked.get("secrets", DASH))
+    return said | {"apart_told": str(leaked.get("leaked", DASH))}
