@@ -169,7 +169,7 @@ def test_a_range_in_a_cell(space, shown):
 
 
 def test_what_was_chosen_is_the_best_of_the_search():
-    chosen = methods.tuned()["revs"][MODEL]["ssn"]
+    chosen = methods.chosen_settings()["revs"][MODEL]["ssn"]
     found = rows.find(kind="tune", data="ssn-tune")[f"tune/ssn-tune/{MODEL}/revs-seed0"]["result"]
     frame = tuning.trials(MODEL, "ssn-tune")
     scores = frame[frame["method"] == "revs"]["unlearning_score"]

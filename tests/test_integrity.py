@@ -6,7 +6,7 @@ import pytest
 import torch
 from conftest import build
 
-from companion.experiments import integrity
+from companion.measures import integrity
 from revs.measures import general_text
 from revs.model.targets import Split
 

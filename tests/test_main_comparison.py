@@ -166,7 +166,7 @@ def test_secrets_are_drawn_where_their_values_are_recorded(record, monkeypatch):
 def test_the_record_has_every_method_of_the_paper_in_the_main_comparison():
     frame = main_comparison.runs("smollm2-135m")
     for data, part in frame[frame["data"].isin(methods.PAPER_DATA)].groupby("data"):
-        assert set(methods.of_paper()) <= set(part["method"]), data
+        assert set(methods.paper_methods()) <= set(part["method"]), data
         assert part["adapter"].nunique() >= 2 and part["split"].nunique() >= 2
     assert frame["perplexity_rise"].notna().mean() > 0.9
 

@@ -17,7 +17,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sent
     """The least is the weights, five times them where training keeps an original; unknown sizes are
     not refused."""
     settings = {"model": "smollm2-135m", "dtype": "float32", "method": "revs"}
-    monkeypatch.setattr(memory, "free", lambda *_: 1.5 * 2**30)
+    monkeypatch.setattr(memory, "free_bytes", lambda *_: 1.5 * 2**30)
     memory.check(settings)
     memory.check(settings | {"model": "nobody/knows", "method": "npo_kl"})
     with pytest.raises(
@@ -26,7 +26,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(monkeypatch, one_sent
         memory.check(settings | {"method": "npo_kl"})
     assert one_sentence(caught)
     memory.check(settings | {"method": "npo_kl", "hyperparameters": {"layers": [3]}})
-    monkeypatch.setattr(memory, "free", lambda *_: 2**29)
+    monkeypatch.setattr(memory, "free_bytes", lambda *_: 2**29)
     for dtype, mend in (("float32", "bfloat16 weights, a smaller"), ("bfloat16", "a smaller")):
         with pytest.raises(MemoryError, match=f"free: take {mend} model, or a machine with more"):
             memory.check(settings | {"dtype": dtype})
@@ -48,13 +48,13 @@ def test_weights_are_counted_by_what_heads_say_and_not_by_the_size_of_files(tmp_
     (broken / "model.safetensors").write_bytes(b"none")
     (broken / "model.gguf").write_bytes(b"none")
     places = (tmp_path, tmp_path / "model.gguf", broken, broken / "model.gguf", tmp_path / "none")
-    assert [memory.counted(place) for place in places] == [17, 35, 0, 0, 0]
+    assert [memory.weight_count(place) for place in places] == [17, 35, 0, 0, 0]
 
 
 def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):
     """Fine-tunes, runs of the method and of NPO-KL in bfloat16, as they are refused."""
     page = (ROOT / "book" / "gpus.md").read_text(encoding="utf-8")
-    monkeypatch.setattr(memory, "free", lambda *_: 0)
+    monkeypatch.setattr(memory, "free_bytes", lambda *_: 0)
     for model in ("llama-3-8b", "gpt-j-6b"):
         for method in ("finetune", "revs", "npo_kl"):
             with pytest.raises(MemoryError) as caught:
@@ -74,11 +74,11 @@ def test_the_limit_of_a_group_or_of_one_around_it_holds(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "LIMIT", tmp_path)
     monkeypatch.setattr(memory, "GROUP", tmp_path / "cgroup")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert 2 * 2**20 < memory.free() < 2**32
+    assert 2 * 2**20 < memory.free_bytes() < 2**32
     monkeypatch.setattr(memory.psutil.Process, "memory_info", lambda _: SimpleNamespace(rss=7))
-    assert memory.free() == 2 * 2**20 + 7
+    assert memory.free_bytes() == 2 * 2**20 + 7
     (tmp_path / "cgroup").unlink()
-    assert memory.free() > 2**25
+    assert memory.free_bytes() > 2**25
 
 
 def test_peak_is_what_was_taken_at_the_highest():

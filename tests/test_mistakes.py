@@ -370,7 +370,7 @@ def a_measure_that_lacks_its_questions(place):
 
 @mistake("takes at least .* GiB, but .* GiB of memory are free: take", MemoryError)
 def a_run_that_cannot_fit(place):
-    with mock.patch.object(memory, "free", lambda *_: 2**27):
+    with mock.patch.object(memory, "free_bytes", lambda *_: 2**27):
         yield unlearning(place)
 
 

@@ -78,4 +78,4 @@ def test_the_settings_are_what_the_searches_chose():
     """params/hyperparameters.yml has what each search chose, not what somebody typed."""
     written = yaml.safe_load(promote.SETTINGS.read_text(encoding="utf-8"))
     found = promote.tuned(SEARCHES)
-    assert written | found == written and set(found) >= set(methods.of_paper())
+    assert written | found == written and set(found) >= set(methods.paper_methods())

@@ -9,7 +9,7 @@ from companion.analysis import qualitative
 from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.experiments import methods
-from companion.measures import replacement as instead
+from companion.measures import replacement
 from companion.store import rows
 
 FIRST = datasets.read("emails")[0]
@@ -18,20 +18,30 @@ FIRST = datasets.read("emails")[0]
 @pytest.fixture
 def found(monkeypatch):
     """A run of REVS on e-mails: what five secrets became, one of which was kept."""
-    became = [instead.ELSEWHERE, instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE, None]
+    became = [
+        replacement.ELSEWHERE,
+        replacement.SAME,
+        replacement.ELSEWHERE,
+        replacement.ELSEWHERE,
+        None,
+    ]
     items = pd.DataFrame({"id": list("abcd") + ["e"], "became": became})
     items.loc[1, "id"] = FIRST.id
     monkeypatch.setattr(
         rows, "per_example", lambda row: items.assign(was="a***", replacement="b***")
     )
-    counts = dict.fromkeys(instead.BECAME, 0) | {instead.ELSEWHERE: 3, instead.SAME: 1}
+    counts = dict.fromkeys(replacement.BECAME, 0) | {replacement.ELSEWHERE: 3, replacement.SAME: 1}
     return {"emails": {"revs": {"result": {"replacement": counts}}}}
 
 
 def test_examples_are_the_first_of_each_outcome(found):
     shown = qualitative.examples(found)
-    assert list(shown["that is"]) == [instead.SAME, instead.ELSEWHERE, instead.ELSEWHERE]
-    assert list(qualitative.became(found)[instead.ELSEWHERE]) == [3, 5]
+    assert list(shown["that is"]) == [
+        replacement.SAME,
+        replacement.ELSEWHERE,
+        replacement.ELSEWHERE,
+    ]
+    assert list(qualitative.became(found)[replacement.ELSEWHERE]) == [3, 5]
     assert set(shown["it was"]) == {"`a***`"} and set(shown["the model now writes"]) == {"`b***`"}
 
 
@@ -56,7 +66,7 @@ def test_every_public_address_has_a_line():
 
 def test_the_papers_examples_show_hosts_and_no_name():
     shown = qualitative.printed_examples()
-    counts = {instead.ELSEWHERE: 5, instead.AT_THE_HOST: 3, instead.PLACEHOLDER: 2}
+    counts = {replacement.ELSEWHERE: 5, replacement.AT_THE_HOST: 3, replacement.PLACEHOLDER: 2}
     assert shown["that is"].value_counts().to_dict() == counts
     for cell in shown[["it was", "the model now writes"]].to_numpy().ravel():
         assert re.fullmatch(r"`(\*\*\*@[a-z.]+|\[email protected\])`", cell)

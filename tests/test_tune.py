@@ -481,7 +481,7 @@ def test_the_first_two_trials_are_the_papers_settings(method, data):
         tune.PAPER_VOCABULARY, tune.printed_settings(method, 9, data), strict=True
     ):
         settings = paper.hyperparameters(title, model, data)
-        assert found and found.keys() == settings.keys() & methods.known(method)
+        assert found and found.keys() == settings.keys() & methods.hyperparameter_names(method)
         for name in found.keys() - set(tune.MARGINS):
             value = settings[name]
             listed = isinstance(value, list)

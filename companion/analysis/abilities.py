@@ -9,7 +9,8 @@ import pandas as pd
 
 from companion.analysis import errata, results
 from companion.analysis.tables import percent
-from companion.experiments import integrity, methods
+from companion.experiments import methods
+from companion.measures import integrity
 from companion.store import paper
 from revs.measures.metrics import flips
 

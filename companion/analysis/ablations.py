@@ -83,7 +83,7 @@ def digit_ways(model: str, data: str) -> pd.DataFrame:
     """Runs of the paper's methods by the ``way`` in which the model reads digits, on the splits
     that have every method in every way; those with adapters if all ways have some."""
     runs = measured(model, data)
-    runs = runs[runs["method"].isin(methods.of_paper()) & runs["failed"].isna()]
+    runs = runs[runs["method"].isin(methods.paper_methods()) & runs["failed"].isna()]
     adapter = runs["row"].map(lambda row: row["settings"].get("adapter"))
     now = runs.assign(
         way=adapter.where(runs["tag"].isin(["", "main", "ways"])).map(ADAPTERS)

@@ -58,7 +58,7 @@ def runs(model: str, *data: str) -> pd.DataFrame:
         return measures(frame[with_adapter].reset_index(drop=True))
     older = frame["tag"].str.fullmatch(OLDER).astype(bool)
     found = frame[older if older.any() else frame["tag"] == ""]
-    found = found[found["method"].isin([*methods.of_paper(), *CONTROLS])]
+    found = found[found["method"].isin([*methods.paper_methods(), *CONTROLS])]
     return measures(found.assign(adapter=found["finetune"]).reset_index(drop=True))
 
 

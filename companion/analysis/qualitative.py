@@ -13,7 +13,7 @@ from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.experiments import methods
 from companion.measures import public_addresses as public
-from companion.measures import replacement as instead
+from companion.measures import replacement
 from companion.store import paper, rows
 
 TAG = "qualitative"
@@ -41,8 +41,8 @@ def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     ]
     theirs = Counter(printed_examples()["that is"])
     theirs = {"data": "Emails, the paper's ten", "method": title("revs")} | theirs
-    frame = pd.DataFrame([*lines, theirs], columns=["data", "method", *instead.BECAME])
-    return frame.fillna(0).astype(dict.fromkeys(instead.BECAME, int))
+    frame = pd.DataFrame([*lines, theirs], columns=["data", "method", *replacement.BECAME])
+    return frame.fillna(0).astype(dict.fromkeys(replacement.BECAME, int))
 
 
 def examples(
@@ -60,7 +60,7 @@ def examples(
             words = record.prompt.split()[-WORDS:]
             said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
         items = rows.per_example(of_data["revs"]).fillna("") if "revs" in of_data else None
-        for outcome in () if items is None else instead.BECAME:
+        for outcome in () if items is None else replacement.BECAME:
             for item in items[items["became"] == outcome].head(each).to_dict("records"):
                 now = f"`{item['replacement']}`" if item["replacement"] else DASH
                 was = said.get(item["id"], f"`{item['was']}`")
@@ -74,8 +74,8 @@ def printed_examples() -> pd.DataFrame:
     hidden = lambda host: f"`***@{host}`" if host else "`[email protected]`"
     lines = []
     for before, after in zip(domains["original"], domains["unlearned"]):
-        outcome = instead.AT_THE_HOST if after == before else instead.ELSEWHERE
-        outcome = instead.PLACEHOLDER if after is None else outcome
+        outcome = replacement.AT_THE_HOST if after == before else replacement.ELSEWHERE
+        outcome = replacement.PLACEHOLDER if after is None else outcome
         lines.append((hidden(before), hidden(after), outcome))
     return pd.DataFrame(lines, columns=["it was", "the model now writes", "that is"])
 

@@ -148,7 +148,7 @@ def answer(
     """What the page says of the trials on one data set, for ``glue``."""
     own, lines = frame[frame["data"] == data], summary(frame[frame["data"] == data])
     best = own.groupby("method", observed=True)["score"].max().sort_values(ascending=False)
-    printed = own[own["printed"] & own["method"].isin(methods.of_paper())]["score"]
+    printed = own[own["printed"] & own["method"].isin(methods.paper_methods())]["score"]
     rose = lines["best"] - lines["best of the first half"]
     top = finals[finals["data"] == data].groupby("method").head(1)
     lost = top["first"] - top["further"].map(lambda some: sum(some) / max(len(some), 1))

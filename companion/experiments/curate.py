@@ -45,7 +45,7 @@ VERSION = 1
 def run(settings: Settings) -> dict:
     """Finds the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
-    place = located(settings.documents)
+    place = document_place(settings.documents)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = curated(where, place, settings)
     lines = [f"{row['result']['documents']} documents read."]
@@ -56,7 +56,7 @@ def run(settings: Settings) -> dict:
     return row
 
 
-def located(documents: str) -> Path | str:
+def document_place(documents: str) -> Path | str:
     """Where documents lie; an error does not name the path, which may hold a secret."""
     with errors_without_paths():
         return documents if documents == sources.PACKAGES else existing_path(resolve(documents))
@@ -89,7 +89,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         cut_to_target(candidate, decoder, settings.T, funnel)
         for candidate in secret_candidates(texts, settings.kinds, funnel)
     )
-    found = sample(list(filter(None, every)), settings.limit, funnel)
+    found = limited_sample(list(filter(None, every)), settings.limit, funnel)
     if not hashes:
         raise nothing_read_error(skipped)
     clock.append(time.monotonic())
@@ -98,12 +98,12 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
-    tried = attempted(decoder, found, asked, inputs["model"])
+    tried = verdicts_by_id(decoder, found, asked, inputs["model"])
     judged = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
     known = [one for one in judged if one[1]["memorised"]]
     kept = [one for one in known if settings.keep_leaked or not secret_in_prompt(one[0].record)]
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
-    write(settings.name, exact, inputs["model"], settings.tuning_share)
+    write_data_sets(settings.name, exact, inputs["model"], settings.tuning_share)
     result = {
         "documents": len(hashes),
         "skipped": dict(skipped),
@@ -131,7 +131,9 @@ def require_same_model(name: str, model: str) -> None:
         )
 
 
-def write(name: str, records: list[Record], model: str, tuning_share: float = 0.0) -> None:
+def write_data_sets(
+    name: str, records: list[Record], model: str, tuning_share: float = 0.0
+) -> None:
     """The data set, its parts by kind, the secrets alone as a list, and whose they are.
 
     Of each kind the share ``tuning_share`` is a part by itself. A part without a secret is no file.
@@ -156,7 +158,7 @@ def write(name: str, records: list[Record], model: str, tuning_share: float = 0.
             (BUILD / "curated" / file).unlink(missing_ok=True)
 
 
-def sample(found: list, limit: int | None, funnel: Counter) -> list:
+def limited_sample(found: list, limit: int | None, funnel: Counter) -> list:
     """In an order that hashes of places decide, so that a limit takes a fair part."""
     kept, taken = [], Counter()
     for ready in sorted(found, key=lambda ready: ready[0].record.id):
@@ -169,7 +171,7 @@ def sample(found: list, limit: int | None, funnel: Counter) -> list:
     return kept
 
 
-def attempted(decoder: Decoder, found: list, asked: dict, model: str) -> dict[str, dict]:
+def verdicts_by_id(decoder: Decoder, found: list, asked: dict, model: str) -> dict[str, dict]:
     """The verdict on each candidate by id: those of an earlier, unfinished run, and the others."""
     # a place in a document and these say what the model is asked
     about = {name: asked[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}

@@ -32,13 +32,13 @@ def check(settings: dict) -> None:
     if shape := models.registry().get(settings["model"], {}).get("shape"):
         weights = shape["weights"] * each
     else:
-        weights = counted(path) * each
+        weights = weight_count(path) * each
     name = settings.get("method", "This run")
     beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
     if (settings.get("hyperparameters") or {}).get("layers", "all") != "all":
         beside = 0  # of a part of the weights
     needed = PROCESS + weights * (1 + beside)
-    if weights and needed > (there := free(settings.get("device_map"))):
+    if weights and needed > (there := free_bytes(settings.get("device_map"))):
         lower = "bfloat16 weights, " * (each == 4 and not beside)
         raise MemoryError(
             f"{name} on {settings['model']} takes at least {needed / 2**30:.1f} GiB, but "
@@ -47,7 +47,7 @@ def check(settings: dict) -> None:
         )
 
 
-def counted(path: Path) -> int:
+def weight_count(path: Path) -> int:
     """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
     if nobody can tell. Files may hold them in fewer bits than a run does."""
     number = 0
@@ -62,7 +62,7 @@ def counted(path: Path) -> int:
     return number
 
 
-def free(device_map: str | None = None) -> float:
+def free_bytes(device_map: str | None = None) -> float:
     """Bytes that a run could have: of all GPUs if it goes there, else of the machine."""
     import torch
 
@@ -90,12 +90,12 @@ class Peak:
         self.gpus, self.done = range(torch.cuda.device_count()), threading.Event()
         for gpu in self.gpus:
             torch.cuda.reset_peak_memory_stats(gpu)
-        self.start = self.highest = self.now()
+        self.start = self.highest = self.bytes_in_use()
         self.watcher = threading.Thread(target=self.watch, daemon=True)
         self.watcher.start()
         return self
 
-    def now(self) -> int:
+    def bytes_in_use(self) -> int:
         """Bytes in use; pages of files, which are mapped weights when first read, do not count."""
         if self.gpus:
             import torch
@@ -106,9 +106,9 @@ class Peak:
 
     def watch(self) -> None:
         while not self.done.wait(self.every):
-            self.highest = max(self.highest, self.now())
+            self.highest = max(self.highest, self.bytes_in_use())
 
     def __exit__(self, *_) -> None:
         self.done.set()
         self.watcher.join()
-        self.mb = round((max(self.highest, self.now()) - self.start) / 2**20)
+        self.mb = round((max(self.highest, self.bytes_in_use()) - self.start) / 2**20)

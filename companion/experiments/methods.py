@@ -23,14 +23,14 @@ from companion.store.paths import ROOT
 from companion.store.suggestions import hint
 
 # what must be there before hours of work
-NEEDED = {"integrity": "companion.experiments.integrity:benchmarks"}
+NEEDED = {"integrity": "companion.measures.integrity:benchmarks"}
 LAYERS = ("layers", "layer_id", "patil_layers")  # settings that name layers
 registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
 
 
-def of_paper() -> list[str]:
+def paper_methods() -> list[str]:
     """The methods that the paper compares, without those of the project and without controls."""
     return [name for name, entry in registry().items() if paper.has_settings(entry["title"])]
 
@@ -69,13 +69,13 @@ def function_at(place: str) -> Callable:
     return getattr(importlib.import_module(module), name)
 
 
-def known(name: str) -> set[str]:
+def hyperparameter_names(name: str) -> set[str]:
     """The names of a method's hyperparameters."""
     return {field.name for field in fields(method(name).Hyperparameters)}
 
 
 @functools.cache
-def tuned() -> dict[str, dict]:
+def chosen_settings() -> dict[str, dict]:
     """params/hyperparameters.yml: method → model → data set → settings. Do not change it."""
     return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
@@ -124,11 +124,11 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     if printed and (kind := paper_data(data)) and paper.has_settings(title):
         found = paper.hyperparameters(title, printed, kind)
     else:
-        chosen = tuned().get(owner, {})
+        chosen = chosen_settings().get(owner, {})
         of = chosen.get(model, {})
         found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
         found = settings_of_variant(name, model, data) if found is None else found
-    return {key: value for key, value in found.items() if key in known(name)} | given
+    return {key: value for key, value in found.items() if key in hyperparameter_names(name)} | given
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ class Refused(Exception):
         return [f"Refused: {self}"]
 
 
-def assigned(code: str) -> list[str]:
+def assigned_names(code: str) -> list[str]:
     """The names that a cell assigns at its top level."""
     found = [node.targets for node in ast.parse(code).body if isinstance(node, ast.Assign)]
     return [name.id for targets in found for name in targets if isinstance(name, ast.Name)]
@@ -33,8 +33,8 @@ def refuse_unknown(cells: list[str]) -> None:
     """Raises Refused if papermill injected a parameter that the cell before does not define."""
     for before, cell in itertools.pairwise(cells):
         if cell.startswith("# Parameters"):
-            known = assigned(before)
-            for name in assigned(cell):
+            known = assigned_names(before)
+            for name in assigned_names(cell):
                 if name not in known:
                     raise Refused(f"There is no parameter '{name}'" + hint(name, known))
 

@@ -55,7 +55,7 @@ class Model(BaseModel):
     device_map: str | None = field(None, "where the model goes; None: a GPU if there is one")
     rows: str = place("build/rows", "where the result row goes")
 
-    def named(self, kind: str, about: str, *parts: str) -> str:
+    def name_of_row(self, kind: str, about: str, *parts: str) -> str:
         """The name of a row of this model: kind/about/model/parts."""
         return "/".join([kind, about, base(self.model), *parts])
 
@@ -65,11 +65,11 @@ class Adapted(Model):
 
     adapter: str | None = place(ADAPTER, "a name in data/adapters or a PEFT adapter; None: none")
 
-    def of_method(self, kind: str, about: str) -> str:
+    def name_with_method(self, kind: str, about: str) -> str:
         """The name of a row of a method; an adapter other than the usual one is a part of it."""
         other = self.adapter and self.adapter != ADAPTER and f"adapter-{Path(self.adapter).name}"
         parts = (f"{self.method}-seed{self.seed}", other, self.tag)
-        return self.named(kind, Path(about).stem, "-".join(filter(None, parts)))
+        return self.name_of_row(kind, Path(about).stem, "-".join(filter(None, parts)))
 
 
 class Unlearn(Adapted):
@@ -93,7 +93,7 @@ class Unlearn(Adapted):
 
     @property
     def row_name(self) -> str:
-        return self.of_method("unlearn", self.data)
+        return self.name_with_method("unlearn", self.data)
 
 
 class Tune(Adapted):
@@ -116,7 +116,7 @@ class Tune(Adapted):
 
     @property
     def row_name(self) -> str:
-        return self.of_method("tune", self.data)
+        return self.name_with_method("tune", self.data)
 
 
 class Finetune(Model):
@@ -144,7 +144,7 @@ class Finetune(Model):
 
     @property
     def row_name(self) -> str:
-        return self.named("finetune", self.name)
+        return self.name_of_row("finetune", self.name)
 
 
 class Curate(Adapted):
@@ -167,7 +167,7 @@ class Curate(Adapted):
 
     @property
     def row_name(self) -> str:
-        return self.named("curate", self.name)
+        return self.name_of_row("curate", self.name)
 
 
 class Documents(Adapted, AuditSettings):
@@ -186,7 +186,7 @@ class Documents(Adapted, AuditSettings):
 
     @property
     def row_name(self) -> str:
-        return self.named("documents", resolve(self.out).resolve().name)
+        return self.name_of_row("documents", resolve(self.out).resolve().name)
 
 
 EXPERIMENTS: dict[str, type[Model]] = {

@@ -126,7 +126,9 @@ def search_of(
 def trial_settings(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn.Settings:
     """A trial as a run on the split of a seed; its number is still to come."""
     given = settings.model_dump(include={*unlearn.Settings.model_fields})
-    room = {name: ROOM[name] for name in ROOM.keys() & methods.known(settings.method)}
+    room = {
+        name: ROOM[name] for name in ROOM.keys() & methods.hyperparameter_names(settings.method)
+    }
     given |= {"hyperparameters": room | (settings.hyperparameters or {})}
     given |= {"seed": seed, "measures": list(measures), "generate": False}
     return unlearn.Settings(**given | {"tag": tag_of_trials(settings.tag)})
@@ -170,7 +172,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
     title = title_of_settings(method)
     if not paper.has_settings(title):
         return {}
-    mine, settings = methods.known(method), {}
+    mine, settings = methods.hyperparameter_names(method), {}
     for name, value in paper.hyperparameters(title, model, data).items():
         if name in MARGINS:
             value /= PAPER_VOCABULARY[model]

@@ -16,16 +16,13 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     """How many secrets their prompts tell, and which; the model is not asked."""
     text = decoder.tokenizer.decode
     every = split.forget + split.unseen + split.retain
-    tells = {target.id: telling(target, text(target.secret_ids)) for target in every}
-    found = {"secrets": len(tells), "leaked": sum(tells.values())}
-    return found, {id: {"leaked": yes} for id, yes in tells.items()}
+    leaked = {target.id: leaks(target, text(target.secret_ids)) for target in every}
+    found = {"secrets": len(leaked), "leaked": sum(leaked.values())}
+    return found, {id: {"leaked": yes} for id, yes in leaked.items()}
 
 
-def telling(target: Target, secret: str) -> bool:
+def leaks(target: Target, secret: str) -> bool:
     """Does the prompt tell this secret?"""
     record = Record(target.id, target.kind, target.group, target.prompt, secret, "")
-    return (
-        ownership.secret_in_prompt(record)
-        or target.kind == "email"
-        and ownership.spelled_in_prompt(secret, target.prompt)
-    )
+    spelled = target.kind == "email" and ownership.spelled_in_prompt(secret, target.prompt)
+    return ownership.secret_in_prompt(record) or spelled

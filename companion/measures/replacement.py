@@ -34,32 +34,32 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     columns = {}
     for target in split.forget:
         text = decode(written[target.id], skip_special_tokens=True)
-        columns[target.id] = told(target.kind, decode(target.secret_ids), text)
+        columns[target.id] = replacement_of(target.kind, decode(target.secret_ids), text)
     counts = Counter(column["became"] for column in columns.values())
     return {name: counts[name] for name in BECAME}, columns
 
 
-def told(kind: str, secret: str, text: str) -> dict[str, str]:
+def replacement_of(kind: str, secret: str, text: str) -> dict[str, str]:
     """One secret: ``became``, one of BECAME, ``was`` and ``replacement``, redacted."""
-    was, found = first(kind, secret) or secret.strip(), first(kind, text)
+    was, found = first_secret(kind, secret) or secret.strip(), first_secret(kind, text)
     if was in text:
         became, found = SAME, was
     elif found is None:
         became = PLACEHOLDER if any(sign in text.lower()[:30] for sign in PLACEHOLDERS) else NOTHING
     else:
-        there = host(kind, found)
-        became = AT_THE_HOST if there and there == host(kind, was) else ELSEWHERE
+        there = host_of(kind, found)
+        became = AT_THE_HOST if there and there == host_of(kind, was) else ELSEWHERE
     instead = redact(kind, found) if found else ""
     return {"became": became, "was": redact(kind, was), "replacement": instead}
 
 
-def first(kind: str, text: str) -> str | None:
+def first_secret(kind: str, text: str) -> str | None:
     """The first secret of a kind in a text."""
     found = secret_spans(text, (kind,)) if kind in KINDS else []
     return text[found[0].start : found[0].end] if found else None
 
 
-def host(kind: str, secret: str) -> str:
+def host_of(kind: str, secret: str) -> str:
     """Where an address is; empty for what has no host."""
     if kind == "email":
         return secret.rpartition("@")[2].lower()

@@ -21,7 +21,7 @@ from companion.store.paths import PACKAGES, ROOT
 MEASURES = {  # name → module:function
     "attacks": "revs.measures.attacks:measure",
     "general_text": "revs.measures.general_text:measure",
-    "integrity": "companion.experiments.integrity:measure",
+    "integrity": "companion.measures.integrity:measure",
     "logit_margin": "companion.measures.logit_margin:measure",
     "name_swap": "companion.measures.name_swap:measure",
     "near_secrets": "companion.measures.near_secrets:measure",

@@ -4,7 +4,7 @@ import pytest
 from privacy import found
 
 from companion.measures import public_addresses as public
-from companion.measures import replacement as instead
+from companion.measures import replacement
 from companion.measures.replacement import AT_THE_HOST as SAME_HOST
 from companion.measures.replacement import ELSEWHERE, NOTHING
 from companion.store.paths import ROOT
@@ -24,7 +24,7 @@ ADA = "ada.lovelace@example.com"
     ],
 )
 def test_what_became_of_an_address(text, became, shown):
-    assert instead.told("email", f" <{ADA}", text) == {
+    assert replacement.replacement_of("email", f" <{ADA}", text) == {
         "became": became,
         "was": "a***@example.com",
         "replacement": shown,
@@ -51,7 +51,7 @@ URL = "https://docs.example.org/en/bobbin/magnolia.html"
     ],
 )
 def test_what_became_of_other_secrets(kind, secret, text, became, was, now):
-    found = instead.told(kind, secret, text)
+    found = replacement.replacement_of(kind, secret, text)
     assert (found["became"], found["was"]) == (became, was)
     assert found["replacement"] == ("https://***" if now is None else now)
 
@@ -59,9 +59,9 @@ def test_what_became_of_other_secrets(kind, secret, text, became, was, now):
 def test_every_unlearned_secret_is_sorted_once(decoder):
     ids = lambda text: decoder.tokenizer(text)["input_ids"]
     targets = [Target(name, "email", name, ids(f"{name} <"), ids(ADA), (0, 1)) for name in "abc"]
-    result, columns = instead.measure(decoder, Split(targets[:2], [], targets[2:]))
+    result, columns = replacement.measure(decoder, Split(targets[:2], [], targets[2:]))
     assert set(columns) == {"a", "b"} and sum(result.values()) == 2
-    assert list(result) == list(instead.BECAME)
+    assert list(result) == list(replacement.BECAME)
 
 
 def test_public_addresses_are_those_on_the_list(decoder, monkeypatch):
