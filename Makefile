@@ -30,7 +30,7 @@ test: $(INSTALLED)  ## style, types, all tests, the strict book, every notebook
 
 check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes, before a commit
 	@$(STYLE)
-	$(PYTEST) -m "not slow" tests
+	$(PYTEST) -m "not slow" --ignore=tests/rendered --ignore=tests/test_families.py tests
 
 plan: $(INSTALLED)  ## what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, memory, downloads
 	@$(PY) -m companion.workflow.plan $(SWEEP)

@@ -24,8 +24,8 @@ def shelf(monkeypatch):
     )
 
     def put(
-        tag="", method="revs", seed=0, data="ssn", given=None, overrides=None, targets=20, model=MODEL,
-        efficacy=0.5, specificity=0.5, resistance=None, failed=None, **result
+        tag="", method="revs", seed=0, data="ssn", given=None, overrides=None, targets=20,
+        model=MODEL, efficacy=0.5, specificity=0.5, resistance=None, failed=None, **result
     ):  # fmt: skip
         scores = dict.fromkeys(METRICS, efficacy) | {
             "generalization": None,

@@ -73,6 +73,7 @@ def places(tmp_path):
 # --- the whole -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_documents_to_a_report(run, knowing, tmp_path, capsys):
     before = load.locate(str(knowing)).pin
     row = run()
@@ -525,6 +526,7 @@ def test_no_secret_is_written_anywhere(planted, run, knowing, tmp_path, capsys, 
     assert result["absent"] == [4, 5, 6] and result["memorised"] == 3 and result["trials"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [None, "evaluate"])
 def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     planted, knowing, tmp_path, capfd, broken

@@ -8,7 +8,7 @@ import torch
 from companion.experiments import methods
 from revs.baselines import ft_l, head_projection, max_entropy, memit, npo_kl, rmu, simnpo, training
 from revs.baselines.training import Training
-from revs.method import algorithm, reference
+from revs.method import algorithm, moments, reference
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target, pairs

