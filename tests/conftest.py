@@ -1,5 +1,6 @@
 """Tiny random decoders of every supported architecture, and a byte-level tokenizer, built here."""
 
+import contextlib
 import copy
 
 import pytest
@@ -154,6 +155,28 @@ def one_sentence():
         and "\n" not in str(error.value)
         and ". " not in str(error.value)
     )
+
+
+@pytest.fixture
+def refused(one_sentence):
+    """refused(match, kind): a context in which an error of this kind is raised, in one sentence."""
+
+    @contextlib.contextmanager
+    def check(match: str, kind: type[Exception] = ValueError):
+        with pytest.raises(kind, match=match) as error:
+            yield
+        assert one_sentence(error)
+
+    return check
+
+
+def weights(decoder) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in decoder.model.state_dict().items()}
+
+
+def same_bits(decoder, before: dict[str, torch.Tensor]) -> bool:
+    now = decoder.model.state_dict()
+    return all(torch.equal(value, before[name]) for name, value in now.items())
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_method import same_bits, weights
+from conftest import same_bits, weights
 
 import revs
 
@@ -49,7 +49,7 @@ def test_a_rank_is_that_of_the_model_s_own_logits(decoder):
     assert revs.rank(decoder.model, tokenizer, prompt, secret) == wanted
 
 
-def test_what_cannot_be_meant_is_refused_in_one_sentence(decoder, one_sentence):
+def test_what_cannot_be_meant_is_refused_in_refused(decoder, refused):
     model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
     for secrets, said, more in (
         ([("A: ", "x")], "Secret 1 has 1 tokens that may be unlearned", {}),
@@ -59,10 +59,9 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(decoder, one_sentence):
         (SECRETS, "There is no setting 'nmax'", {"hyperparameters": {"nmax": 3}}),
         (SECRETS, "T is 0, but must be 1 or more", {"T": 0}),
     ):
-        with pytest.raises(ValueError, match=said) as error:
+        with refused(said):
             revs.unlearn(model, tokenizer, secrets, **more)
-        assert one_sentence(error)
     model.train()
-    with pytest.raises(ValueError, match="is being trained") as error:
+    with refused("is being trained"):
         revs.rank(model, tokenizer, *SECRETS[0])
-    assert one_sentence(error) and same_bits(decoder, before)
+    assert same_bits(decoder, before)

@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 import torch
+from conftest import weights
 
 from companion.experiments import methods
 from revs.baselines import ft_l, head_projection, max_entropy, memit, npo_kl, rmu, simnpo, training
@@ -39,10 +40,6 @@ def secrets(decoder) -> list[Target]:
         secret = [t, 50, next_token(decoder, [*ids, t, 50])]
         found.append(Target(f"s{number}", "ssn", f"g{number}", ids, secret, (0, 2)))
     return found
-
-
-def weights(decoder) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in decoder.model.state_dict().items()}
 
 
 def changed(decoder, before: dict[str, torch.Tensor]) -> set[str]:
@@ -241,18 +238,18 @@ def test_ft_l_stays_within_its_ball(build, dtype):
     assert (moved > 1.9e-2).float().mean() > 0.1
 
 
-def test_a_loss_or_a_weight_that_is_no_number_ends_training(build, one_sentence):
+def test_a_loss_or_a_weight_that_is_no_number_ends_training(build, refused):
     """An infinite loss at once; a weight that is none at the end, if the last step made it so."""
     decoder = build("llama-tied", dtype=torch.float32)
     names, weight = training.ff2_names(decoder, [1]), decoder.ff2[1].weight
     before, said = weights(decoder), "Test diverged .*: lower the learning rate of 0.5"
-    with pytest.raises(FloatingPointError, match=said) as error:
+    with refused(said, FloatingPointError):
         with Training(decoder, names, 0.5, "Test") as steps:
             steps.backward(weight.sum())
             steps.step()
             assert changed(decoder, before)
             steps.backward(weight.sum() * float("inf"))
-    assert one_sentence(error) and not changed(decoder, before)
+    assert not changed(decoder, before)
     with pytest.raises(FloatingPointError, match=said):
         with Training(decoder, names, 0.5, "Test"), torch.no_grad():
             weight[0, 0] = float("nan")
@@ -426,16 +423,16 @@ def test_a_prompt_is_cut_to_its_last_characters(decoder):
     assert requests.in_contexts() == texts
 
 
-def test_a_z_that_is_no_number_does_not_reach_the_weights(build, monkeypatch, one_sentence):
+def test_a_z_that_is_no_number_does_not_reach_the_weights(build, monkeypatch, refused):
     """The weights are looked at after the last layer; the model is as before."""
     decoder = build("gptj", dtype=torch.float32)
     before = weights(decoder)
     none = lambda model, requests, *_: torch.full((len(requests.t), 16), float("nan"))
     monkeypatch.setattr(memit, "compute_z", none)
     said = "diverged .a weight is no longer a number.: lower"
-    with pytest.raises(FloatingPointError, match=said) as error:
+    with refused(said, FloatingPointError):
         memit.unlearn(decoder, secrets(decoder), memit.Hyperparameters(layers=[0, 1]))
-    assert one_sentence(error) and not changed(decoder, before)
+    assert not changed(decoder, before)
 
 
 # --- what every method promises ------------------------------------------------------------------
@@ -509,11 +506,6 @@ def test_a_method_unlearns_repeatably_and_is_undone_exactly(build, name, kind, d
             assert sorted(norms[l].values()) == pytest.approx(sorted(kept.values()), **near)
     else:
         assert found < was - 0.2
-
-
-def test_no_edit_is_none(decoder):
-    before, edit = weights(decoder), unlearned(decoder, "unedited")
-    assert not changed(decoder, before) and not any(edit.summary().values())
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "random"])
@@ -636,17 +628,15 @@ def test_the_size_of_an_edit_of_whole_weights(decoder):
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_divergence_says_so_and_leaves_the_model_as_it_was(
-    build, name, settings, dtype, one_sentence
-):
+def test_divergence_says_so_and_leaves_the_model_as_it_was(build, name, settings, dtype, refused):
     """One sentence with the learning rate; every bit and every flag as before."""
     decoder = build("llama-untied", dtype=dtype)
     decoder.ff2[0].weight.requires_grad_(False)
     before = weights(decoder)
     said = r"diverged \(.*no longer a number\): lower the learning rate of (1e\+30|inf)"
-    with pytest.raises(FloatingPointError, match=said) as error:
+    with refused(said, FloatingPointError):
         unlearned(decoder, name, **settings)
-    assert one_sentence(error) and not changed(decoder, before)
+    assert not changed(decoder, before)
     frozen = [name for name, p in decoder.model.named_parameters() if not p.requires_grad]
     assert frozen == training.ff2_names(decoder, [0])
     assert all(parameter.grad is None for parameter in decoder.model.parameters())
@@ -664,12 +654,12 @@ def test_divergence_says_so_and_leaves_the_model_as_it_was(
         ("rmu", {"layer_id": 3, "layers": [1]}, r"layers are \[3\], but"),
     ],
 )
-def test_layers_that_the_model_does_not_have_are_refused(build, name, settings, said, one_sentence):
+def test_layers_that_the_model_does_not_have_are_refused(build, name, settings, said, refused):
     decoder = build("gptj")
     before = weights(decoder)
-    with pytest.raises(ValueError, match=said) as error:
+    with refused(said):
         unlearned(decoder, name, **settings)
-    assert one_sentence(error) and not changed(decoder, before)
+    assert not changed(decoder, before)
     assert all(parameter.requires_grad for parameter in decoder.model.parameters())
 
 
@@ -696,11 +686,10 @@ WRONG = [
 
 
 @pytest.mark.parametrize("module, name, said", WRONG)
-def test_settings_that_cannot_be_meant_are_refused(module, name, said, one_sentence):
+def test_settings_that_cannot_be_meant_are_refused(module, name, said, refused):
     """One sentence names the setting and its value."""
-    with pytest.raises(ValueError, match=f"{name} is 0, {said}") as error:
+    with refused(f"{name} is 0, {said}"):
         module.Hyperparameters(**{name: 0})
-    assert one_sentence(error)
 
 
 @pytest.mark.parametrize(
@@ -713,7 +702,6 @@ def test_settings_that_cannot_be_meant_are_refused(module, name, said, one_sente
         (algorithm, {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
     ],
 )
-def test_so_are_those_that_do_not_go_together(module, wrong, said, one_sentence):
-    with pytest.raises(ValueError, match=said) as error:
+def test_so_are_those_that_do_not_go_together(module, wrong, said, refused):
+    with refused(said):
         module.Hyperparameters(**wrong)
-    assert one_sentence(error)

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import FAMILIES, build
+from conftest import FAMILIES, build, same_bits, weights
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from test_method import same_bits, weights
 
 from document_audit import edit_file, export
 from revs.measures.evaluate import secret_ranks

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from test_method import IDS, next_tokens, same_bits, secrets, weights
+from conftest import same_bits, weights
+from test_method import IDS, next_tokens, secrets
 
 from revs.method import algorithm, quick, reference, selection, zero
 from revs.method.edit import Edit

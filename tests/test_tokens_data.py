@@ -166,16 +166,6 @@ def test_the_token_that_begins_a_text_is_prompt_enough():
     assert len(target.prompt_ids) == 1 and len(target.secret_ids) == len(SSN)
 
 
-def test_too_few_tokens_are_refused(one_sentence):
-    """|T| tokens must be eligible: here one token holds all digits but the middle ones."""
-    with pytest.raises(
-        ValueError, match=r"r-1 has 2 tokens that may be unlearned, but \|T\| = 3 were asked for"
-    ) as error:
-        encode(record(), merging("941-", "14", "-826", "5"), size=3)
-    assert one_sentence(error)
-    assert len(encode(record(), merging("941-", "14", "-826", "5"), size=2).T) == 2
-
-
 @pytest.mark.parametrize("method", ["rarest", "frequent", "first", "random"])
 def test_encoding_twice_gives_the_same_target(method):
     """The draw of ``random`` is the record's own: it does not depend on what was encoded before."""

@@ -41,7 +41,7 @@ class HeadEdit(Edit):
     def summary(self) -> dict:
         """As of other edits; no column of FF₂ moved."""
         moved = (self.head.weight.double() - self.old.double()).norm()
-        banned = {"weights": len(self.tokens) * self.old.shape[1], "norm": float(moved)}
+        banned = {"weights": len(self.tokens) * self.old.shape[1], "norm": float(moved.detach())}
         return super().summary() | banned
 
     def undo(self) -> None:
