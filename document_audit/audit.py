@@ -216,8 +216,9 @@ def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     """What the model does with each secret, by id.
 
     ``ranks`` of its tokens, the ``lowest`` place that one of its unlearned tokens has, is it
-    written next (``exact``), or ``written`` within 50 greedy tokens? The last is asked of the text, in
-    any case and with whatever tokens it is spelt: a model that lost one token may find others.
+    written next (``exact``), or ``written`` within 50 greedy tokens? The last is asked of the
+    text, in any case and with whatever tokens it is spelt: a model that lost one token may find
+    others.
     """
     decode = decoder.tokenizer.decode
 
