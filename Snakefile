@@ -9,14 +9,13 @@ is decided by Snakemake's triggers over the files of ``companion/workflow/source
 
 import json
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
 from companion.store.paths import BUILD, HTML, ROOT, products
-from companion.workflow import plan, sources, sweep
+from companion.workflow import build, plan, sources, sweep
 
 
 workdir: str(BUILD)
@@ -29,9 +28,7 @@ PLACE = "" if products(SWEEP.name) == BUILD else f"{products(SWEEP.name).name}/"
 CORES = None if workflow.remote_exec else workflow.resource_settings.cores
 THREADS = CORES or config.get("threads", 8)
 GPUS = int(config.get("gpus", 1))
-# jobs end with Snakemake, also where it is killed; only Linux has this program
-TIED = "setpriv --pdeathsig KILL " if shutil.which("setpriv") else ""
-HERE = f"cd {shlex.quote(str(ROOT))} && exec {TIED}{shlex.quote(sys.executable)} -m"
+HERE = f"cd {shlex.quote(str(ROOT))} && exec {shlex.join([*build.TIED, sys.executable])} -m"
 RUNS = {name: sources.of_run(name) for name in {job.experiment for job in SWEEP.jobs.values()}}
 
 

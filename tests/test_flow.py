@@ -1,5 +1,6 @@
 """The workflow: content decides, mistakes are sentences, nothing is half-written or left behind."""
 
+import contextlib
 import copy
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from companion.analysis import results
@@ -281,6 +283,19 @@ def test_the_lock_lasts_as_long_as_the_children_that_hold_it(tmp_path, monkeypat
     child.communicate(b"\n")
     with build.lock():
         pass
+
+
+@pytest.mark.skipif(not build.TIED, reason="only Linux has setpriv")
+def test_what_a_killed_build_started_ends_with_it():
+    words = [*build.TIED, "sleep", "60"]
+    code = f"import subprocess; p = subprocess.Popen({words!r}); print(p.pid, flush=True); p.wait()"
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    child = psutil.Process(int(parent.stdout.readline()))
+    parent.kill()
+    parent.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        child.wait(timeout=20)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
 
 LOG = LOGS / "snakemake.log"
+# what ends with who started it, however that ends; only Linux has this program
+TIED = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 # Snakemake keeps its records in build/: there they are removed together with what they are about
 PLACE = {"cwd": BUILD, "env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
 
@@ -38,7 +41,7 @@ def command(sweep: str, cores: int, *more: str) -> list[str]:
     """How Snakemake is called."""
     memory = f"mem_mb={psutil.virtual_memory().total // 2**20}"
     return [
-        *(sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
+        *(*TIED, sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
         *("--cores", str(cores), "--nolock", "--rerun-incomplete"),
         *("--resources", memory, "--config", f"sweep={sweep}", *more),
     ]
