@@ -148,6 +148,14 @@ def test_methods_are_sided_and_ranked(record):
     assert said["output_ban_unlearning_score_ssn"].startswith("9")
 
 
+def test_findings_follow_the_numbers(record):
+    said = main_comparison.findings(record(crossed()))
+    assert "3 of 4 on SSN" in said["finding_rank"] and "10.0 per cent" in said["finding_rank"]
+    assert "1 of 4 on SSN" in said["finding_added"]
+    without = main_comparison.findings(record([row()]))
+    assert "1 of 1 on SSN" in without["finding_rank"] and "lacks" in without["finding_added"]
+
+
 def test_secrets_are_drawn_where_their_values_are_recorded(record, monkeypatch):
     """Without them adapters and splits alone make the interval."""
     made = crossed(splits=(1, 2))

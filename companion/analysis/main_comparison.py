@@ -261,6 +261,29 @@ def answer(model: str) -> dict[str, str | float]:
     return said
 
 
+def findings(frame: pd.DataFrame) -> dict[str, str]:
+    """Two sentences for the landing page: where REVS ranks and what it costs, and what the
+    least-squares write adds, on the paper's data sets."""
+    said = {}
+    for method, name in (("revs", "rank"), ("least_squares", "added")):
+        parts = []
+        for data, title in methods.PAPER_DATA.items():
+            part = frame[(frame["data"] == data) & ~frame["method"].isin(CONTROLS)]
+            score = part.groupby("method")[PRIMARY].mean()
+            if method in score:
+                place = int((score > score[method]).sum()) + 1
+                parts.append(f"{place} of {len(score)} on {title}")
+        own = frame[(frame["method"] == method) & frame["data"].isin(methods.PAPER_DATA)]
+        cost = own["perplexity_rise"].mean()
+        said[f"finding_{name}"] = (
+            f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Perplexity on "
+            f"general text rises by {percent(cost)} per cent in the mean."
+            if parts
+            else "Every score stands beside resistance, perplexity and controls that the paper lacks."
+        )
+    return said
+
+
 def both_scores(frame: pd.DataFrame) -> pd.Series:
     """The harmonic mean of Unlearning Score and resistance per example of each run."""
     pairs = frame[[PRIMARY, "resistance"]].to_numpy()
