@@ -1,7 +1,9 @@
 """``import revs``: a secret unlearned on a model that one already holds, undone, and looked at."""
 
+import ast
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,19 @@ def test_a_rank_is_that_of_the_model_s_own_logits(decoder):
     start = len(ids) - len(secret)
     wanted = [int((logits[i - 1] > logits[i - 1, ids[i]]).sum()) for i in range(start, len(ids))]
     assert revs.rank(decoder.model, tokenizer, prompt, secret) == wanted
+
+
+def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_bring():
+    """torch, transformers, and the latter's own numpy and safetensors."""
+    found = set()
+    for path in Path(revs.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module)
+    found = {name.split(".")[0] for name in found} - set(sys.stdlib_module_names)
+    assert found == {"revs", "torch", "transformers", "numpy", "safetensors"}
 
 
 def test_what_cannot_be_meant_is_refused_in_refused(decoder, refused):

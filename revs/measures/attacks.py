@@ -1,4 +1,4 @@
-"""Extraction attacks (§4.4.3; Appendix "Perturbation Attack"): who reads hidden states finds t.
+"""Extraction attacks (§4.4.3; Appendix "Perturbation Attack"): is t found in hidden states?
 
 Every layer's residual stream, seen through the final norm and the head, is a vector of logits v^ℓ.
 For each target token t an attack has a rank in each layer, counted from the end of the vocabulary
@@ -65,7 +65,7 @@ def union(ranks: Sequence[RanksByLayer], k: int) -> float:
 
 
 def token_wise(ranks: Sequence[RanksByLayer], k: int) -> float:
-    """For who is content with one token: the smallest score over layers and tokens."""
+    """One token is enough for the attacker: the smallest score over layers and tokens."""
     return mean([min(score(r, k) for layer in layers for r in layer) for layers in ranks])
 
 

@@ -1,7 +1,7 @@
 """REVS: rank editing in the vocabulary space (§3, Alg. 1).
 
 ``unlearn_token`` is Alg. 1 in one forward pass: each layer is gated, searched and edited while the
-pass stops by. What only makes this quick stands in ``revs.method.quick``.
+pass stops by. ``revs.method.quick`` holds what saves time there and changes no result.
 """
 
 from __future__ import annotations

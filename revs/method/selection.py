@@ -82,10 +82,10 @@ def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
 def mean_activation(decoder: Decoder) -> list[Tensor]:
     """How active neurons are in general text, layer by layer: [(ff,), …], in float32.
 
-    Not the paper's. The k most activated neurons at a secret are also those that are active
-    everywhere, and whoever moves such a column is felt by every text. ``selective`` takes the k of
-    largest a_j / σ_j instead, σ_j = √(mean over general text of a_j²), and of these, as the paper
-    does, the n_max in which t ranks highest.
+    Not the paper's. The k most activated neurons at a secret include those that are active in every
+    text, so that moving them changes every text. ``selective`` takes the k of largest a_j / σ_j
+    instead, σ_j = √(mean over general text of a_j²), and of these, as the paper does, the n_max in
+    which t ranks highest.
     """
     length = min(WINDOW, decoder.context)
     texts = training_windows(decoder.tokenizer, AVERAGED, length)

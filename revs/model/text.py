@@ -92,6 +92,6 @@ def evaluation_windows(tokenizer, number: int, length: int) -> list[list[int]]:
 def training_windows(tokenizer, number: int, length: int) -> list[list[int]]:
     """Consecutive ``windows`` of the training text, of about 200,000 tokens.
 
-    Whoever asks for more reads them again from the first.
+    A caller that asks for more gets them again from the first.
     """
     return windows(tokenizer, training_text(), number, length)
