@@ -137,18 +137,6 @@ def test_what_is_kept_is_looked_at(run, tmp_path, places):
     assert len(saved.before) == len(saved.after) == (items["part"] == "unlearned").sum()
 
 
-def test_what_is_within_is_what_the_report_shows(run):
-    """Each limit against the number beside it, the hardest ones too."""
-    given = {"next_word_agreement": 0.9999, "perplexity": 0, "nearby_text": 0.5}
-    reached = run(**given)["result"]["reached"]
-    for name, one in reached.items():
-        enough = one["value"] >= one["limit"]
-        if name == "perplexity":
-            enough = one["value"] <= one["limit"]
-        assert one["within"] == enough
-    assert not reached["next_word_agreement"]["within"]
-
-
 def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, tmp_path):
     """JSON has no infinity, and a page no number for it."""
     shares = dict.fromkeys(Limits.model_fields, 0.5) | {"perplexity": 1e90}
@@ -583,18 +571,6 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     with pytest.raises(ValueError) as error:
         check({"secrets": ["ada.lovelace@example.com"]}, experiment.Settings)
     assert "ada" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "kind, secret, redacted",
-    [
-        ("url", "shop.example.com/login?user=jane&next=https://x.example", "***"),
-        ("url", " https://docs.example.org/a", "https://***"),
-        ("email", "[ada@example.com", "a***@example.com"),
-    ],
-)
-def test_what_a_report_shows_of_a_secret(kind, secret, redacted):
-    assert memorization.redacted(kind, secret) == redacted
 
 
 # --- mistakes ------------------------------------------------------------------------------------

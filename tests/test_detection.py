@@ -101,6 +101,7 @@ def test_the_network_is_not_asked(monkeypatch):
         ("email", "ada.lovelace@example.com", "a***@example.com"),
         ("email", "ada@lovelace.example.org", "a***@***.org"),
         ("email", "ada@example", "a***@***"),
+        ("url", "shop.example.com/login?user=jane&next=https://x.example", "***"),
         ("url", "https://docs.example.org/ada?id=1", "https://***"),
         ("url", "www.example.org/ada", "***"),
         ("ssn", "941-14-8265", "***-**-****"),

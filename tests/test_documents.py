@@ -181,11 +181,3 @@ def test_packages_are_documents_known_by_version_and_hash(tmp_path, monkeypatch)
     assert {one.package for one in found} == {"pkg==1.0"}
     assert len({one.source for one in found}) == 3
     assert skipped == {"the same text again": 1, "large": 1, "unreadable": 1}
-
-
-@pytest.mark.slow
-def test_installed_packages_have_versions():
-    listed = sources.python_files()
-    named = {package.split("==")[0].lower() for package, _ in listed}
-    assert {"torch", "numpy", "pandas"} <= named
-    assert all("==" in package and file.is_absolute() for package, file in listed[:100])

@@ -49,7 +49,7 @@ def targets(decoder, records=SECRETS) -> list[Target]:
 
 
 def made(decoder, records=SECRETS, hp=HP) -> tuple[Edit, edit_file.SavedEdit]:
-    """An edit, which stays on the decoder, and its artefact."""
+    """An edit, which stays on the decoder, and what a file holds of it."""
     before = secret_ranks(decoder, targets(decoder, records))
     edit = unlearn(decoder, targets(decoder, records), hp)
     return edit, edit_file.saved_edit(

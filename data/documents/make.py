@@ -1,7 +1,7 @@
-"""Build a folder of documents to try curation and the own-model notebook on.
+"""Build a folder of documents to try curation and the document audit on.
 
 Thirty small files, as they lie about in an office: some hold sentences of the synthetic sets,
-whose secrets the embedded model is made to memorise; some hold addresses and numbers that no
+whose secrets the embedded model is fine-tuned to memorise; some hold addresses and numbers that no
 model has seen; one is empty, one is not text, one is in another encoding.
 
 ``quoted.jsonl`` holds those sentences alone, as a set by itself: a model that memorised it knows
