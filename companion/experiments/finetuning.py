@@ -16,8 +16,10 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
@@ -54,14 +56,18 @@ def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[
 
 
 def finetune(
-    decoder: Decoder, records: Sequence[Record], settings: Finetune, progress=iter
+    decoder: Decoder,
+    records: Sequence[Record],
+    settings: Finetune,
+    progress=iter,
+    start: Path | None = None,
 ) -> list[dict]:
     """Trains a LoRA adapter with AdamW until the model knows every secret; it stays injected.
 
     Digits are grouped before (``group_digits``), where they are not yet. Returns what each epoch
     did. A sentence that is known rests in the next epochs; the last one begins with a look at all,
-    for some may be forgotten. ``progress`` wraps an epoch's batches. Raises FloatingPointError if
-    it diverges.
+    for some may be forgotten. ``progress`` wraps an epoch's batches; ``start`` is the folder of an
+    adapter to go on from. Raises FloatingPointError if it diverges.
     """
     first = group_digits(decoder, settings.digits, settings.seed)
     if first and settings.digits == "learned":
@@ -71,6 +77,8 @@ def finetune(
     torch.manual_seed(settings.seed)
     decoder.model.requires_grad_(False)
     decoder.model.add_adapter(lora(settings.rank))
+    if start is not None:
+        set_weights(decoder.model, start)
     weights = [weight for weight in decoder.model.parameters() if weight.requires_grad]
     for weight in weights:  # in low precision rounding would swallow their steps
         weight.data = weight.data.float()
@@ -104,6 +112,17 @@ def finetune(
         todo = unknown
     decoder.model.eval()
     return epochs
+
+
+def set_weights(model, folder: Path) -> None:
+    """Gives the injected adapter the weights of one that was saved."""
+    from peft import set_peft_model_state_dict
+
+    weights = load_file(folder / "adapter_model.safetensors")
+    weights = {name.removeprefix("base_model.model."): one for name, one in weights.items()}
+    result = set_peft_model_state_dict(model, weights)
+    if result.unexpected_keys:
+        raise ValueError(f"The adapter in {folder} does not fit: train it from the beginning.")
 
 
 def lora(rank: int):

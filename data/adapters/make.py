@@ -52,9 +52,13 @@ def make(
     digits: str = "learned",
     without: int | None = None,
     seconds: float = math.inf,
+    again: bool = False,
 ) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
-    settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **HOW)
+    start, how = None, HOW
+    if again:
+        start, how = out / name, HOW | {"epochs": 4, "lr": 1e-3}
+    settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **how)
     records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
     before = general_text.predictions(decoder).perplexity
@@ -62,12 +66,18 @@ def make(
     if without is not None:
         left_out = left(decoder, without)
         records = [record for record in records if record.group not in left_out]
-    start = time.monotonic()
+    begun = time.monotonic()
     with torch.autocast(decoder.device.type, torch.bfloat16, cache_enabled=False):
-        epochs = finetune(decoder, records, settings, limited(seconds))
+        epochs = finetune(decoder, records, settings, limited(seconds), start)
     known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
-    known |= {"without_split": without, "rank": settings.rank, "epochs": len(epochs), "how": HOW}
-    known |= {"seconds": round(time.monotonic() - start), "inputs": text_inputs()}
+    known |= {
+        "without_split": without,
+        "rank": settings.rank,
+        "epochs": len(epochs),
+        "how": how,
+        "again": again,
+    }
+    known |= {"seconds": round(time.monotonic() - begun), "inputs": text_inputs()}
     known["inputs"]["data"] = datasets.fingerprint(records)
     adapters.save(decoder, out / name, known)
     decoder = models.load(MODEL, device_map="cpu")
@@ -105,16 +115,27 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--again", action="store_true", help="go on from the adapter that is there")
     parser.add_argument("--seconds", type=float, default=math.inf, help="of training, at most")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
+    more = {"seconds": given.seconds, "again": given.again}
     for name in given.names or ["digits", *every]:
         if name == "digits":
             digits(given.out)
         else:
             print(
                 name,
-                json.dumps(make(name, given.out, given.rank, **every[name], seconds=given.seconds)),
+                json.dumps(
+                    make(
+                        name,
+                        given.out,
+                        given.rank,
+                        **every[name],
+                        seconds=given.seconds,
+                        again=given.again,
+                    )
+                ),
                 flush=True,
             )
