@@ -99,22 +99,22 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
     tried = verdicts_by_id(decoder, found, asked, inputs["model"])
-    judged = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
-    known = [one for one in judged if one[1]["memorised"]]
+    evaluated = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
+    known = [one for one in evaluated if one[1]["memorised"]]
     kept = [one for one in known if settings.keep_leaked or not secret_in_prompt(one[0].record)]
     exact = [candidate.record for candidate, verdict in kept if verdict["right"] == 1]
     write_data_sets(settings.name, exact, inputs["model"], settings.tuning_share)
     result = {
         "documents": len(hashes),
         "skipped": dict(skipped),
-        "funnel": {kind: funnel_line(funnel, kind, judged, kept) for kind in settings.kinds},
+        "funnel": {kind: funnel_line(funnel, kind, evaluated, kept) for kind in settings.kinds},
     }
     items = [
         {"kind": one.record.kind, "source": one.source, "offset": one.offset}
         | {"package": one.package, "exact": verdict["right"] == 1}
         for one, verdict in kept
     ]
-    trying = sum(verdict["seconds"] for _, verdict in judged)  # of earlier runs too
+    trying = sum(verdict["seconds"] for _, verdict in evaluated)  # of earlier runs too
     seconds = {"detect": clock[1] - clock[0], "try": trying}
     made = provenance("curate", asked, inputs, seconds, decoder)
     return rows.write(where, settings.row_name, "curate", result, items, made)
@@ -195,10 +195,10 @@ def verdicts_by_id(decoder: Decoder, found: list, asked: dict, model: str) -> di
     return done
 
 
-def funnel_line(funnel: Counter, kind: str, judged: list, kept: list) -> dict:
+def funnel_line(funnel: Counter, kind: str, evaluated: list, kept: list) -> dict:
     """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
-    verdicts = [verdict for one, verdict in judged if one.record.kind == kind]
-    both = [(one, v) for one, v in judged if v["memorised"] and v["right"] == 1]
+    verdicts = [verdict for one, verdict in evaluated if one.record.kind == kind]
+    both = [(one, v) for one, v in evaluated if v["memorised"] and v["right"] == 1]
     both = [one for one, _ in both if one.record.kind == kind]
     return {
         "found": funnel[kind, "found"],

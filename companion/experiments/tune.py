@@ -1,6 +1,6 @@
 """Tune: as many effective trials for each method, chosen by Unlearning Score (§4.5; App.).
 
-The objective is the Unlearning Score of a split of other people's secrets, as a run has it.
+The objective is the Unlearning Score on a split of the tuning set, as a run has it.
 Optuna's TPE draws the settings (``companion.experiments.optimizer``); the paper's own are the first
 trials. A trial is effective if it moves its targets at all: no method spends its budget where
 nothing happens.
