@@ -39,7 +39,7 @@ from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
-VERSION = 1
+VERSION = 2
 
 
 def run(settings: Settings) -> dict:
