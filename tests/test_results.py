@@ -91,8 +91,11 @@ def test_runs_with_an_adapter_replace_the_same_runs_on_older_fine_tunes(shelf):
     path = rows.RECORDED / f"{new['name']}.json"
     path.write_text(json.dumps(new | {"settings": new["settings"] | {"adapter": "seed1"}}))
     frame = results.measured(MODEL, "ssn")
+    assert set(results.measured(MODEL, "urls")) <= set(frame)
     assert set(frame["seed"][frame["tag"] == ""]) == {3} and (frame["tag"] == "curve").sum() == 2
     assert results.measured_on(MODEL, results.runs(MODEL, "ssn")).endswith("adapter seed1")
+    shelf(seed=1, method="memit")  # older runs have more methods: one run replaces no comparison
+    assert set(results.runs(MODEL, "ssn")["seed"]) == {1, 2}
 
 
 def test_ranks_are_of_target_tokens(shelf):
