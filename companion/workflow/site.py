@@ -95,8 +95,8 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
     for path in SITE.rglob("*"):
         if path.is_file() and str(path.relative_to(SITE)) not in wanted:
             path.unlink()
-    for name, content in wanted.items():
-        write_text(SITE / name, content)
+    for name, text in wanted.items():
+        write_text(SITE / name, text)
     return content(sorted(path for path in SITE.rglob("*") if path.is_file()), SITE)
 
 
