@@ -348,7 +348,7 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
     for text, written in (("Ada@X.example, he said", True), ("a.da@x.example", False)):
         answer = {target.id: ids(text)}
         monkeypatch.setattr(audit.measuring, "continuations", lambda *_, a=answer: a)
-        assert audit.evaluate(decoder, [target])[target.id]["within_50"] == written
+        assert audit.evaluate(decoder, [target])[target.id]["written"] == written
 
 
 def test_a_secret_after_a_space_has_distinctive_tokens(decoder, tmp_path, monkeypatch):
