@@ -19,6 +19,7 @@ from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import digest, write_text
+from companion.workflow.sources import content
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
