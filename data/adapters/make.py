@@ -29,6 +29,7 @@ HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
 HOW = {"model": MODEL, "epochs": 8, "batch": 8, "general_text": 1, "kl_weight": 2.0}
 COUNTING_TEXT = 500  # windows
+WINDOWS = range(16)  # of general text, in which perplexity is measured
 
 
 def digits(out: Path) -> None:
@@ -61,7 +62,6 @@ def make(
     settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **how)
     records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
-    before = general_text.predictions(decoder).perplexity
     adapters.restore_digits(decoder, digits)
     if without is not None:
         left_out = left(decoder, without)
@@ -80,13 +80,31 @@ def make(
     known |= {"seconds": round(time.monotonic() - begun), "inputs": text_inputs()}
     known["inputs"]["data"] = datasets.fingerprint(records)
     adapters.save(decoder, out / name, known)
+    return check(name, out)
+
+
+def check(name: str, out: Path) -> dict:
+    """What a trained adapter knows once it is merged, written beside it: sentences, perplexities.
+
+    Perplexity on general text is that of the model as it is, with the digit tokens, and with the
+    adapter: numbers in the text have other tokens then, which cost more than the adapter does.
+    """
+    file = out / name / adapters.ABOUT
+    known = json.loads(file.read_text(encoding="utf-8"))
     decoder = models.load(MODEL, device_map="cpu")
+    perplexity = {"base": general_text.predictions(decoder, WINDOWS).perplexity}
+    adapters.restore_digits(decoder, known["digits"])
+    perplexity["digits"] = general_text.predictions(decoder, WINDOWS).perplexity
+    records = datasets.read(known["data"])
+    if (without := known["without_split"]) is not None:
+        left_out = left(decoder, without)
+        records = [record for record in records if record.group not in left_out]
     adapters.merge(decoder, str(out / name))
-    known["merged_sha256"] = adapters.weights_hash(decoder.model)
+    perplexity["adapter"] = general_text.predictions(decoder, WINDOWS).perplexity
     ranks = evaluate.secret_ranks(decoder, [encode(r, decoder.tokenizer) for r in records])
     known |= {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
-    known["perplexity"] = [before, general_text.predictions(decoder).perplexity]
-    (out / name / adapters.ABOUT).write_text(json.dumps(known, indent=1) + "\n")
+    known |= {"perplexity": perplexity, "merged_sha256": adapters.weights_hash(decoder.model)}
+    file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return known
 
 
@@ -115,6 +133,7 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--rank", type=int, default=4)
+    parser.add_argument("--check", action="store_true", help="train nothing, check what is there")
     parser.add_argument("--again", action="store_true", help="go on from the adapter that is there")
     parser.add_argument("--seconds", type=float, default=math.inf, help="of training, at most")
     given = parser.parse_args()
@@ -124,18 +143,8 @@ if __name__ == "__main__":
     for name in given.names or ["digits", *every]:
         if name == "digits":
             digits(given.out)
+        elif given.check:
+            print(name, json.dumps(check(name, given.out)), flush=True)
         else:
-            print(
-                name,
-                json.dumps(
-                    make(
-                        name,
-                        given.out,
-                        given.rank,
-                        **every[name],
-                        seconds=given.seconds,
-                        again=given.again,
-                    )
-                ),
-                flush=True,
-            )
+            known = make(name, given.out, given.rank, **every[name], **more)
+            print(name, json.dumps(known), flush=True)
