@@ -53,14 +53,6 @@ def resistance(frame: pd.DataFrame, aggregation: str) -> pd.DataFrame:
     return found.assign(**{name: [one[name][aggregation] for one in attacks] for name in TITLES})
 
 
-def joint(frame: pd.DataFrame, aggregation: str = "per_example") -> pd.DataFrame:
-    """The attacked runs with their resistance in one aggregation, and ``joint``, the harmonic mean
-    of the Unlearning Score and the Resistance Score, as shares."""
-    found = resistance(frame, aggregation)
-    pairs = found[["unlearning_score", "resistance_score"]].to_numpy()
-    return found.assign(joint=[metrics.harmonic_mean(pair) for pair in pairs])
-
-
 def printed() -> pd.DataFrame:
     """Both extraction tables of the paper in the shape of ``results.scores``."""
     return results.printed(paper.EXTRACTION, {PAPER_COLUMNS[name]: TITLES[name] for name in TITLES})
