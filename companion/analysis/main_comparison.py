@@ -279,7 +279,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Perplexity on "
             f"general text rises by {percent(cost)} per cent in the mean."
             if parts
-            else "Resistance, perplexity and controls that the paper lacks stand beside every score."
+            else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
     return said
 
