@@ -206,7 +206,7 @@ def test_no_address_and_no_number_of_a_person():
     assert not re.search(r"\d{3}-\d{2}-\d{4}", text), "a social security number"
 
 
-@pytest.mark.parametrize("label", TEXT_TABLES)
+@pytest.mark.parametrize("label", sorted(TEXT_TABLES))
 def test_tables_of_text_keep_domains_and_places_only(label):
     entry = paper.tables()["tables"][label]
     assert set(entry) - {"domains", "sentences"} == {"number", "label", "caption", "rows"}

@@ -58,7 +58,7 @@ def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
     its scores, and the mean over the splits of those that were evaluated again."""
     name = search["name"].replace("tune/", "unlearn/", 1) + "-trial"
     names = [f"{name}{number:02d}" for number in range(search["result"]["trials"])]
-    finals = {int(n): sum(some) / len(some) for n, some in search["result"]["finals"].items()}
+    finals = {int(n): sum(some) / len(some) for n, some in search["result"]["top_trials"].items()}
     lines = []
     for trial in (found[name] for name in names if name in found):
         number, after = trial["overrides"]["trial"], trial["result"].get("after", {})
