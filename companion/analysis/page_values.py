@@ -309,7 +309,7 @@ def search(row: dict, trials: int, top_trials: int, seed: int) -> Values:
         "most": str(tune.MOST),
         "grows_after": str(optimizer.FIRST),
         "moved_from": f"{100 * tune.EFFECTIVE:g}",
-        "moved": str(result["moved"]),
+        "moved": str(result["effective"]),
         "grew": comma_list(result["widened"]),
         "score": percent(result["unlearning_score"]),
         "settings": ", ".join(f"{name} = {tuning.short(value)}" for name, value in chosen),
