@@ -168,9 +168,9 @@ def test_a_range_in_a_cell(space, shown):
     assert tuning.interval(space) == shown
 
 
-def test_what_was_chosen_is_the_best_of_the_search():
+def test_the_settings_are_what_the_longest_search_chose():
     chosen = methods.chosen_settings()["revs"][MODEL]["ssn"]
-    found = rows.find(kind="tune", data="ssn-tune")[f"tune/ssn-tune/{MODEL}/revs-seed0"]["result"]
-    frame = tuning.trials(MODEL, "ssn-tune")
-    scores = frame[frame["method"] == "revs"]["unlearning_score"]
-    assert found["hyperparameters"] == chosen and found["unlearning_score"] == scores.max()
+    every = rows.find(kind="tune", data="ssn-tune").values()
+    searches = [row["result"] for row in every if (row["model"], row["method"]) == (MODEL, "revs")]
+    longest = max(searches, key=lambda result: result["trials"])
+    assert longest["hyperparameters"] == chosen

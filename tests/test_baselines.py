@@ -381,12 +381,12 @@ def test_moments_are_means_over_general_tokens(decoder):
         total.add_(args[0][0].T @ args[0][0])
 
     handle = decoder.ff2[1].register_forward_pre_hook(add)
-    for ids in training_windows(decoder.tokenizer, 3, 96):  # 6 tokens · 64 neurons / 128
+    for ids in training_windows(decoder.tokenizer, 4, 96):  # 6 tokens · 64 neurons / 96
         decoder.model(input_ids=torch.tensor([ids]))
     handle.remove()
     found = memit.moments(decoder, [1, 0])  # one pass for both, that ends at the last
     assert list(found) == [1, 0] and found[1].dtype == torch.float32
-    torch.testing.assert_close(found[1].double(), total / (3 * 96), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[1].double(), total / (4 * 96), rtol=1e-4, atol=1e-5)
 
 
 def test_moments_are_kept_until_a_weight_changes(build, monkeypatch, tmp_path):

@@ -368,7 +368,7 @@ def test_a_reader_s_adapter_is_what_a_run_begins_with(teaching, tmp_path, how):
     place = tmp_path / "build/adapters/mine"
     assert all("lora_" in name for name in load_file(place / "adapter_model.safetensors"))
     assert adapters.about(str(place))["digits"] == how
-    decoder = models.load(models.adapted(teaching["model"], str(place)))
+    decoder = models.load(adapters.adapted(teaching["model"], str(place)))
     found = experiment.memorised(decoder, datasets.read(teaching["data"]))
     assert found["memorised"] == row["result"]["memorised"]
-    assert models.adapted(teaching["model"], None) == teaching["model"]
+    assert adapters.adapted(teaching["model"], None) == teaching["model"]

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
@@ -291,6 +292,8 @@ def test_what_a_killed_build_started_ends_with_it():
     code = f"import subprocess; p = subprocess.Popen({words!r}); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(parent.stdout.readline()))
+    while "sleep" not in child.cmdline()[0]:  # once tied, it becomes what was asked for
+        time.sleep(0.05)
     parent.kill()
     parent.wait()
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -103,34 +103,6 @@ def test_models_of_hub_and_wheels_are_pinned():
         assert "config" in entry or len(entry.get("revision", entry.get("sha256"))) in (40, 64)
 
 
-def test_a_model_of_a_configuration_is_drawn_once_with_another_s_vocabulary(
-    tiny, tmp_path, monkeypatch
-):
-    """Weights that a seed pins, in a folder that the entry names; no other draw is changed."""
-    save(*tiny, tmp_path / "words")
-    shape = {"model_type": "gptj", "n_layer": 2, "n_embd": 16, "n_head": 2}
-    shape |= {"rotary_dim": 4, "n_positions": 64}
-    entry = {"title": "x", "config": shape, "vocabulary": str(tmp_path / "words"), "seed": 0}
-    entries = {"one": entry, "same": entry, "other": entry | {"seed": 1}}
-    monkeypatch.setattr(models, "CACHE", tmp_path)
-    monkeypatch.setattr(models, "registry", lambda: entries)
-    torch.manual_seed(5)
-    expected = torch.rand(1)
-    torch.manual_seed(5)
-    decoder, other = models.load("one"), models.load(str(tmp_path / "words"))
-    assert torch.rand(1) == expected
-    assert decoder.model.config.model_type == "gptj"
-    assert tokenizer_hash(decoder.tokenizer) == tokenizer_hash(tiny[1])
-    for part in (
-        lambda one: one.head,
-        lambda one: one.model.get_input_embeddings(),
-        lambda one: one.norm,
-    ):
-        assert torch.equal(part(decoder).weight, part(other).weight)
-    assert models.identify("one") == models.identify("same") != models.identify("other")
-    assert len(list((tmp_path / "models").iterdir())) == 3
-
-
 def test_a_tokenizer_s_hash_is_of_its_content(tokenizer):
     before = tokenizer_hash(tokenizer)
     tokenizer.add_tokens(["c"])

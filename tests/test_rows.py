@@ -185,7 +185,8 @@ def test_the_schema_file_is_what_the_models_say_and_describes_every_field():
 
 def test_files_that_a_measure_reads_are_inputs_of_rows(tmp_path, monkeypatch):
     """The folder of REVS_BENCHMARKS, public addresses, frames for tokens."""
-    from companion.experiments import integrity, methods
+    from companion.experiments import methods
+    from companion.measures import integrity
 
     for name in ("public_addresses", "token_use"):
         assert methods.measure_inputs(name) == {name: versions.committed(name, None)}

@@ -28,20 +28,22 @@ class Hyperparameters:
 class HeadEdit(Edit):
     """An edit of the head alone; ``undo`` puts the old head back, tied as it was."""
 
-    def __init__(self, decoder: Decoder, tokens: Sequence[int]):
+    def __init__(self, decoder: Decoder):
         super().__init__(decoder)
-        self.head, self.old, self.tokens = decoder.head, decoder.head.weight, sorted(set(tokens))
+        self.head, self.old = decoder.head, decoder.head.weight
+        self.tokens: set[int] = set()
+        self.mean = self.old.detach().float().mean(0)
+        self.head.weight = nn.Parameter(self.old.detach().clone(), requires_grad=False)
 
-    def ban(self) -> None:
-        """Gives the tokens' rows the mean of all rows."""
-        weight = self.old.detach().clone()
-        weight[self.tokens] = weight.float().mean(0).to(weight)
-        self.head.weight = nn.Parameter(weight, requires_grad=False)
+    def ban(self, t: int) -> None:
+        """Gives a token's row the mean of all rows."""
+        self.head.weight[t] = self.mean.to(self.head.weight)
+        self.tokens.add(t)
 
     def summary(self) -> dict:
         """As of other edits; no column of FF₂ moved."""
-        moved = (self.head.weight.double() - self.old.double()).norm()
-        banned = {"weights": len(self.tokens) * self.old.shape[1], "norm": float(moved.detach())}
+        moved = (self.head.weight.double() - self.old.detach().double()).norm()
+        banned = {"weights": len(self.tokens) * self.old.shape[1], "norm": float(moved)}
         return super().summary() | banned
 
     def undo(self) -> None:
@@ -54,6 +56,7 @@ def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
     """Bans every token of every T; draws nothing."""
-    edit = HeadEdit(decoder, [t for _, t in pairs(targets)])
-    edit.ban()
+    with HeadEdit(decoder) as edit:
+        for _, t in progress(pairs(targets)):
+            edit.ban(t)
     return edit
