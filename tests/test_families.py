@@ -315,7 +315,7 @@ def with_statistics(decoder: Decoder) -> Decoder:
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     """No family for which there are no weights here is left to chance: with the hardest of the
-    settings that an own model is tried with first, no column moves far, and ordinary text surprises
+    settings that an own model is tried with first, no column moves far, and general text surprises
     it little more."""
     decoder = with_statistics(build(kind, dtype=torch.float32))
     few = {"n_max": 4}  # of the 64 neurons that a layer has here

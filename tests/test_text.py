@@ -58,7 +58,7 @@ def test_windows_are_begun_so_and_hold_the_text_between_them(words):
 
 @pytest.mark.parametrize("template", ["$A", "<s> $A"])
 def test_one_place_decides_for_all(template):
-    """Ordinary text, secrets, attacks and MEMIT's contexts begin alike."""
+    """General text, secrets, attacks and MEMIT's contexts begin alike."""
     words = tokenizer(template)
     first = special_prefix(words)
     target = encode(Record("r", "text", "r", "the code is ", "4711", "."), words)

@@ -79,8 +79,8 @@ def held(file: Path, busy: Exception):
 
 
 @contextlib.contextmanager
-def alone(folder: Path, mend: str, lock: str = ".lock"):
+def alone(folder: Path, remedy: str, lock: str = ".lock"):
     """Holds a folder of results, or one name in it, until the end, however that comes; OSError if
     another run does, or it cannot be written to."""
-    with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {mend}.")):
+    with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")):
         yield

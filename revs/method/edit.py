@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ class Edit:
         self.unreached = 0  # neurons in which the wanted rank could not be reached
         self.secrets = 0  # that it was made for, where somebody counted
 
-    def __enter__(self) -> Edit:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind, *_) -> None:
