@@ -99,11 +99,14 @@ def older(row: dict) -> list[str]:
 
 @functools.cache
 def allowed() -> list[dict[str, str]]:
-    """rows/older.yml: patterns of the names of rows that may be older, each with the reason."""
+    """rows/older.yml: patterns of the names of rows that may be older, if they were made before a
+    day, each with the reason."""
     return yaml.safe_load((ROOT / "rows" / "older.yml").read_text(encoding="utf-8")) or []
 
 
 def reason(row: dict) -> str | None:
     """Why a row may be older; None if nothing says so."""
-    given = (one["reason"] for one in allowed() if fnmatch.fnmatch(row["name"], one["rows"]))
-    return next(given, None)
+    for one in allowed():
+        if row["date"] < one["made_before"] and fnmatch.fnmatch(row["name"], one["rows"]):
+            return one["reason"]
+    return None
