@@ -292,7 +292,7 @@ def test_what_a_killed_build_started_ends_with_it():
     code = f"import subprocess; p = subprocess.Popen({words!r}); print(p.pid, flush=True); p.wait()"
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     child = psutil.Process(int(parent.stdout.readline()))
-    while "sleep" not in child.cmdline()[0]:  # once tied, it becomes what was asked for
+    while child.cmdline()[:1] != ["sleep"]:  # once tied, it becomes what was asked for
         time.sleep(0.05)
     parent.kill()
     parent.wait()
