@@ -22,7 +22,7 @@ from companion.data.digits import group_digits, learn_digits
 from companion.experiments.finetuning import WINDOW, finetune
 from companion.experiments.settings import Finetune
 from revs.measures import evaluate, general_text
-from revs.model.targets import encode, split
+from revs.model.targets import Record, encode, split
 from revs.model.text import text_inputs, training_windows
 
 HERE = Path(__file__).resolve().parent
@@ -60,12 +60,9 @@ def make(
     if again:
         start, how = out / name, HOW | {"epochs": 4, "lr": 1e-3}
     settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **how)
-    records, left_out = datasets.read(data), []
     decoder = models.load(MODEL)
     adapters.restore_digits(decoder, digits)
-    if without is not None:
-        left_out = left(decoder, without)
-        records = [record for record in records if record.group not in left_out]
+    records = sentences(decoder, data, without)
     begun = time.monotonic()
     with torch.autocast(decoder.device.type, torch.bfloat16, cache_enabled=False):
         epochs = finetune(decoder, records, settings, limited(seconds), start)
@@ -95,10 +92,7 @@ def check(name: str, out: Path) -> dict:
     perplexity = {"base": general_text.predictions(decoder, WINDOWS).perplexity}
     adapters.restore_digits(decoder, known["digits"])
     perplexity["digits"] = general_text.predictions(decoder, WINDOWS).perplexity
-    records = datasets.read(known["data"])
-    if (without := known["without_split"]) is not None:
-        left_out = left(decoder, without)
-        records = [record for record in records if record.group not in left_out]
+    records = sentences(decoder, known["data"], known["without_split"])
     adapters.merge(decoder, str(out / name))
     perplexity["adapter"] = general_text.predictions(decoder, WINDOWS).perplexity
     ranks = evaluate.secret_ranks(decoder, [encode(r, decoder.tokenizer) for r in records])
@@ -112,6 +106,12 @@ def limited(seconds: float):
     """Batches until the time is over; then none."""
     end = time.monotonic() + seconds
     return lambda batches: itertools.takewhile(lambda _: time.monotonic() < end, batches)
+
+
+def sentences(decoder, data: str, without: int | None) -> list[Record]:
+    """What an adapter memorises of a data set: all, or what a split does not forget."""
+    left_out = set() if without is None else left(decoder, without)
+    return [record for record in datasets.read(data) if record.group not in left_out]
 
 
 def left(decoder, number: int) -> set[str]:
