@@ -705,3 +705,20 @@ def test_settings_that_cannot_be_meant_are_refused(module, name, said, refused):
 def test_so_are_those_that_do_not_go_together(module, wrong, said, refused):
     with refused(said):
         module.Hyperparameters(**wrong)
+
+
+@pytest.mark.parametrize("name", ["memit", "max_entropy", "head_projection", "rmu", "npo_kl"])
+def test_text_to_protect_changes_what_a_method_writes(name, decoder):
+    """And is refused where there is too little of it to fill a window."""
+    module, targets = methods.method(name), secrets(decoder)
+    hp = module.Hyperparameters(**SETTINGS[name])
+    spare = [(list(range(5, 45)), 0)] * 4
+    found = []
+    for protect in ((), spare):
+        edit = module.unlearn(decoder, targets, hp, seed=1, protect=protect)
+        found.append([weight.clone() for weight in decoder.model.parameters()])
+        edit.undo()
+    assert any(not torch.equal(a, b) for a, b in zip(*found))
+    if name in ("rmu", "npo_kl"):
+        with pytest.raises(ValueError, match="have 3 tokens: give 32 or more"):
+            module.unlearn(decoder, targets, hp, protect=[([1, 2, 3], 0)])

@@ -106,7 +106,14 @@ def test_windows_begin_again_where_the_text_ends(tokenizer, refused):
         text.windows(tokenizer, whole, 1, 12)
 
 
-def test_an_edited_model_is_measured_on_evaluation_text(build):
+def test_an_edited_model_is_measured_against_kept_predictions(build, tmp_path):
     decoder = build("llama-untied", dtype=torch.float32)
-    found, columns = general_text.measure(decoder, None)
-    assert found == {"perplexity": general_text.predictions(decoder).perplexity} and columns == {}
+    general_text.predictions(decoder, range(4), keep=True).save(tmp_path / "before")
+    before = general_text.Predictions.read(tmp_path / "before", decoder.head)
+    same, columns = general_text.measure(decoder, None, before=before)
+    assert columns == {} and same["unchanged"] == 1 and same["kl"] == pytest.approx(0, abs=1e-9)
+    with torch.no_grad():
+        decoder.neurons(1).mul_(3)
+    found, _ = general_text.measure(decoder, None, before=before)
+    assert found["perplexity_before"] == pytest.approx(same["perplexity"]) and found["kl"] > 0
+    assert found["unchanged"] < 1 and found["perplexity"] != same["perplexity"]

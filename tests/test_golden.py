@@ -20,7 +20,7 @@ from companion.experiments import methods
 from companion.experiments.settings import ADAPTER, MODEL
 from companion.store import versions
 from revs.baselines import memit
-from revs.measures import evaluate
+from revs.measures import evaluate, general_text
 from revs.method import algorithm, controls
 from revs.model.targets import Split, encode, split
 
@@ -109,7 +109,11 @@ def of_measure(name: str) -> dict:
     every = [encode(record, decoder.tokenizer) for record in records]
     parts = split(every, 1, 3, 1, keep=datasets.kept(records))
     parts = Split(parts.forget[:3], parts.unseen[:3], parts.retain[:3] + parts.retain[-3:])
-    found, columns = methods.measure(name)(decoder, parts, 100)
+    more = {}
+    if name == "general_text":  # the one that compares: with the model before this change
+        more = {"before": general_text.predictions(decoder, keep=True)}
+        decoder.neurons(1).data.mul_(3)
+    found, columns = methods.measure(name)(decoder, parts, 100, **more)
     return {"result": found, "columns": columns}
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,12 +24,13 @@ from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
 from companion.experiments.settings import Unlearn as Settings
 from companion.store import rows
-from companion.store.paths import BUILD, resolve
-from revs.measures import evaluate
+from companion.store.paths import BUILD, resolve, writing
+from revs.measures import evaluate, general_text
 from revs.method.edit import Edit
 from revs.model import load
+from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode, select, split
-from revs.model.text import text_inputs
+from revs.model.text import text_inputs, token_ids
 
 VERSION = 1
 
@@ -78,10 +81,19 @@ class Run:
             hp=self.method.Hyperparameters(**hyperparameters),
         )
 
-    def cache(self) -> dict[str, Path]:
-        """The argument of a method that can keep what it computes once for a model."""
-        takes = "cache" in inspect.signature(self.method.unlearn).parameters
-        return {"cache": BUILD / "cache"} if takes else {}
+    def arguments(self, decoder: Decoder) -> dict:
+        """A method's further arguments: where it keeps what it computes once for a model, and the
+        texts that it spares. ValueError if there are such texts and it spares none."""
+        takes, given = inspect.signature(self.method.unlearn).parameters, {}
+        if "cache" in takes:
+            given["cache"] = BUILD / "cache"
+        if self.settings["protect"]:
+            if "protect" not in takes:
+                said = f"{self.settings['method']} cannot spare texts: leave protect out."
+                raise ValueError(said)
+            records = datasets.read(self.settings["protect"])
+            given["protect"] = [(token_ids(decoder.tokenizer, one.text), 0) for one in records]
+        return given
 
     def existing_row(self) -> dict | None:
         """The row of this name that has a result."""
@@ -103,9 +115,10 @@ class Run:
         edit, seconds, start = Edit(loaded.decoder), {}, time.monotonic()
         about = loaded.split.forget, self.hp, self.settings["seed"]
         try:
+            more = self.arguments(loaded.decoder)
             with memory.Peak() as peak:
                 show = progress(self.name.split("/", 1)[1])
-                edit = self.method.unlearn(loaded.decoder, *about, show, **self.cache())
+                edit = self.method.unlearn(loaded.decoder, *about, show, **more)
             seconds["unlearn"] = time.monotonic() - start
             result, items = effects(self, loaded, edit, seconds)
         except FAILURES as error:
@@ -143,6 +156,8 @@ def resolve_run(settings: Settings) -> Run:
     split(records, settings.seed, settings.forget, settings.sentences, datasets.kept(records))
     select([], [], 0, settings.tokens, seed="")
     inputs = {"data": datasets.fingerprint(records)} | text_inputs()
+    if settings.protect:
+        inputs["protect"] = datasets.fingerprint(datasets.read(settings.protect))
     memory.check(kept)
     prepared = adapters.adapted(model, settings.adapter)
     inputs |= {"model": models.identify(prepared)}
@@ -178,18 +193,36 @@ class LoadedModel:
         clock.append(time.monotonic())
         ranks = self.ranks_before(resolved, targets)
         self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])
+        self.predictions = None
+        if "general_text" in resolved.measures:
+            self.predictions = self.predictions_before(resolved)
         clock.append(time.monotonic())
         self.seconds = {"load": clock[1] - clock[0], "evaluate_before": clock[2] - clock[1]}
 
     def ranks_before(self, resolved: Run, targets: list[Target]) -> dict[str, list[int]]:
         """Ranks before the edit: the same for every method, seed and setting, and so kept."""
-        inputs, settings = resolved.inputs, resolved.settings
-        about = settings["dtype"], str(self.decoder.device), inputs["data"], inputs["model"]
-        key = rows.digest([VERSION, *about, load.tokenizer_hash(self.decoder.tokenizer)])
-        kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
+        kept = self.cached(resolved, "ranks", resolved.inputs["data"], ".json")
         if not kept.is_file():
             rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
         return json.loads(kept.read_text(encoding="utf-8"))
+
+    def predictions_before(self, resolved: Run) -> general_text.Predictions:
+        """What the unedited model predicts in general text, kept in the same way."""
+        version = resolved.inputs["general_text"], general_text.VERSION
+        kept = self.cached(resolved, "general", version, ".safetensors")
+        if not kept.is_file():
+            found = general_text.predictions(self.decoder, keep=True)
+            with writing(kept.parent), tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+                found.save(Path(scratch, kept.name))
+                os.replace(Path(scratch, kept.name), kept)  # whole or not at all
+        return general_text.Predictions.read(kept, self.decoder.head)
+
+    def cached(self, resolved: Run, what: str, of, suffix: str) -> Path:
+        """The file in which something about the unedited model is kept."""
+        settings, tokenizer = resolved.settings, load.tokenizer_hash(self.decoder.tokenizer)
+        about = settings["dtype"], str(self.decoder.device), of, resolved.inputs["model"]
+        key = rows.digest([VERSION, *about, tokenizer])
+        return BUILD / "cache" / f"{what}-{key[:16]}{suffix}"
 
 
 def effects(
@@ -209,7 +242,9 @@ def effects(
     result = {"before": loaded.before, "after": after, "edit": edit.summary()}
     seconds["evaluate_after"] = time.monotonic() - start
     for name, measure in resolved.measures.items():
-        result[name], columns = measure(decoder, split, k)
+        needs_before = "before" in inspect.signature(measure).parameters
+        more = {"before": loaded.predictions} if needs_before else {}
+        result[name], columns = measure(decoder, split, k, **more)
         nothing = dict.fromkeys(next(iter(columns.values()), {}))
         items = [item | columns.get(item["id"], nothing) for item in items]
     if resolved.measures:

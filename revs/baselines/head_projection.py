@@ -19,6 +19,7 @@ from torch import Tensor
 from revs.baselines import memit
 from revs.baselines.training import require
 from revs.method.edit import Edit
+from revs.method.moments import Text
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
@@ -51,11 +52,12 @@ def unlearn(
     hp: Hyperparameters,
     seed: int = 0,
     progress=iter,
+    protect: Sequence[Text] = (),
     cache: Path | None = None,
 ) -> Edit:
-    """Unlearns all targets together; draws nothing. ``cache``: see ``memit.moments``.
+    """Unlearns all targets together; draws nothing. ``protect``, ``cache``: as of ``memit``.
 
     Raises FloatingPointError if it diverges.
     """
     lens = decoder.layer_indices(hp.patil_layers)
-    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Head-Projection", cache)
+    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Head-Projection", protect, cache)

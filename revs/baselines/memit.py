@@ -32,7 +32,7 @@ from torch.nn.functional import kl_div
 from revs.baselines.training import ff2_names, require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
-from revs.method.moments import general_moments
+from revs.method.moments import Text, general_moments, second_moments
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, token_ids
@@ -75,13 +75,15 @@ def unlearn(
     hp: Hyperparameters,
     seed: int = 0,
     progress=iter,
+    protect: Sequence[Text] = (),
     cache: Path | None = None,
 ) -> Edit:
-    """Unlearns all targets together; draws nothing. ``cache``: see ``moments``.
+    """Unlearns all targets together; draws nothing. The second moments of ``protect`` count as much
+    as those of general text. ``cache``: see ``moments``.
 
     Raises FloatingPointError if it diverges.
     """
-    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT", cache)
+    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT", protect, cache)
 
 
 def rewrite(
@@ -92,6 +94,7 @@ def rewrite(
     lens: Sequence[int],
     progress,
     what: str,
+    protect: Sequence[Text] = (),
     cache: Path | None = None,
 ) -> Edit:
     """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
@@ -102,6 +105,9 @@ def rewrite(
     longest = max(map(len, requests.contexts)) + max(map(len, requests.prompts))
     decoder.check_length(longest, f"A prompt of {what}, with a text before it,")
     C = moments(decoder, layers, cache)
+    if protect:
+        N = second_moments(decoder, protect, layers)
+        C = {l: C[l] + N[l] for l in layers}
     flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
     decoder.model.requires_grad_(False)
     try:

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, logsigmoid
 
-from revs.baselines.training import WINDOW, Training, chunks, epochs, log_p, require, tail
+from revs.baselines.training import Training, chunks, epochs, log_p, require, retained, tail
 from revs.method.edit import Edit
+from revs.method.moments import Text
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
-from revs.model.text import training_windows
 
 VERSION = 1
 
@@ -51,11 +51,19 @@ def objective(log_p: Tensor, reference: Tensor, beta: float) -> Tensor:
 
 
 def unlearn(
-    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    protect: Sequence[Text] = (),
 ) -> Edit:
-    """Unlearns all targets, in an order that ``seed`` draws. FloatingPointError if it diverges."""
+    """Unlearns all targets, in an order that ``seed`` draws; the KL is also that on ``protect``.
+
+    Raises FloatingPointError if it diverges.
+    """
     forget = lambda log_p, reference: objective(log_p, reference, hp.beta)
-    return train(decoder, targets, hp, forget, seed, progress, "NPO-KL")
+    return train(decoder, targets, hp, forget, seed, progress, "NPO-KL", protect)
 
 
 def train(
@@ -66,10 +74,11 @@ def train(
     seed: int,
     progress,
     what: str,
+    protect: Sequence[Text] = (),
 ) -> Edit:
     """Descends on forget(log p_θ, log p_ref) + kl_coefficient · KL."""
     todo = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
-    texts = training_windows(decoder.tokenizer, len(todo), WINDOW)
+    texts = retained(decoder, len(todo), protect)
     with torch.no_grad():
         head = copy.deepcopy(decoder.head)
         before = torch.cat([log_p(decoder, some) for some in chunks(todo, hp.batch)])

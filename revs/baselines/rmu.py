@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from revs.baselines.training import WINDOW, Training, chunks, epochs, ff2_names, require
+from revs.baselines.training import Training, chunks, epochs, ff2_names, require, retained
 from revs.method.edit import Edit
+from revs.method.moments import Text
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
-from revs.model.text import training_windows
 
 VERSION = 1
 
@@ -66,12 +66,18 @@ def objective(last: Tensor, wanted: Tensor, held: Tensor, frozen: Tensor, alpha:
 
 
 def unlearn(
-    decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
+    decoder: Decoder,
+    targets: Sequence[Target],
+    hp: Hyperparameters,
+    seed: int = 0,
+    progress=iter,
+    protect: Sequence[Text] = (),
 ) -> Edit:
-    """Unlearns all targets; ``seed`` draws u and their order. FloatingPointError if it diverges."""
+    """Unlearns all targets; ``seed`` draws u and their order, and the streams of ``protect`` are
+    held with those of general text. FloatingPointError if it diverges."""
     at = decoder.layer_indices([hp.layer_id])[0]
     todo = [ids for ids, _ in pairs(targets)]
-    texts = training_windows(decoder.tokenizer, len(todo), WINDOW)
+    texts = retained(decoder, len(todo), protect)
     with torch.no_grad():
         frozen = torch.cat([stream(decoder, some, at)[0] for some in chunks(texts, hp.batch)])
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)

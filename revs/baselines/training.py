@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from revs.method.edit import Edit
+from revs.method.moments import Text
 from revs.model.architecture import Decoder
+from revs.model.text import training_windows
 
 WINDOW = 32  # tokens of general text beside each target
 Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
@@ -70,6 +72,18 @@ def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
     while kept < len(body) and len(decoder.tokenizer.decode(body[-kept:])) < characters:
         kept += 1
     return special + body[-kept:]
+
+
+def retained(decoder: Decoder, number: int, protect: Sequence[Text] = ()) -> list[list[int]]:
+    """Windows of general text; with texts to protect, every second one is of those, in a row."""
+    texts = training_windows(decoder.tokenizer, number, WINDOW)
+    ids = [t for text, first in protect for t in text[first:]]
+    own = list(chunks(ids, WINDOW))[: len(ids) // WINDOW]
+    if protect and not own:
+        raise ValueError(f"The texts to protect have {len(ids)} tokens: give {WINDOW} or more.")
+    for i in range(1, number, 2) if own else ():
+        texts[i] = list(own[i // 2 % len(own)])
+    return texts
 
 
 def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:

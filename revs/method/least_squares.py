@@ -42,7 +42,7 @@ class Hyperparameters:
     r_h: float = 0.015  # the rank wanted for t in every layer's stream
     lam: float = 0.01  # λ, against large weights
     mu: float = 0.01  # μ, of general text
-    nu: float = 0.0  # ν, of text to protect
+    nu: float | None = None  # ν, of text to protect; None: as μ
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     ridge: float = 0.0  # of the direction (revs.method.vocabulary); 0: the paper's
     layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
@@ -50,8 +50,9 @@ class Hyperparameters:
 
     def __post_init__(self):
         for name in ("lam", "mu", "nu", "ridge", "r_h"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, but must be 0 or more.")
+            value = getattr(self, name)
+            if not (value is None and name == "nu") and not value >= 0:
+                raise ValueError(f"{name} is {value}, but must be 0 or more.")
         if not (self.lam or self.mu):
             raise ValueError("lam and mu are both 0, so that nothing bounds the write: raise one.")
         if self.projection not in ("norm", "raw"):
@@ -92,8 +93,8 @@ def unlearn(
     spared = []  # (weight, moments by layer)
     if hp.mu:
         spared.append((hp.mu, general_moments(decoder, layers, hp.tokens, cache)))
-    if hp.nu:
-        spared.append((hp.nu, second_moments(decoder, protect, layers)))
+    if protect and (nu := hp.mu if hp.nu is None else hp.nu):
+        spared.append((nu, second_moments(decoder, protect, layers)))
     steps, seen = iter(progress(range(len(decoder.layers)))), {}
     rows, positions = zip(*places, strict=True)
 
