@@ -60,4 +60,6 @@ def unlearn(
     Raises FloatingPointError if it diverges.
     """
     lens = decoder.layer_indices(hp.patil_layers)
-    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Head-Projection", protect, cache)
+    return memit.rewrite(
+        decoder, targets, hp, objective, lens, progress, "Head-Projection", protect, cache
+    )

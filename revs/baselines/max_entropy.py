@@ -54,4 +54,6 @@ def unlearn(
     Raises FloatingPointError if it diverges.
     """
     lens = decoder.layer_indices(hp.patil_layers)
-    return memit.rewrite(decoder, targets, hp, objective, lens, progress, "Max-Entropy", protect, cache)
+    return memit.rewrite(
+        decoder, targets, hp, objective, lens, progress, "Max-Entropy", protect, cache
+    )

@@ -59,9 +59,7 @@ class Predictions:
         """What ``save`` wrote, of a model with this head, which is copied."""
         with safe_open(file, "pt") as saved:
             windows = range(*(int(saved.metadata()[end]) for end in ("start", "stop")))
-            hidden, following, perplexity = map(
-                saved.get_tensor, ("hidden", "next", "perplexity")
-            )
+            hidden, following, perplexity = map(saved.get_tensor, ("hidden", "next", "perplexity"))
         hidden = list(hidden.to(head.weight.device))
         return cls(windows, float(perplexity), following.tolist(), hidden, copy.deepcopy(head))
 
