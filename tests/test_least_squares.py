@@ -167,3 +167,33 @@ def test_the_output_ban_leaves_the_network_alone(kind):
 
 def test_the_write_is_declared():
     assert least_squares.VERSION >= 1 and output_ban.VERSION >= 1
+
+
+def test_samples_of_activations_solve_the_same_system():
+    """XᵀX / m as a matrix or as X, with fewer rows than neurons or more."""
+    K = torch.randn(3, 40, dtype=torch.float64)
+    for few, many in ((5, 9), (30, 50)):
+        rows = [torch.randn(m, 40, dtype=torch.float64) for m in (few, many)]
+        both = [[(0.3, moments.Sample(X)), (0.3, X.T @ X / len(X))] for X in rows]
+        plain, sampled = solution(K, 0.1, [m for _, m in both]), [s for s, _ in both]
+        torch.testing.assert_close(solution(K, 0.1, sampled), plain)
+        torch.testing.assert_close(solution(K, 0.1, [sampled[0], both[1][1]]), plain)
+
+
+def test_given_activations_are_those_of_the_texts():
+    """What is known already of general text and of protected places gives the same write."""
+    found = []
+    for ready in (False, True):
+        decoder, targets = build("llama-tied"), secrets()
+        spare = [(ids, [3, 7]) for ids in training_windows(decoder.tokenizer, 4, 30)]
+        hp, more = Hyperparameters(r_h=WANTED, nu=0.1, tokens=128), {"protect": spare}
+        if ready:
+            more = {"protect": moments.samples(decoder, spare, range(3))}
+            assert more["protect"][0].rows.shape == (8, 64)
+            more["general"] = moments.general_moments(decoder, range(3), hp.tokens)
+        edit = unlearn(decoder, targets, hp, **more)
+        found.append(decoder.neurons(1).clone())
+        left, right = edit.products[1][0]
+        edit.undo()
+        torch.testing.assert_close(decoder.neurons(1) + left.T @ right, found[-1])
+    torch.testing.assert_close(*found)

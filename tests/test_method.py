@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 import torch
-from conftest import same_bits, weights
+from conftest import build, same_bits, weights
 
 from revs.method import quick, reference
 from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
@@ -295,3 +295,28 @@ def test_an_unknown_architecture_is_refused_by_name(decoder):
         match="The architecture 'mamba' of model is not supported: choose a model of falcon, gemma",
     ):
         Decoder(decoder.model, decoder.tokenizer)
+
+
+def test_an_edit_is_undone_only_while_its_weights_are_as_it_left_them(one_sentence):
+    """The older of two edits, and one before a training step, are refused and change nothing."""
+    decoder = build("llama-tied", dtype=torch.float32)
+    plain = weights(decoder)
+    edits = []
+    for l, by in ((1, 0.5), (1, -2.0)):
+        with Edit(decoder) as edit:
+            edit.add(l, torch.full((1, 16), by), torch.ones(1, 64))
+        edits.append(edit)
+    now = weights(decoder)
+    with pytest.raises(ValueError, match="undo what is newer first") as error:
+        edits[0].undo()
+    assert one_sentence(error) and same_bits(decoder, now)
+    edits[1].undo()
+    with torch.no_grad():  # as a step of training does
+        decoder.neurons(1)[3, 5] += 1e-3
+    assert not edits[0].in_force()
+    with pytest.raises(ValueError, match="or by training"):
+        edits[0].undo()
+    with torch.no_grad():
+        decoder.neurons(1)[3, 5] = plain[decoder.ff2_name(1)][3, 5] + 0.5
+    edits[0].undo()
+    assert same_bits(decoder, plain) and edits[0].in_force()

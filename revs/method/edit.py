@@ -22,7 +22,8 @@ VERSION = 1
 class Edit:
     """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.
 
-    A move is (layer, neuron, token, c). ``with Edit(…) as edit:`` undoes it on an exception.
+    A move is (layer, neuron, token, c); a product is (left, right) of leftᵀ·right, which was added
+    to a layer's FF₂. ``with Edit(…) as edit:`` undoes it on an exception.
     """
 
     def __init__(self, decoder: Decoder):
@@ -30,6 +31,8 @@ class Edit:
         self.moves: list[tuple[int, int, int, float]] = []
         self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
         self.whole: dict[str, Tensor] = {}  # name of a weight → weight
+        self.products: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by layer: (n, d), (n, ff)
+        self.left: dict[int | str, int] | None = None  # the weights' sums when it was complete
         self.unreached = 0  # neurons in which the wanted rank could not be reached
         self.secrets = 0  # that it was made for, where somebody counted
 
@@ -39,6 +42,8 @@ class Edit:
     def __exit__(self, kind, *_) -> None:
         if kind is not None:
             self.undo()
+        elif self.left is None:
+            self.left = self.sums()
 
     def __repr__(self) -> str:
         if not self.originals and not self.whole:
@@ -77,6 +82,15 @@ class Edit:
             self.originals[layer] = kept | self.originals.get(layer, {})
         self.moves += later.moves
         self.unreached += later.unreached
+        self.left = self.sums()
+
+    @torch.no_grad()
+    def add(self, layer: int, left: Tensor, right: Tensor) -> None:
+        """Adds leftᵀ·right, of (n, d) and (n, ff), to FF₂ of a layer, rounded once."""
+        self.keep_whole([self.decoder.ff2_name(layer)])
+        weight = self.decoder.neurons(layer)
+        weight.copy_((weight.to(right) + left.T @ right).to(weight.dtype))
+        self.products.setdefault(layer, []).append((left, right))
 
     def keep_whole(self, names: Iterable[str]) -> None:
         """Keeps whole weights for undo, by name: for methods that follow gradients."""
@@ -118,17 +132,44 @@ class Edit:
         counts["unreached"] = self.unreached
         return {"layers": self.layers, **counts, "norm": squares**0.5}
 
+    def sums(self) -> dict[int | str, int]:
+        """The sum over the bits of what this edit changed, by layer or name: another, if a weight
+        is another."""
+        changed: dict[int | str, Tensor] = {
+            layer: self.decoder.neurons(layer)[:, list(kept)]
+            for layer, kept in self.originals.items()
+        }
+        changed |= {name: self.decoder.model.get_parameter(name) for name in self.whole}
+        bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+        return {
+            what: int(weight.detach().view(bits[weight.element_size()]).sum(dtype=torch.int64))
+            for what, weight in changed.items()
+        }
+
+    def in_force(self) -> bool:
+        """Are the weights that this edit changed still as it left them?"""
+        return self.left is None or self.left == self.sums()
+
     @torch.no_grad()
     def undo(self) -> None:
-        """Puts every original back: each column as it was before this edit. Of two edits the newer
-        one goes first; in the other order columns that both moved stay moved."""
+        """Puts every original back: each weight as it was before this edit.
+
+        Raises ValueError, and changes nothing, if these weights have been changed since, as by a
+        newer edit: of several the newest goes first.
+        """
+        if not self.in_force():
+            raise ValueError(
+                "Weights have changed since this edit, by a newer edit or by training: undo what "
+                "is newer first, or load the model anew."
+            )
         for layer, kept in self.originals.items():
             weight = self.decoder.neurons(layer)
             for n, column in kept.items():
                 weight[:, n] = column
         for name, original in self.whole.items():
             self.decoder.model.get_parameter(name).copy_(original)
-        self.moves, self.originals, self.whole, self.unreached = [], {}, {}, 0
+        self.moves, self.originals, self.whole, self.products = [], {}, {}, {}
+        self.unreached, self.left = 0, None
 
 
 @dataclass(frozen=True)

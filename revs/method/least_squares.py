@@ -17,7 +17,7 @@ all targets, so that a layer sees the edits below it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from revs.method.edit import Edit
-from revs.method.moments import Text, general_moments, second_moments
+from revs.method.moments import Sample, Text, general_moments, second_moments
 from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder, stream_of
@@ -77,13 +77,15 @@ def unlearn(
     hp: Hyperparameters,
     seed: int = 0,
     progress=iter,
-    protect: Sequence[Text] = (),
+    protect: Sequence[Text] | Mapping[int, Sample] = (),
     cache: Path | None = None,
+    general: Mapping[int, Tensor | Sample] | None = None,
 ) -> Edit:
     """Demotes every token of every T, in place, in one pass; the Edit undoes it bit for bit.
 
-    ``protect``: texts whose activations are spared, weighted by ν. ``cache``: where C is kept
-    (``revs.method.moments``). Nothing is drawn. Raises ValueError for what does not fit.
+    ``protect``: texts whose activations are spared, weighted by ν, or these activations by layer.
+    ``cache``: where C is kept (``revs.method.moments``), unless it is given (``general``). Nothing
+    is drawn. Raises ValueError for what does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
@@ -92,9 +94,10 @@ def unlearn(
     texts, places, tokens = laid_out(decoder, targets)
     spared = []  # (weight, moments by layer)
     if hp.mu:
-        spared.append((hp.mu, general_moments(decoder, layers, hp.tokens, cache)))
+        spared.append((hp.mu, general or general_moments(decoder, layers, hp.tokens, cache)))
     if protect and (nu := hp.mu if hp.nu is None else hp.nu):
-        spared.append((nu, second_moments(decoder, protect, layers)))
+        given = isinstance(protect, Mapping)
+        spared.append((nu, protect if given else second_moments(decoder, protect, layers)))
     steps, seen = iter(progress(range(len(decoder.layers)))), {}
     rows, positions = zip(*places, strict=True)
 
@@ -178,33 +181,38 @@ def write(
     tokens: Sequence[int],
     S: Tensor,
     lam: float,
-    spared: Sequence[tuple[float, Tensor]],
+    spared: Sequence[tuple[float, Tensor | Sample]],
 ) -> None:
     """Adds ΔW to a layer's FF₂; K (n, ff), S (n,), ``spared``: weights and second moments."""
     M = solution(K, lam, spared)
     moved = S.nan_to_num().nonzero()[:, 0].tolist()
     along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
-    left, right = along.to(K) * S[moved, None].to(K), M[moved]
-    weight = edit.decoder.neurons(l)
-    edit.keep_whole([edit.decoder.ff2_name(l)])
-    weight.copy_((weight.to(K) + left.T @ right).to(weight.dtype))
+    edit.add(l, along.to(K) * S[moved, None].to(K), M[moved])
 
 
-def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor]] = ()) -> Tensor:
+def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sample]] = ()) -> Tensor:
     """The rows m_i, (n, ff), of (K·Kᵀ + n·Σ weight·C + λ·ā·I)⁻¹·K for keys in rows, K (n, ff).
 
-    Solved in float64; without ``spared`` by Woodbury's identity, as an n × n system.
+    Solved in float64. Where every C is a Sample XᵀX and they have fewer rows than there are
+    neurons, with Z = [K; √(n·weight)·X] by the identity (ZᵀZ + b·I)⁻¹·Zᵀ = Zᵀ·(Z·Zᵀ + b·I)⁻¹.
     """
     n, ff = K.shape
     keys = K.double()
     bound = lam * keys.square().sum(1).mean()
-    if not spared:
-        gram = keys @ keys.T
+    samples = [
+        C.rows.to(keys) * (n * weight / len(C.rows)) ** 0.5
+        for weight, C in spared
+        if isinstance(C, Sample)
+    ]
+    Z = torch.cat([keys, *samples])
+    if len(samples) == len(spared) and len(Z) < ff:
+        gram = Z @ Z.T
         gram.diagonal().add_(bound)
-        return torch.linalg.solve(gram, keys).to(K)
-    system = keys.T @ keys
+        return (torch.linalg.solve(gram, torch.eye(len(Z), n).to(gram)).T @ Z).to(K)
+    system = Z.T @ Z
     for weight, C in spared:
-        system.add_(C.to(system), alpha=n * weight)
+        if isinstance(C, Tensor):
+            system.add_(C.to(system), alpha=n * weight)
     # C of fewer tokens than ff has no full rank: rounding must not make the system indefinite
     system.diagonal().add_(max(float(bound), 1e-9 * float(system.diagonal().mean())))
     return torch.cholesky_solve(keys.T, torch.linalg.cholesky(system)).T.to(K)

@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,40 +22,70 @@ from revs.model.load import tokenizer_hash
 from revs.model.text import WINDOW, text_inputs, training_windows
 
 TOGETHER = 16  # texts of a forward pass
-Text = tuple[list[int], int]  # token ids, and the first position whose activation counts
+# token ids, and the first position whose activation counts, or all positions that do
+Text = tuple[list[int], int | Sequence[int]]
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class Sample:
+    """Activations in rows, (m, ff), of which C = rowsᵀ·rows / m: smaller than C where m < ff."""
+
+    rows: Tensor
+
+
 def second_moments(
     decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]
 ) -> dict[int, Tensor]:
-    """E[a·aᵀ] at some layers: {layer: (ff, ff)}, float32.
-
-    Over all positions of each text from the one that is given with it.
-    """
+    """E[a·aᵀ] at some layers: {layer: (ff, ff)}, float32; over the positions given with texts."""
     ff = decoder.neurons(0).shape[1]
     total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
+
+    def add(l: int, a: Tensor) -> None:
+        total[l].addmm_(a.float().T, a.float())
+
+    number = visit(decoder, texts, layers, add)
+    return {l: sums / number for l, sums in total.items()}
+
+
+def samples(decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]) -> dict[int, Sample]:
+    """The activations at the positions given with texts, by layer."""
+    found: dict[int, list[Tensor]] = {l: [] for l in layers}
+    visit(decoder, texts, layers, lambda l, a: found[l].append(a))
+    return {l: Sample(torch.cat(parts)) for l, parts in found.items()}
+
+
+@torch.no_grad()
+def visit(
+    decoder: Decoder,
+    texts: Sequence[Text],
+    layers: Sequence[int],
+    at_layer: Callable[[int, Tensor], object],
+) -> int:
+    """Calls ``at_layer(l, a)`` with FF₂'s inputs a, (m, ff), at the positions that count, batch by
+    batch; returns how many there are."""
     number = 0
 
-    def adding(l: int, counted: Tensor):
-        def add(_module, args):
-            a = args[0].reshape(*counted.shape, -1)[counted.to(args[0].device)].float()
-            total[l].addmm_(a.T, a)
+    def counting(l: int, counted: Tensor):
+        def count(_module, args):
+            at_layer(l, args[0].reshape(*counted.shape, -1)[counted.to(args[0].device)])
             if l == max(layers):
                 raise Stop
 
-        return add
+        return count
 
     for start in range(0, len(texts), TOGETHER):
         some = texts[start : start + TOGETHER]
         ids, mask = decoder.pad([text for text, _ in some])
         counted = mask.bool()
-        for row, (_, first) in zip(counted, some, strict=True):
-            row[:first] = False
-        handles = [decoder.ff2[l].register_forward_pre_hook(adding(l, counted)) for l in layers]
+        for row, (text, first) in zip(counted, some, strict=True):
+            if isinstance(first, int):
+                first = range(first, len(text))
+            row[:] = False
+            row[list(first)] = True
+        handles = [decoder.ff2[l].register_forward_pre_hook(counting(l, counted)) for l in layers]
         decoder.run(handles, input_ids=ids, attention_mask=mask)
         number += int(counted.sum())
-    return {l: sums / number for l, sums in total.items()}
+    return number
 
 
 def general_moments(
