@@ -114,12 +114,12 @@ def test_trials_of_every_method(shelf):
         shelf(f"trial{number:02d}", "ft_l", data="ssn-tune", efficacy=efficacy)
         shelf(f"raw-trial{number:02d}", data="ssn-tune")
     shelf("trial03", "ft_l", data="ssn-tune", failed="FT-L diverged.")
-    shelf("trial00", "simnpo", data="ssn-tune")
+    shelf("trial00", "least_squares", data="ssn-tune")
     shelf("other", "ft_l", data="ssn-tune")
     frame = tuning.trials(MODEL, "ssn-tune")
     assert list(frame["number"]) == [0, 1, 2, 3, 0] and frame["failed"].notna().sum() == 1
-    assert list(frame["printed"]) == [True, True, False, False, False]  # the paper lacks SimNPO
-    assert list(frame["method"].cat.categories) == ["ft_l", "simnpo"]
+    assert list(frame["printed"]) == [True, True, False, False, False]  # not in the paper
+    assert list(frame["method"].cat.categories) == ["ft_l", "least_squares"]
     assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
     with pytest.raises(ValueError, match="make run SWEEP=tune"):
         tuning.trials(MODEL, "ssn")

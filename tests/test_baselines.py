@@ -7,7 +7,7 @@ import torch
 from conftest import weights
 
 from companion.experiments import methods
-from revs.baselines import ft_l, head_projection, max_entropy, memit, npo_kl, rmu, simnpo, training
+from revs.baselines import ft_l, memit, npo_kl, rmu, training
 from revs.baselines.training import Training
 from revs.method import algorithm, moments, reference
 from revs.method.edit import Edit
@@ -16,7 +16,6 @@ from revs.model.targets import Target, pairs
 from revs.model.text import training_windows
 
 KINDS = ("llama-tied", "llama-untied", "gptj")
-MEMIT_LIKE = (memit, max_entropy, head_projection)
 PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
 
 
@@ -146,12 +145,9 @@ def test_an_adamw_step_goes_against_the_gradient_with_no_decay(decoder):
 
 
 @pytest.mark.parametrize("coefficient", [3.0, 0.0])
-@pytest.mark.parametrize("module, gamma", [(npo_kl, None), (simnpo, 0.5)])
-def test_npo_and_simnpo_follow_their_losses(
-    decoder, twin, steps_follow, module, gamma, coefficient
-):
-    """2/β · log(1 + (p/p_ref)^β) or 2/β · log(1 + (p·e^γ)^β), and KL(p_ref ‖ p_θ). p_ref is the
-    unedited model's; KL is over all positions of one general window a target."""
+def test_npo_follows_its_loss(decoder, twin, steps_follow, coefficient):
+    """2/β · log(1 + (p/p_ref)^β), and KL(p_ref ‖ p_θ). p_ref is the unedited model's; KL is over
+    all positions of one general window a target."""
     targets, before = secrets(decoder), twin(decoder)
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
     texts = torch.tensor(training_windows(decoder.tokenizer, len(todo), 32))
@@ -161,15 +157,14 @@ def test_npo_and_simnpo_follow_their_losses(
 
     def loss():
         p = [plain_log_p(decoder, ids)[t].exp() for ids, t in todo]
-        ratio = [a / b if gamma is None else a * torch.e**gamma for a, b in zip(p, reference)]
-        forget = sum(2 / 0.3 * (1 + r**0.3).log() for r in ratio) / len(todo)
+        forget = sum(2 / 0.3 * (1 + (a / b) ** 0.3).log() for a, b in zip(p, reference)) / len(todo)
         present = decoder.model(input_ids=texts).logits.log_softmax(-1)
         return forget + coefficient * kl(general, present).mean()
 
     seen = steps_follow(loss)
     hp = {"lr": 1e-3, "epochs": 2, "beta": 0.3, "n_max_len": 4, "batch": 6}
-    hp |= {"kl_coefficient": coefficient} | ({} if gamma is None else {"gamma": gamma})
-    module.unlearn(decoder, targets, module.Hyperparameters(**hp))
+    hp = npo_kl.Hyperparameters(**hp, kl_coefficient=coefficient)
+    npo_kl.unlearn(decoder, targets, hp)
     assert len(seen) == 2 and seen[1] < seen[0]
 
 
@@ -287,7 +282,7 @@ def test_one_token_after_a_kept_prefix_is_the_whole_pass(decoder, layer):
     torch.testing.assert_close(model.h, h)
 
 
-def plain_loss(decoder, module, hp, ids, t, delta, first):
+def plain_loss(decoder, hp, ids, t, delta, first):
     """One request's loss as a function of δ, a pass a context, and log p of the prompt alone."""
     at = {}
     alone = look(decoder, [ids], at, delta, 1)[1][0]
@@ -296,9 +291,9 @@ def plain_loss(decoder, module, hp, ids, t, delta, first):
     p = sum(log_p[t].exp() for log_p in (alone, *after)) / len(CONTEXTS)
     loss = hp.prob_coefficient * p + hp.weight_decay * delta.norm() / (h @ h)
     loss = loss + hp.kl_factor * kl(alone.detach() if first is None else first, alone)
-    for l in (1, 2) if module is not memit else ():
+    for l in (1, 2) if hp.objective != "probability" else ():
         lens = decoder.head(decoder.norm(at[l][0, -1])).softmax(-1)
-        if module is max_entropy:
+        if hp.objective == "entropy":
             loss = loss + (torch.tensor(300.0).log() + (lens * lens.log()).sum()) / 2
         else:
             loss = loss + (lens[t] - lens.sort(descending=True).values[hp.k - 1]).clamp_min(0) / 2
@@ -309,23 +304,23 @@ SEARCH = {"layers": [1], "steps": 4, "lr": 0.1, "prob_coefficient": 3.0, "kl_fac
 SEARCH |= {"weight_decay": 2.0, "clamp_norm_factor": 0.05, "loss_break": 1e-9}
 
 
-@pytest.mark.parametrize("module", MEMIT_LIKE)
-def test_z_is_found_by_adam_on_the_objective(decoder, module):
+@pytest.mark.parametrize("objective", memit.OBJECTIVES)
+def test_z_is_found_by_adam_on_the_objective(decoder, objective):
     """Each request by itself: Adam's steps written plainly, steps − 1 of them as in the source."""
     decoder.model.requires_grad_(False)
-    hp = module.Hyperparameters(**SEARCH, **({"k": 40} if module is head_projection else {}))
+    hp = memit.Hyperparameters(**SEARCH, objective=objective, k=40)
     t = [next_token(decoder, ids) for ids in ASKED[:2]]
     requests = memit.Requests(ASKED[:2], t, CONTEXTS)
-    lens = () if module is memit else (1, 2)
+    lens = () if objective == "probability" else (1, 2)
     model = memit.LastToken(decoder, requests.in_contexts(), 1, lens)
-    found = memit.compute_z(model, requests, hp, module.objective)
+    found = memit.compute_z(model, requests, hp)
     clamped = 0
     for ids, t, z in zip(ASKED, requests.t, found):
         h, first, m, v = reference.observe(decoder, ids, 1)[2], None, 0.0, 0.0
         delta = torch.zeros(16, dtype=torch.float64)
         for step in range(1, hp.steps):
             delta.requires_grad_()
-            loss, alone = plain_loss(decoder, module, hp, ids, t, delta, first)
+            loss, alone = plain_loss(decoder, hp, ids, t, delta, first)
             first = alone if first is None else first
             gradient = torch.autograd.grad(loss, delta)[0]
             m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
@@ -344,7 +339,7 @@ def test_a_request_whose_loss_is_low_stays_where_it_is(decoder):
     t[1] = int(plain_log_p(decoder, ASKED[1]).argmin())
     hp = memit.Hyperparameters(**SEARCH | {"loss_break": 3e-2, "kl_factor": 0.0})
     model = memit.LastToken(decoder, list(ASKED), 1, ())
-    z = memit.compute_z(model, memit.Requests(ASKED, t, [[]]), hp, memit.objective)
+    z = memit.compute_z(model, memit.Requests(ASKED, t, [[]]), hp)
     moved = (z - model.h.float()).norm(dim=1)
     assert moved[1] == 0 and moved[0] > 0.1 and moved[2] > 0.1
 
@@ -374,7 +369,7 @@ def test_what_is_inserted_solves_the_normal_equations(decoder, twin, layers):
 
 @torch.no_grad()
 def test_moments_are_means_over_general_tokens(decoder):
-    """E[a·aᵀ] by a pass for each window; as many as PER_NEURON asks for, as long as fit."""
+    """E[a·aᵀ] by a pass for each window; as many as hold the tokens asked for, as long as fit."""
     total = torch.zeros(64, 64, dtype=torch.float64)
 
     def add(_module, args):
@@ -384,21 +379,22 @@ def test_moments_are_means_over_general_tokens(decoder):
     for ids in training_windows(decoder.tokenizer, 4, 96):  # 6 tokens · 64 neurons / 96
         decoder.model(input_ids=torch.tensor([ids]))
     handle.remove()
-    found = memit.moments(decoder, [1, 0])  # one pass for both, that ends at the last
+    found = moments.general_moments(decoder, [1, 0], 6 * 64)  # one pass for both, ends at the last
     assert list(found) == [1, 0] and found[1].dtype == torch.float32
     torch.testing.assert_close(found[1].double(), total / (4 * 96), rtol=1e-4, atol=1e-5)
 
 
 def test_moments_are_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
     decoder, compute = build("llama-tied", dtype=torch.float32), moments.second_moments
-    plain, asked, kept = memit.moments(decoder, [0, 1]), [], tmp_path / "cache"
+    read = lambda cache=None: moments.general_moments(decoder, [0, 1], 96, cache)
+    plain, asked, kept = read(), [], tmp_path / "cache"
     monkeypatch.setattr(moments, "second_moments", lambda *of: asked.append(of[2]) or compute(*of))
-    first, again = memit.moments(decoder, [0, 1], kept), memit.moments(decoder, [0, 1], kept)
+    first, again = read(kept), read(kept)
     assert asked == [[0, 1]]
     assert all(torch.equal(plain[l], first[l]) and torch.equal(first[l], again[l]) for l in plain)
     with torch.no_grad():
         decoder.layers[0].self_attn.q_proj.weight[0, 0] += 0.5
-    assert not torch.equal(memit.moments(decoder, [0, 1], kept)[1], first[1])
+    assert not torch.equal(read(kept)[1], first[1])
     assert len(asked) == 2 == len(list(kept.iterdir()))  # nothing half-written
 
 
@@ -444,12 +440,11 @@ REWRITING |= {"loss_break": 1e-9}
 SETTINGS = {
     "ft_l": {"lr": 1e-2, "norm_constraint": 1e-1, "steps": 3, "loss_break": 1e-9},
     "memit": REWRITING | {"layers": [1]},
-    "max_entropy": REWRITING | {"layers": [0, 1], "patil_layers": [1, 2]},
-    "head_projection": REWRITING | {"layers": [0, 1], "patil_layers": "upper", "k": 40},
+    "max_entropy": REWRITING | {"objective": "entropy", "layers": [0, 1], "patil_layers": [1, 2]},
+    "head_projection": REWRITING | {"objective": "margin", "layers": [0, 1], "k": 40},
     "rmu": {"layer_id": 2, "layers": [1, 2], "lr": 5e-2, "epochs": 3, "batch": 6}
     | {"alpha": 1.0, "steering_coefficient": 30.0},
     "npo_kl": {"lr": 1e-2, "batch": 6},
-    "simnpo": {"lr": 1e-2, "batch": 6},
     "zero": {"n": 6, "k": 40, "r_h": 0.4},
 }
 
@@ -524,7 +519,7 @@ def test_an_interruption_puts_the_model_back(build, name):
     assert all(parameter.requires_grad for parameter in decoder.model.parameters())
 
 
-@pytest.mark.parametrize("name", ["rmu", "npo_kl", "simnpo", "random"])
+@pytest.mark.parametrize("name", ["rmu", "npo_kl", "random"])
 def test_another_seed_is_another_edit(build, name):
     decoder, found = build("llama-tied", dtype=torch.float32), []
     for seed in (0, 1):
@@ -623,7 +618,7 @@ def test_the_size_of_an_edit_of_whole_weights(decoder):
     [
         ("ft_l", {"lr": float("inf"), "norm_constraint": float("inf")}),
         ("rmu", {"lr": 1e30, "epochs": 3}),
-        *((name, {"lr": 1e30}) for name in ("npo_kl", "simnpo")),
+        ("npo_kl", {"lr": 1e30}),
         *((name, {"lr": float("inf")}) for name in ("memit", "max_entropy", "head_projection")),
     ],
 )
@@ -667,19 +662,10 @@ POSITIVE, COUNTS = "but must be positive", "but must be at least 1"
 WRONG = [
     *((ft_l, name, POSITIVE) for name in ("lr", "norm_constraint")),
     *((ft_l, name, COUNTS) for name in ("steps", "batch")),
-    *(
-        (module, name, POSITIVE)
-        for module in MEMIT_LIKE
-        for name in ("lr", "clamp_norm_factor", "mom2_update_weight")
-    ),
-    *((module, name, COUNTS) for module in MEMIT_LIKE for name in ("steps", "n_max_len")),
-    (head_projection, "k", COUNTS),
-    *((module, name, POSITIVE) for module in (npo_kl, simnpo) for name in ("lr", "beta")),
-    *(
-        (module, name, COUNTS)
-        for module in (npo_kl, simnpo)
-        for name in ("epochs", "batch", "n_max_len")
-    ),
+    *((memit, name, POSITIVE) for name in ("lr", "clamp_norm_factor", "mom2_update_weight")),
+    *((memit, name, COUNTS) for name in ("steps", "n_max_len", "k")),
+    *((npo_kl, name, POSITIVE) for name in ("lr", "beta")),
+    *((npo_kl, name, COUNTS) for name in ("epochs", "batch", "n_max_len")),
     (rmu, "lr", POSITIVE),
     *((rmu, name, COUNTS) for name in ("epochs", "batch")),
 ]
@@ -699,6 +685,7 @@ def test_settings_that_cannot_be_meant_are_refused(module, name, said, refused):
         (rmu, {"alpha": -1}, "alpha is -1, but must be at least 0"),
         (rmu, {"layer_id": 6}, "some up to layer_id, which is 6"),
         (rmu, {"layers": []}, r"layers are \[\]"),
+        (memit, {"objective": "lens"}, "objective is 'lens', but must be one of probability, "),
         (algorithm, {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
     ],
 )

@@ -20,7 +20,7 @@ from revs.measures import evaluate
 from revs.model import load
 
 TUNED = ("revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl")
-TUNED += ("simnpo", "revs_ridge")
+TUNED += ("least_squares", "revs_ridge")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FT_L = {"lr": 7e-3, "norm_constraint": 1.0, "steps": 2, "loss_break": 1e-9}
 DRAWN = {number: FT_L | {"lr": lr} for number, lr in enumerate((1e-4, 3e-2, 1e-2, 7e-3))}
@@ -503,10 +503,7 @@ def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
 
 
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
-    """SimNPO: the ranges of NPO-KL, and no printed settings."""
-    assert tune.ranges("simnpo") == tune.ranges("npo_kl") and not tune.printed_settings(
-        "simnpo", 30, "SSN"
-    )
+    assert tune.ranges("least_squares") and not tune.printed_settings("least_squares", 30, "SSN")
 
 
 def test_a_method_without_ranges_is_refused_in_one_sentence(one_sentence):

@@ -15,7 +15,7 @@ from companion.store.paths import resolve
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
 # Bytes beside a float32 weight that is trained: gradient, Adam's two moments and, where it is put
 # back, the original. COPIED more below float32, where a float32 copy of weight and gradient steps.
-TRAINED, COPIED = {"npo_kl": 16, "simnpo": 16}, 4
+TRAINED, COPIED = {"npo_kl": 16}, 4
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 GROUP = Path("/proc/self/cgroup")  # and in which group this process is
 

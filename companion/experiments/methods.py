@@ -1,6 +1,7 @@
 """The methods by name, and their hyperparameters (Appendix).
 
-``params/methods.yml`` names a module for each method. The module has ``Hyperparameters``, a frozen
+``params/methods.yml`` names a module for each method, and settings that make it what it is where
+several methods share one (MEMIT). The module has ``Hyperparameters``, a frozen
 dataclass, and ``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
 """
 
@@ -128,7 +129,9 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         of = chosen.get(model, {})
         found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
         found = settings_of_variant(name, model, data) if found is None else found
-    return {key: value for key, value in found.items() if key in hyperparameter_names(name)} | given
+    own = {} if "variant_of" in registry()[name] else registry()[name].get("settings", {})
+    known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
+    return own | known | given
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any] | None:

@@ -1,17 +1,26 @@
-"""MEMIT (Meng et al. 2023) with the objective turned round (Appendix "MEMIT Baseline"): less of t.
+"""MEMIT (Meng et al. 2023) with the objective turned round, and two methods that share its write.
 
-Two steps, as in the source, for the end of a prompt as the subject:
+Appendix, "MEMIT Baseline"; "Head-Projection Baseline" and "Max-Entropy Baseline" (Patil et al.
+2024). Two steps, as in the source, for the end of a prompt as the subject:
 
 1. ``compute_z``: for each target a vector z = h + δ at the last of some layers and the prompt's
    last token, with δ minimising
 
-       prob_coefficient · p(t) + kl_factor · KL(p₀ ‖ p_δ) + weight_decay · ‖δ‖ / ‖h‖²
+       L(δ) + kl_factor · KL(p₀ ‖ p_δ) + weight_decay · ‖δ‖ / ‖h‖²
 
 2. ``insert``: FF₂ of each of the layers in turn takes over its share R of what is missing,
 
        Δ = R·Kᵀ · (λC + K·Kᵀ)⁻¹
 
    with keys K (FF₂'s inputs) and C = E[a·aᵀ], their second moment over general text (Eq. 14 there).
+
+The methods differ in L alone, ``objective``; p_ℓ is the logit lens of one of the ``patil_layers``:
+
+``probability``  MEMIT: prob_coefficient · p(t)
+``margin``       Head-Projection: that + mean_ℓ max(0, p_ℓ(t) − p_ℓ(k-th most probable token)).
+                 The source also keeps t out of the bottom k; the paper leaves that out.
+``entropy``      Max-Entropy: that + mean_ℓ (log V − H(p_ℓ)). The source maximises H itself, which
+                 has the same gradient; log V makes L positive, so ``loss_break`` has a meaning.
 
 δ touches a prompt's last token only, so that nothing before it changes: a step of the optimiser
 runs one token a prompt.
@@ -20,6 +29,7 @@ runs one token a prompt.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +39,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import ff2_names, require, tail
+from revs.baselines.training import ff2_names, frozen, require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.method.moments import Text, general_moments, second_moments
@@ -41,13 +51,16 @@ VERSION = 1
 
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
-PER_NEURON = 24  # tokens for each neuron: fewer would estimate a matrix of rank ff poorly
+# tokens of general text for each neuron, from which C is estimated (the source: 100,000 samples of
+# Wikipedia); a model of more than about 8,000 neurons a layer reads the text more than once
+PER_NEURON = 24
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
     """MEMIT's settings, under the paper's names; what it does not print is its source's (Llama)."""
 
+    objective: str = "probability"
     layers: Sequence[int] = (3,)
     steps: int = 25
     lr: float = 0.01
@@ -58,15 +71,42 @@ class Hyperparameters:
     kl_factor: float = 0.0625
     clamp_norm_factor: float = 4.0  # ‖δ‖ is at most this times ‖h‖
     mom2_update_weight: float = 15000.0  # λ
+    patil_layers: Sequence[int] | str = "upper"  # where the logit lens looks
+    k: int = 100  # of the margin
 
     def __post_init__(self):
-        require(self, "lr", "clamp_norm_factor", "mom2_update_weight", steps=1, n_max_len=1)
+        require(self, "lr", "clamp_norm_factor", "mom2_update_weight", steps=1, n_max_len=1, k=1)
+        if self.objective not in OBJECTIVES:
+            said = f"objective is '{self.objective}', but must be one of {', '.join(OBJECTIVES)}."
+            raise ValueError(said)
+
+
+def probability(lens: Tensor, t: Tensor, k: int) -> Tensor:
+    """MEMIT does not look at the lens: (layers, N, V), t (N,) → (N,)."""
+    return torch.zeros_like(t, dtype=lens.dtype)
+
+
+def margin(lens: Tensor, t: Tensor, k: int) -> Tensor:
+    """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V), its mean over layers: (N,)."""
+    p = lens.gather(2, t.expand(len(lens), -1)[..., None])[..., 0].exp()
+    kth = lens.topk(min(k, lens.shape[-1]), dim=-1).values[..., -1].exp()
+    return torch.relu(p - kth).mean(0)
+
+
+def entropy(lens: Tensor, t: Tensor, k: int) -> Tensor:
+    """log V − entropy of the lens, log p (layers, N, V), its mean over layers: (N,)."""
+    return (math.log(lens.shape[-1]) + (lens.exp() * lens).sum(-1)).mean(0)
+
+
+OBJECTIVES: dict[str, Callable[[Tensor, Tensor, int], Tensor]]
+OBJECTIVES = {"probability": probability, "margin": margin, "entropy": entropy}
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
-    """prob_coefficient · p(t), its mean over contexts: log p (C, N, V), –, t (N,) → (N,)."""
+    """L of each request, (N,): log p after C contexts (C, N, V), the lens (layers, N, V), t (N,)."""
     of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
-    return hp.prob_coefficient * of_t.exp().mean(0)
+    seen = OBJECTIVES[hp.objective](lens, t, hp.k)
+    return seen + hp.prob_coefficient * of_t.exp().mean(0)
 
 
 def unlearn(
@@ -79,51 +119,31 @@ def unlearn(
     cache: Path | None = None,
 ) -> Edit:
     """Unlearns all targets together; draws nothing. The second moments of ``protect`` count as much
-    as those of general text. ``cache``: see ``moments``.
+    as those of general text. ``cache``: where C is kept (``revs.method.moments``).
 
     Raises FloatingPointError if it diverges.
     """
-    return rewrite(decoder, targets, hp, objective, (), progress, "MEMIT", protect, cache)
-
-
-def rewrite(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp,
-    objective: Callable,
-    lens: Sequence[int],
-    progress,
-    what: str,
-    protect: Sequence[Text] = (),
-    cache: Path | None = None,
-) -> Edit:
-    """MEMIT's two steps with some objective, which may look at the lens of the layers ``lens``."""
     layers = decoder.layer_indices(hp.layers)
+    lens = [] if hp.objective == "probability" else decoder.layer_indices(hp.patil_layers)
     prompts, t = zip(*((tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)))
     special = frozenset(decoder.tokenizer.all_special_ids)
     requests = Requests(prompts, t, [[], *write_contexts(decoder)], special)
     longest = max(map(len, requests.contexts)) + max(map(len, requests.prompts))
-    decoder.check_length(longest, f"A prompt of {what}, with a text before it,")
-    C = moments(decoder, layers, cache)
+    decoder.check_length(longest, "A prompt of MEMIT, with a text before it,")
+    C = general_moments(decoder, layers, PER_NEURON * decoder.neurons(0).shape[1], cache)
     if protect:
         N = second_moments(decoder, protect, layers)
         C = {l: C[l] + N[l] for l in layers}
-    flags = [(parameter, parameter.requires_grad) for parameter in decoder.model.parameters()]
-    decoder.model.requires_grad_(False)
-    try:
-        with Edit(decoder) as edit:
-            edit.keep_whole(ff2_names(decoder, layers))
-            model = LastToken(decoder, requests.in_contexts(), layers[-1], lens)
-            z = compute_z(model, requests, hp, objective, progress)
-            insert(decoder, requests, z, C, hp)
-            if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
-                raise FloatingPointError(
-                    f"{what} diverged (a weight is no longer a number): lower the learning rate of "
-                    f"{hp.lr:g} or raise mom2_update_weight."
-                )
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
+    with frozen(decoder.model), Edit(decoder) as edit:
+        edit.keep_whole(ff2_names(decoder, layers))
+        model = LastToken(decoder, requests.in_contexts(), layers[-1], lens)
+        z = compute_z(model, requests, hp, progress)
+        insert(decoder, requests, z, C, hp)
+        if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
+            raise FloatingPointError(
+                "MEMIT's write diverged (a weight is no longer a number): lower the learning rate "
+                f"of {hp.lr:g} or raise mom2_update_weight."
+            )
     return edit
 
 
@@ -205,7 +225,7 @@ class LastToken:
 
 
 def compute_z(
-    model: LastToken, requests: Requests, hp: Hyperparameters, objective: Callable, progress=iter
+    model: LastToken, requests: Requests, hp: Hyperparameters, progress=iter
 ) -> Tensor:
     """Step 1: z of each request, (N, d). Each has its own δ and stops by itself, as if alone."""
     decoder, C, N = model.decoder, len(requests.contexts), len(requests.t)
@@ -282,15 +302,3 @@ def keys_and_values(
         keys.append(seen["key"])
         values.append(seen["value"])
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]
-
-
-@torch.no_grad()
-def moments(
-    decoder: Decoder, layers: Sequence[int], cache: Path | None = None
-) -> dict[int, Tensor]:
-    """C at some layers over general text: {layer: (ff, ff)}, float32.
-
-    The source takes 100,000 samples of Wikipedia; here 24 tokens a neuron, which a model of more
-    than about 8,000 neurons a layer reads from the general text more than once.
-    """
-    return general_moments(decoder, layers, PER_NEURON * decoder.neurons(0).shape[1], cache)

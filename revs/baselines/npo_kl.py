@@ -10,7 +10,7 @@ are trained, or those of some blocks.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -62,21 +62,6 @@ def unlearn(
 
     Raises FloatingPointError if it diverges.
     """
-    forget = lambda log_p, reference: objective(log_p, reference, hp.beta)
-    return train(decoder, targets, hp, forget, seed, progress, "NPO-KL", protect)
-
-
-def train(
-    decoder: Decoder,
-    targets: Sequence[Target],
-    hp,
-    forget: Callable,
-    seed: int,
-    progress,
-    what: str,
-    protect: Sequence[Text] = (),
-) -> Edit:
-    """Descends on forget(log p_θ, log p_ref) + kl_coefficient · KL."""
     todo = [(tail(decoder, ids, hp.n_max_len), t) for ids, t in pairs(targets)]
     texts = retained(decoder, len(todo), protect)
     with torch.no_grad():
@@ -87,10 +72,11 @@ def train(
     if hp.layers != "all":
         blocks = [f"{decoder.architecture.layers}.{l}." for l in decoder.layer_indices(hp.layers)]
         names = [name for name in names if name.startswith(tuple(blocks))]
-    with Training(decoder, names, hp.lr, what) as training:
+    with Training(decoder, names, hp.lr, "NPO-KL") as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
             training.clear()
-            training.backward(forget(log_p(decoder, [todo[i] for i in some]), before[some]))
+            present = log_p(decoder, [todo[i] for i in some])
+            training.backward(objective(present, before[some], hp.beta))
             if hp.kl_coefficient:
                 with torch.no_grad():
                     wanted = decoder.logits(hidden[some], head).log_softmax(-1)

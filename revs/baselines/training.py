@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator, Sequence
 
@@ -92,6 +93,18 @@ def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
     return [f"{parts.layers}.{l}.{parts.ff2}.weight" for l in layers]
 
 
+@contextlib.contextmanager
+def frozen(model) -> Iterator[None]:
+    """No weight has a gradient inside; afterwards those have one that had it before."""
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
 class Training:
     """``with Training(…) as training:`` AdamW on the named weights; everything else is frozen.
 
@@ -111,9 +124,8 @@ class Training:
         copied = lambda weight: weight.detach().float().requires_grad_()
         self.masters = [copied(weight) if low(weight) else weight for weight in self.weights]
         self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
-        # last: nothing below can fail
-        self.flags = [(parameter, parameter.requires_grad) for parameter in self.model.parameters()]
-        self.model.requires_grad_(False)
+        self.others = frozen(self.model)
+        self.others.__enter__()  # last: nothing below can fail
         for weight in self.weights:
             weight.requires_grad_(True)
         return self
@@ -161,8 +173,7 @@ class Training:
 
     def __exit__(self, kind, *_) -> None:
         self.clear()
-        for parameter, flag in self.flags:
-            parameter.requires_grad_(flag)
+        self.others.__exit__(None, None, None)
         if kind is not None:
             self.edit.undo()
         elif not all(torch.isfinite(weight).all() for weight in self.weights):
