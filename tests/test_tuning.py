@@ -148,7 +148,11 @@ def test_a_range_in_words(space, shown):
 
 def test_every_range_that_is_drawn_from_has_words():
     """Of every method of params/search.yml, each of which the registry knows."""
-    assert {"revs", "revs_ridge", "least_squares"} <= set(tuning.searched()) <= methods.registry().keys()
+    assert (
+        {"revs", "revs_ridge", "least_squares"}
+        <= set(tuning.searched())
+        <= methods.registry().keys()
+    )
     for method in tuning.searched():
         for name, space in tune.ranges(method).items():
             said = tuning.interval(space)

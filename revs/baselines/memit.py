@@ -224,9 +224,7 @@ class LastToken:
         return torch.stack([decoder.logits(x).log_softmax(-1) for x in normed])
 
 
-def compute_z(
-    model: LastToken, requests: Requests, hp: Hyperparameters, progress=iter
-) -> Tensor:
+def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progress=iter) -> Tensor:
     """Step 1: z of each request, (N, d). Each has its own δ and stops by itself, as if alone."""
     decoder, C, N = model.decoder, len(requests.contexts), len(requests.t)
     t = torch.tensor(requests.t, device=decoder.head.weight.device)
