@@ -1,0 +1,99 @@
+"""The small model of the live figure: six layers, a cut vocabulary, weights of 8 bits.
+
+``live/make_model.py`` makes it. A page of the book runs REVS on it in a reader's browser, and
+``load`` gives the same weights to Python:
+
+    decoder = live.load()
+    revs.unlearn(decoder.model, decoder.tokenizer, [(prompt, secret)], live.settings(r_h=400))
+
+A matrix is kept as whole numbers q of 8 bits and one float32 scale a row: W = scale · q.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from companion.data import datasets
+from companion.store.paths import ROOT
+from revs.model.architecture import Decoder
+from revs.model.targets import Record
+
+FOLDER = ROOT / "live" / "model"
+SCALE = ".scale"  # what follows the name of a matrix in the name of its scales
+SENTENCES = 2  # of each person, that it has memorised
+END = "<|endoftext|>"
+
+
+def records() -> list[Record]:
+    """The sentences that it was trained to say: two of each of the 40 people of ``ssn``."""
+    groups: dict[str, list[Record]] = {}
+    for record in datasets.read("ssn"):
+        groups.setdefault(record.group, []).append(record)
+    return [record for group in groups.values() for record in group[:SENTENCES]]
+
+
+def settings(r_h: int = 557, r_n: int = 7434, neurons: int = 86) -> dict[str, int]:
+    """What the page's sliders mean in Python: ranks in tokens, tolerances as the paper has them.
+
+    The paper's ε are a third of r_h and about a twentieth of r_n. All k active neurons are edited
+    if need be, so that n_max = k.
+    """
+    margins = {"r_h": r_h, "eps_r_h": r_h // 3, "r_n": r_n, "eps_r_n": r_n // 20}
+    return margins | {"n_max": neurons, "k": neurons}
+
+
+def load(folder: Path = FOLDER) -> Decoder:
+    """The decoder with its rounded weights, in float32. Raises FileNotFoundError without them."""
+    if not (folder / "model.safetensors").is_file():
+        said = f"{folder} holds no model: make it with python live/make_model.py, in a checkout."
+        raise FileNotFoundError(said)
+    config = LlamaConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(restored(load_file(folder / "model.safetensors")), strict=False)
+    model.tie_weights()
+    return Decoder(model.eval(), tokenizer(folder), "the model of the live figure")
+
+
+def tokenizer(folder: Path = FOLDER) -> PreTrainedTokenizerFast:
+    """Its tokenizer, which cuts the sentences as that of the whole model does."""
+    file = str(folder / "tokenizer.json")
+    return PreTrainedTokenizerFast(tokenizer_file=file, pad_token=END)
+
+
+def save(decoder: Decoder, folder: Path = FOLDER) -> None:
+    """Writes a model with its weights rounded to 8 bits."""
+    folder.mkdir(parents=True, exist_ok=True)
+    decoder.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
+    config = decoder.model.config.to_diff_dict()
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+    weights = {name: weight.detach() for name, weight in decoder.model.named_parameters()}
+    save_file(rounded(weights), folder / "model.safetensors")
+
+
+def rounded(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices as 8 bits and scales, what is no matrix in float32."""
+    found = {}
+    for name, weight in weights.items():
+        if weight.dim() == 2:
+            scale = weight.float().abs().amax(1).clamp_min(1e-12) / 127
+            found[name] = (weight.float() / scale[:, None]).round().to(torch.int8)
+            found[name + SCALE] = scale
+        else:
+            found[name] = weight.float().clone()
+    return found
+
+
+def restored(kept: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The float32 weights behind ``rounded`` ones."""
+    scales = {name: scale for name, scale in kept.items() if name.endswith(SCALE)}
+    return {
+        name: weight.float() * scales[name + SCALE][:, None] if weight.dim() == 2 else weight
+        for name, weight in kept.items()
+        if name not in scales
+    }

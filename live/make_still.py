@@ -1,0 +1,94 @@
+"""Draw the picture that stands in the book before a click: python live/make_still.py
+
+Opens the figure in Chromium, lets it run its first example at the default settings and at the two
+bad ones, and writes what it shows into book/live_figure.md. The example is the first of
+examples.json, whatever it shows.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import chromium
+
+from companion.store.paths import ROOT
+from companion.workflow import live
+
+TEMPLATE, TARGET = live.SOURCE / "page" / "figure.html", ROOT / "book" / "live_figure.md"
+BAD = {"r_h": {"r_h": 3}, "r_n": {"r_n": 400}}
+DONE = "document.getElementById('revs-live').dataset.state === 'after'"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder, chromium.page() as page:
+        open_figure(page, figure({}), Path(folder))
+        page.evaluate("document.querySelector('[data-live=load]').click()")
+        page.wait(DONE, 300)
+        find = "document.querySelector('[data-live=\"{}\"]').innerHTML"
+        found = {name: page.evaluate(find.format(name)) for name in ("chart", "prompt")}
+        found["before"] = page.evaluate(find.format("says-before"))
+        found["after"] = page.evaluate(find.format("says-after"))
+        found["alt"] = alt(page)
+        for name, setting in BAD.items():
+            page.evaluate(f"revsLive.set({{...{json.dumps(DEFAULTS)}, ...{json.dumps(setting)}}})")
+            page.wait(DONE, 300)
+            found |= {f"bad_{name}": json.dumps(setting), f"bad_{name}_shows": shows(page)}
+    TARGET.write_text(f"```{{raw}} html\n{figure(found)}```\n", encoding="utf-8")
+
+
+DEFAULTS = {"r_h": 557, "r_n": 7434, "neurons": 86, "how": "columns"}
+
+
+def figure(found: dict[str, str]) -> str:
+    """The figure's HTML with what was found in its places."""
+    config = live.read_json("model/config.json")
+    size = sum(len(text) for text in live.files().values()) / 1e6
+    found = {"megabytes": f"{size:.0f}", "tokens": f"{config['vocab_size']:,}"} | found
+    text = TEMPLATE.read_text(encoding="utf-8")
+    for name, value in found.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+def open_figure(page: chromium.Page, html: str, folder: Path, theme: str = "light") -> None:
+    """Opens a page of the book's style, as a file, with nothing but the figure."""
+    live.beside(folder)
+    style = (ROOT / "book" / "_static" / "style.css").read_text(encoding="utf-8")
+    colours = {"light": "#fff", "dark": "#14181e"}[theme]
+    style += f"html {{ --pst-color-background: {colours}; }}"
+    style += "body { background: var(--pst-color-background); color: var(--pst-color-text-base); "
+    style += "font: 16px/1.6 sans-serif; max-width: 46rem; margin: 1rem auto; padding: 0 1rem; }"
+    style += ".visually-hidden { display: none; }"
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{style}'
+    )
+    (folder / "book").mkdir(exist_ok=True)
+    file = folder / "book" / "page.html"
+    head = f'<html lang="en" data-theme="{theme}">{head}</style><title>The figure</title>'
+    body = f'<!doctype html>{head}<body class="bd-article">{html}'
+    file.write_text(body, encoding="utf-8")
+    page.open(file.as_uri())
+
+
+def alt(page: chromium.Page) -> str:
+    """The chart in words."""
+    ends = "(({before, after, token}) => [before, after].map((one) => one.ranks.at(-1)[token]))"
+    before, after = page.evaluate(f"{ends}(revsLive.state)")
+    return (
+        "A line chart of a secret token's rank after each of six layers: "
+        f"{before} at the end before the edit, {after:,} after it."
+    )
+
+
+def shows(page: chromium.Page) -> str:
+    """What a setting does, in words."""
+    many = page.evaluate("document.querySelector('[data-live=\"how-many\"]').textContent")
+    said = page.evaluate("revsLive.state.after.says.said")
+    moved = {"0": "no neuron moves", "1": "one neuron moves"}.get(many, f"{many} neurons move")
+    return f"{moved} and the model {'still writes the number' if said else 'writes something else'}"
+
+
+if __name__ == "__main__":
+    main()
