@@ -204,26 +204,29 @@ const revsLive = (() => {
     return `${mark}: <q>${escaped(says.text)}</q>`;
   }
 
-  /** What should stay, line by line: other secrets, general text. */
+  /** The rest, line by line: the same number elsewhere, other numbers, general text. */
   function stays(before, after) {
-    const kept = model.examples.kept.filter(({ name }) => name !== state.secret.name).slice(0, 3);
+    const { secret, examples } = state;
+    const kept = examples.kept.filter(({ name }) => name !== secret.name).slice(0, 3);
     const cell = (found, good) => {
       if (!found) return "…";
-      const word = found.said ? "still said" : `says ${escaped(found.text.slice(0, 22))} …`;
-      return `<span class="${found.said === good ? "good" : "bad"}">${word}</span>`;
+      const kind = found.said === good ? "good" : "bad";
+      const word = found.said ? "says it" : `<q>${escaped(found.text.slice(0, 12))}…</q>`;
+      return `<span class="${kind}" title="${escaped(found.text)}">${word}</span>`;
     };
-    const line = (name, was, is, good) =>
-      `<tr><th scope="row">${name}</th><td>${cell(was, true)}</td><td>${is}</td></tr>`;
-    const now = (found, good) => (state.after ? cell(found, good) : "");
-    const lines = kept.map(({ name }) => line(`${name}’s number`, before[name], now(after[name], true)));
-    if (state.secret.other) {
-      const title = `${state.secret.name}’s, in another sentence (should go)`;
-      lines.unshift(line(title, before.other, now(after.other, false)));
+    const line = (name, was, is) => {
+      const now = state.after ? is : "";
+      return `<tr><th scope="row">${name}</th><td>${was}</td><td>${now}</td></tr>`;
+    };
+    const lines = kept.map(({ name }) =>
+      line(`${name} (should stay)`, cell(before[name], true), cell(after[name], true)));
+    if (secret.other) {
+      const title = `${secret.name}, another sentence (should go)`;
+      lines.unshift(line(title, cell(before.other, true), cell(after.other, false)));
     }
-    const loss = (found) => (found === undefined ? "…" : Math.exp(found).toFixed(0));
-    const prose = `<tr><th scope="row">Perplexity of <q>${model.examples.prose}</q></th>`;
-    const is = state.after ? loss(after.prose) : "";
-    lines.push(`${prose}<td>${loss(before.prose)}</td><td>${is}</td></tr>`);
+    const perplexity = (loss) => (loss === undefined ? "…" : Math.exp(loss).toFixed(0));
+    const title = `Perplexity of “${examples.prose}” (should stay)`;
+    lines.push(line(title, perplexity(before.prose), perplexity(after.prose)));
     find("stays").innerHTML = lines.join("");
   }
 
