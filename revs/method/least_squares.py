@@ -13,10 +13,14 @@ a then feels Σ_i S_i·d_{t_i}·(m_i·a): all of it where a = a_i, little where 
 MEMIT solves the same system for a value that it finds by gradient steps; here the vocabulary gives
 the value in closed form. Layers are edited from the lowest to the highest, in one forward pass over
 all targets, so that a layer sees the edits below it.
+
+Keys of one prompt alone hardly reach the secret behind other prompts: with ``contexts``, as MEMIT
+has them, each target has further keys, behind windows of general text.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,9 +34,10 @@ from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder, stream_of
 from revs.model.targets import Target
-from revs.model.text import WINDOW
+from revs.model.text import WINDOW, special_prefix, training_windows
 
 VERSION = 1
+CONTEXT = 32  # tokens of a window before a prompt
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class Hyperparameters:
     nu: float | None = None  # ν, of text to protect; None: as μ
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     ridge: float = 0.0  # of the direction (revs.method.vocabulary); 0: the paper's
+    contexts: int = 0  # windows of general text put before each prompt, for more keys of a target
     layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
     tokens: int = 5120  # of general text from which C is estimated
 
@@ -91,7 +97,7 @@ def unlearn(
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
     if hp.nu and not protect:
         raise ValueError(f"nu is {hp.nu}, but no text to protect was given: set it to 0.")
-    texts, places, tokens = laid_out(decoder, targets)
+    texts, places, tokens = laid_out(decoder, targets, hp.contexts)
     spared = []  # (weight, moments by layer)
     if hp.mu:
         spared.append((hp.mu, general or general_moments(decoder, layers, hp.tokens, cache)))
@@ -136,14 +142,20 @@ def unlearn(
 
 
 def laid_out(
-    decoder: Decoder, targets: Sequence[Target]
+    decoder: Decoder, targets: Sequence[Target], contexts: int
 ) -> tuple[list[list[int]], list[tuple[int, int]], list[int]]:
-    """One text a secret, up to its last token in T; where each t is due, (row, position), and t."""
+    """A text for each secret, up to its last token in T, and one after each of so many windows of
+    general text; where each t is due, (row, position), and t."""
+    special = len(special_prefix(decoder.tokenizer))
+    length = special + CONTEXT
+    windows = training_windows(decoder.tokenizer, contexts, length) if contexts else []
     texts, places, tokens = [], [], []
-    for row, target in enumerate(targets):
-        texts.append(target.before(max(target.T)))
+    for before, target in itertools.product([[], *windows], targets):
+        text = target.before(max(target.T))
+        texts.append(before + text[special:] if before else text)
         decoder.check_length(len(texts[-1]) + 1, f"{target.id} (prompt and secret)")
-        places += [(row, len(target.prompt_ids) + position - 1) for position in target.T]
+        due = len(texts[-1]) - max(target.T) - 1  # where the secret's first token is due
+        places += [(len(texts) - 1, due + position) for position in target.T]
         tokens += [target.secret_ids[position] for position in target.T]
     return texts, places, tokens
 
