@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import build, same_bits, weights
 
-from revs.method import quick, reference
+from revs.method import algorithm, reference
 from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
@@ -91,7 +91,7 @@ def test_editing_a_few_neurons_at_a_time_changes_nothing(decoder, monkeypatch):
     two or three."""
     found = []
     for at_once in (25, 1, 2, 3):
-        monkeypatch.setattr(quick, "AT_ONCE", at_once)
+        monkeypatch.setattr(algorithm, "AT_ONCE", at_once)
         edit = fast(decoder, IDS, next_tokens(decoder, IDS, 1)[0], replace(HP, n_max=20, eps_r_n=1))
         found.append(([(*move[:3], round(move[3], 6)) for move in edit.moves], edit.unreached))
         edit.undo()

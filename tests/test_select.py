@@ -5,8 +5,7 @@ import torch
 from conftest import same_bits, weights
 from test_method import IDS, next_tokens, secrets
 
-from revs.method import algorithm, quick, reference, selection, zero
-from revs.method.edit import Edit
+from revs.method import algorithm, reference, selection, zero
 from revs.method.selection import LayerState, attributions, mean_activation, select_neurons
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
@@ -14,142 +13,54 @@ from revs.model.targets import Target, pairs
 T = 33
 
 
-# Quick ways against full counts -------------------------------------------------------------------
+# Gates --------------------------------------------------------------------------------------------
 
 
-def all_ranked(vocabulary: Vocabulary, l: int, n: torch.Tensor, t: int, wanted: int) -> list[int]:
-    """Every neuron's rank, and then the first."""
-    return sorted(vocabulary.neurons(l, n, t).rank_at_rest().argsort(stable=True)[:wanted].tolist())
-
-
-@pytest.mark.parametrize("raw", [False, True])
-@pytest.mark.parametrize("wanted", [1, 4, 11])
-def test_the_best_neurons_are_those_of_a_full_count(decoder, raw, wanted):
-    vocabulary = Vocabulary(decoder, raw)
-    for l in range(len(decoder.layers)):
-        n = decoder.neurons(l)[:, 3:].T
-        for t in (0, 7, vocabulary.V - 1):
-            found = quick.highest(vocabulary, l, n, t, wanted).tolist()
-            assert found == all_ranked(vocabulary, l, n, t, wanted)
-
-
-def test_of_equal_neurons_the_first_are_taken(decoder):
-    vocabulary = Vocabulary(decoder)
-    alike = decoder.neurons(0)[:, :1].T.repeat(9, 1)
-    assert quick.highest(vocabulary, 0, alike, 3, 4).tolist() == [0, 1, 2, 3]
-
-
-@pytest.fixture
-def products(monkeypatch) -> list[int]:
-    """How many rows of U were multiplied with how many vectors, call by call."""
-    made = []
-    for name in ("product", "one_by_one"):
-        do = getattr(quick, name)
-
-        def counted(U, y, do=do):
-            made.append(len(U) * len(y))
-            return do(U, y)
-
-        monkeypatch.setattr(quick, name, counted)
-    return made
-
-
-def test_a_neuron_that_is_out_is_not_counted_to_the_end(build, products):
-    decoder = build("llama-untied")
-    vocabulary, n = Vocabulary(decoder), decoder.neurons(0).T
-    quick.highest(vocabulary, 0, n, 5, 2)
-    assert 2 * vocabulary.V < sum(products) < 0.7 * vocabulary.V * len(n)
-
-
-SURE = {(True, True), (False, False)}  # the gate, and what a look at parts says
-TAKEN = (False, True)  # for open, and asked again
+def fully(vocabulary, l, h, x, t, hp) -> bool:
+    """The gate by ranks in the whole vocabulary."""
+    return algorithm.passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist(), hp)
 
 
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("gate", algorithm.WHERE)
-def test_a_gate_seen_part_by_part_closes_no_open_one(decoder, raw, gate):
-    """It takes for open only gates that are less than twice as far from it as a part suggests."""
+def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
     vocabulary, V = Vocabulary(decoder, raw), decoder.head.weight.shape[0]
     answers = set()
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        seen = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
-        for t in range(0, V, 5):
-            hidden = vocabulary.hidden(l, h[-1], x[-1], t)
-            r_mlp, r_residual = hidden.rank_at_rest().tolist()
+        for t in range(0, V, 9):
+            r_mlp, r_residual = vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest().tolist()
             for r_h in {0, 1, 4, V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
                 hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
-                may_be = algorithm.may_be_open(vocabulary, seen, t, hp)
-                answers.add((algorithm.gate(hidden, hp), may_be))
+                state = vocabulary, l, h[-1], x[-1], t, hp
+                answers.add((algorithm.gate(*state), fully(*state)))
 
     decoder.visit([3, 1, 4, 1, 5], at_layer)
-    assert SURE <= answers <= SURE | {TAKEN}
-
-
-@pytest.mark.parametrize("gate", algorithm.WHERE)
-def test_what_is_taken_for_open_is_asked_again(decoder, gate, monkeypatch):
-    """The same moves whether gates are asked to the end, or all taken for open."""
-    hp = algorithm.Hyperparameters(n_max=4, k=6, r_h=8, eps_r_h=1, r_n=40, eps_r_n=2, gate=gate)
-    found = []
-
-    def whole(vocabulary, l, h, x, t, passes):
-        return passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist())
-
-    for look in (whole, lambda *_: True, quick.may_be_open):
-        monkeypatch.setattr(quick, "may_be_open", look)
-        with Edit(decoder) as edit:
-            algorithm.unlearn_token(decoder, Vocabulary(decoder), [3, 1, 4, 1, 5], 7, hp, edit)
-        found.append(edit.moves)
-        edit.undo()
-    assert found[0] == found[1] == found[2]
+    assert answers == {(True, True), (False, False)}
 
 
 @torch.no_grad()
-def test_a_closed_gate_is_closed_after_a_look(build, products):
+def test_a_closed_gate_is_closed_after_a_look(build, monkeypatch):
+    read, larger = [], Vocabulary.larger
+    monkeypatch.setattr(Vocabulary, "larger", lambda *of: read.append(of[3]) or larger(*of))
     decoder = build("llama-untied")
-    vocabulary = Vocabulary(decoder)
-    h = decoder.head.weight.mean(0) - decoder.head.weight[5]
-    assert not quick.may_be_open(vocabulary, 0, h, h, 5, lambda *ranks: max(ranks) < 1)
-    assert 0 < sum(products) <= 2 * 0.3 * vocabulary.V
+    h, hp = decoder.head.weight.mean(0) - decoder.head.weight[5], algorithm.Hyperparameters(r_h=1)
+    assert not algorithm.gate(Vocabulary(decoder), 0, h, h, 5, hp)
+    assert read[-1].stop <= 0.3 * len(decoder.head.weight)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("V", [3, 31, 33])
+@pytest.mark.parametrize("V", [3, 33])
 def test_a_vocabulary_of_few_tokens_has_empty_parts(build, V):
     vocabulary = Vocabulary(build("llama-untied"))
     vocabulary.U = vocabulary.U[:V]
     h, x = torch.randn(2, vocabulary.U.shape[1], generator=torch.Generator().manual_seed(V))
-    answers = set()
     for t in range(V):
         ranks = rank(vocabulary.unembed(vocabulary.gamma * torch.stack([h, x])), t).tolist()
-        for r_h in range(V):
-            passes = lambda *ranks, r_h=r_h: max(ranks) < r_h  # noqa: E731
-            may_be = quick.may_be_open(vocabulary, 0, h, x, t, passes)
-            answers.add((passes(*ranks), may_be))
-    assert SURE <= answers <= SURE | {TAKEN}
-
-
-@torch.no_grad()
-def test_lines_drawn_together_are_those_drawn_apart(decoder):
-    vocabulary = Vocabulary(decoder)
-    for l in range(len(decoder.layers)):
-        n = decoder.neurons(l).T
-        h, x, n = n[0], n[1] - n[2], n[3:]
-        together = quick.lines(vocabulary, l, h, x, n, 7)
-        alone = vocabulary.hidden(l, h, x, 7), vocabulary.neurons(l, n, 7)
-        for found, apart in zip(together, alone, strict=True):
-            for c in (0.0, -0.7, -3.0):
-                ranks = [line.rank(torch.full_like(line.scale, c)) for line in (found, apart)]
-                assert torch.equal(*ranks)
-            torch.testing.assert_close(found.A, apart.A)
-            torch.testing.assert_close(found.scale, apart.scale)
-
-
-def test_a_count_is_a_rank():
-    logits = torch.randint(0, 9, (6, 40), generator=torch.Generator().manual_seed(1)).float()
-    for t in (0, 17, 39):
-        assert torch.equal(quick.count(logits, logits[:, t]), rank(logits, t))
+        for r_h in range(1, V):
+            hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0)
+            assert algorithm.gate(vocabulary, 0, h, x, t, hp) == (max(ranks) < r_h)
 
 
 # Integrated gradients -----------------------------------------------------------------------------

@@ -1,19 +1,18 @@
 """REVS: rank editing in the vocabulary space (§3, Alg. 1).
 
 ``unlearn_token`` is Alg. 1 in one forward pass: each layer is gated, searched and edited while the
-pass stops by. ``revs.method.quick`` holds what saves time there and changes no result.
+pass stops by.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from revs.method import quick, schedules, selection
+from revs.method import schedules, selection
 from revs.method.edit import Edit
 from revs.method.selection import LayerState
 from revs.method.vocabulary import Line, Vocabulary
@@ -24,6 +23,8 @@ VERSION = 1
 
 WHERE = ("mlp", "residual", "both")
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
+PARTS = (32, 16, 8, 4, 2, 1)  # a gate is asked after one in so many tokens of the vocabulary
+AT_ONCE = 5  # neurons edited before the layer is looked at again
 CHOICES = {
     "gate": WHERE,
     "stop": WHERE,
@@ -143,7 +144,7 @@ def unlearn_token(
         if hp.neurons == "selective" and mean_activation is not None:
             score = a[-1].float() / mean_activation[l]
         state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], score, draw)
-        if not (may_be_open(vocabulary, state, t, hp) if selected is None else l in selected):
+        if not (gate(vocabulary, l, h[-1], x[-1], t, hp) if selected is None else l in selected):
             return None
         change = edit_layer(vocabulary, edit, state, t, hp)
         return None if change is None else propagated_change(a, *change)
@@ -158,7 +159,7 @@ def select_layers(
     selected = set()
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
-        if gate(vocabulary.hidden(l, h[-1], x[-1], t), hp):
+        if gate(vocabulary, l, h[-1], x[-1], t, hp):
             selected.add(l)
 
     decoder.visit(ids, at_layer)
@@ -168,18 +169,13 @@ def select_layers(
 def edit_layer(
     vocabulary: Vocabulary, edit: Edit, state: LayerState, t: int, hp: Hyperparameters
 ) -> tuple[Tensor, Tensor] | None:
-    """SelectNeuron and EditNeuron in one layer whose gate may be open.
+    """SelectNeuron and EditNeuron in one layer whose gate is open.
 
     Returns the edited neurons (K,) and by how much their columns moved, as rounded: (d, K). None if
-    the gate is closed after all, or nothing had to be edited.
+    nothing had to be edited.
     """
-    some = selection.candidates(vocabulary, state, t, hp)
-    n = state.weight[:, some].T
-    # both in one product with U, which is nearly all that an edited layer costs
-    hidden, line = quick.lines(vocabulary, state.l, state.h, state.x, n, t)
-    if hp.order == "lazy" and not gate(hidden, hp):
-        return None
-    neurons, line = selection.best(some, line, hp)
+    hidden = vocabulary.hidden(state.l, state.h, state.x, t)
+    neurons, line = selection.select_neurons(vocabulary, state, t, hp)
     c, unreached = edit_until_low(hidden, line, state.a[neurons], hp)
     if not len(c):
         return None
@@ -195,21 +191,30 @@ def propagated_change(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
     return a[:, neurons] @ change.to(a).T
 
 
-def gate(hidden: Line, hp: Hyperparameters) -> bool:
-    """Does t still rank too high in this layer, so that it is edited (§3.1.1)?"""
-    r_mlp, r_residual = hidden.rank_at_rest().tolist()
-    return passes(r_mlp, r_residual, hp)
+def gate(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
+    """Does t rank too high at FF₂'s output h and the stream x, (d,), so that l is edited (§3.1.1)?
+
+    Most gates are closed, and to project onto the whole vocabulary is nearly all that one costs. A
+    rank is a count of larger logits, which can only grow as more tokens are read: a gate that is
+    closed after a part of the vocabulary stays closed. So it is asked after ``PARTS`` of it, and
+    only an open gate reads it all; the answer is that of the full ranks.
+    """
+    if vocabulary.after[l] is not None:  # FF₂'s output is seen through a norm of its own
+        return passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist(), hp)
+    ranks, seen = torch.zeros(2, dtype=torch.long), 0
+    for part in PARTS if vocabulary.U.device.type == "cpu" else PARTS[-1:]:
+        tokens = slice(seen, vocabulary.V // part)
+        ranks += vocabulary.larger(torch.stack([h, x.to(h)]), t, tokens).cpu()
+        if not passes(*ranks.tolist(), hp):
+            return False
+        seen = tokens.stop
+    return True
 
 
 def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
     """Are these ranks small enough? As released, ``both`` asks: stream < r_h − ε, FF₂ < r_h + ε."""
     low, high = hp.r_h - hp.eps_r_h, hp.r_h + hp.eps_r_h
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
-
-
-def may_be_open(vocabulary: Vocabulary, state: LayerState, t: int, hp: Hyperparameters) -> bool:
-    """Is the gate of a layer not closed for sure? ``edit_layer`` asks ``gate`` about the others."""
-    return quick.may_be_open(vocabulary, state.l, state.h, state.x, t, partial(passes, hp=hp))
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:
@@ -221,17 +226,18 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     smallest K that is enough, (K,), and how many of them could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
-    for some in quick.portions(c):  # few at a time: most layers are left after some of them
+    step = AT_ONCE if c.device.type == "cpu" else max(1, len(c))
+    for start in range(0, len(c), step):  # few at a time: most layers are left after some of them
+        some = slice(start, start + step)
         part = line.rows(some)
         c[some], reached[some] = schedules.edit_neurons(
             part, int(hp.r_n), int(hp.eps_r_n), hp.schedule
         )
         S = (a.to(c) * c)[: some.stop].cumsum(0)
-        first = some.start == 0  # K = 0 is tested too
-        S = torch.cat([S.new_zeros(1), S]) if first else S[some.start :]
+        S = S[start:] if start else torch.cat([S.new_zeros(1), S])  # K = 0 is tested too
         enough = low_enough(hidden, S, hp)
         if enough.any():
-            K = int(enough.int().argmax()) + (0 if first else some.start + 1)
+            K = int(enough.int().argmax()) + (start + 1 if start else 0)
             return c[:K], int((~reached[:K]).sum())
     return c, int((~reached).sum())
 

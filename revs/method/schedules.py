@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revs.method import quick
 from revs.method.vocabulary import Line
 
 # Alg. 2; the bound on the steps is the released code's
@@ -30,7 +29,7 @@ def edit_neurons(line: Line, r_n: int, eps: int, schedule: str) -> tuple[Tensor,
 
     A neuron in which the rank cannot be reached gets c = 0 and is reported, never moved half way.
     """
-    there = quick.ranks_of(line) >= r_n - eps
+    there = line.rank_at_rest() >= r_n - eps
     c = torch.zeros_like(line.scale)
     todo = ~there
     if todo.any():

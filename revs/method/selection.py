@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
-from revs.method import quick
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.text import WINDOW, training_windows
@@ -36,9 +35,6 @@ class LayerState:
     x: Tensor  # the residual stream after the layer, (d,)
     score: Tensor | None = None  # of every neuron, (ff,), where it is not the activation
     draw: torch.Generator | None = None  # where they are chosen at random
-    mean_activation: Tensor | None = (
-        None  # how active each is elsewhere, (ff,), where they are selective
-    )
 
 
 def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tuple[Tensor, Line]:
@@ -48,33 +44,18 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
     criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
     is not the paper's (``mean_activation``).
     """
-    some = candidates(vocabulary, state, t, hp)
-    return best(some, vocabulary.neurons(state.l, state.weight[:, some].T, t), hp)
-
-
-def candidates(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> Tensor:
-    """The neurons of which ``best`` takes n_max, (k,); where k is large, those n_max alone."""
     ff = len(state.a)
     score = state.a.float() if state.score is None else state.score
-    n = min(hp.n_max, ff)
     if hp.neurons == "random":
-        return torch.randperm(ff, generator=state.draw)[:n].to(score.device)
-    if hp.neurons == "rank":
+        some = torch.randperm(ff, generator=state.draw)[: hp.n_max].to(score.device)
+    elif hp.neurons == "rank":
         some = torch.arange(ff, device=score.device)
     else:
-        some = score.topk(min(hp.k, ff) if hp.neurons in BY_RANK else n).indices
-    if len(some) < quick.WORTH * n:
-        return some
-    # ranks of many neurons are counts that can end early for all but the highest
-    found = quick.highest(vocabulary, state.l, state.weight[:, some].T, t, n)
-    return some[found.to(some.device)]
-
-
-def best(some: Tensor, line: Line, hp) -> tuple[Tensor, Line]:
-    """Of some neurons (k,), the n_max in which t ranks highest; all where rank is no criterion."""
+        some = score.topk(min(hp.k if hp.neurons in BY_RANK else hp.n_max, ff)).indices
+    line = vocabulary.neurons(state.l, state.weight[:, some].T, t)
     if hp.neurons not in BY_RANK:
         return some, line
-    order = quick.ranks_of(line).argsort(stable=True)[: hp.n_max]
+    order = line.rank_at_rest().argsort(stable=True)[: hp.n_max]
     return some[order.to(some.device)], line.rows(order)
 
 

@@ -130,16 +130,32 @@ class Vocabulary:
         """The number of the head's rows."""
         return self.U.shape[0]
 
-    def unembed(self, y: Tensor) -> Tensor:
-        """U·y in float32 or better, (…, d) → (…, V); a low-precision U is upcast block by block."""
+    def unembed(self, y: Tensor, tokens: slice = slice(None)) -> Tensor:
+        """U·y of some tokens in float32 or better: (…, d) → (…, V). A U in low precision is upcast
+        block by block."""
         y = y.to(self.U.device, self.dtype)
         if self.U.dtype == self.dtype:
-            return product(self.U, y)
-        return torch.cat([product(rows.to(self.dtype), y) for rows in self.blocks()], -1)
+            return product(self.U[tokens], y)
+        return torch.cat([product(rows.to(self.dtype), y) for rows in self.blocks(tokens)], -1)
 
-    def blocks(self) -> tuple[Tensor, ...]:
+    def blocks(self, tokens: slice = slice(None)) -> tuple[Tensor, ...]:
         """U, a few rows at a time."""
-        return self.U.split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
+        return self.U[tokens].split(BLOCK.get(self.U.device.type, BLOCK["cuda"]))
+
+    def larger(self, x: Tensor, t: int, tokens: slice) -> Tensor:
+        """How many of some tokens have a larger logit than t, for each of x (n, d): (n,)."""
+        x = x.to(self.U.device, self.dtype)
+        x = x - x.mean(-1, keepdim=True) if self.centred else x
+        y, s = self.gamma * x, (x.square().mean(-1) + self.eps).sqrt()
+
+        def logits(tokens: slice) -> Tensor:
+            found = torch.stack([self.unembed(one, tokens) for one in y])
+            return found if self.B is None else found + s[:, None] * self.B[:, tokens]
+
+        found = logits(tokens)
+        if tokens.start <= t < tokens.stop:  # rounding must not let t be larger than itself
+            found[:, t - tokens.start] = -torch.inf
+        return (found > logits(slice(t, t + 1))).sum(-1)
 
     def _gram(self) -> Tensor:
         """UᵀU (d × d) in float64."""

@@ -51,7 +51,7 @@ def unlearn(
         for ids, t in progress(pairs(targets)):
 
             def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
-                if not algorithm.gate(vocabulary.hidden(l, h[-1], x[-1], t), located):
+                if not algorithm.gate(vocabulary, l, h[-1], x[-1], t, located):
                     return None
                 state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
                 neurons, _ = select_neurons(vocabulary, state, t, located)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,6 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.utils.hub import resolve_revision
 
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
-from revs.model.failures import explained
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
@@ -45,6 +46,39 @@ class Place:
     def pin(self) -> str:
         """A hub commit, or the sha256 of the weight files; empty for what nothing pins."""
         return self.revision or fingerprint(Path(self.where), self.gguf)
+
+
+SAID = {  # a pattern of what libraries say about a part that they cannot read, and one sentence
+    "trust_remote_code": "The {part} of {name} asks to run code that comes with it, which is never "
+    "done: choose a model that transformers knows without it.",
+    "does not recognize this architecture|unrecognized model|gguf model with architecture": "The "
+    "architecture of {name} is none that this version of transformers knows, or reads from a file "
+    "of this kind: choose a model of {known}.",
+    "no file named model.safetensors": "{name} has no model.safetensors, nor an index of several, "
+    "and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a "
+    "complete copy, or save the model as safetensors where you trust it.",
+    "gated|401|403": "The weights of {name} are gated: accept their licence on the hub, set "
+    "HF_TOKEN in the environment, and run again (or give a local folder).",
+}
+LOCAL = "The {part} of {name} cannot be read ({first}): take another copy."
+HUB = "{name} could not be read from the hub ({kind}): check the name and the network, or give a "
+
+
+@contextlib.contextmanager
+def explained(place: Place, part: str) -> Iterator[None]:
+    """Raises what libraries say about a part of a model (configuration, tokenizer or weights), in
+    many classes of exceptions, as an OSError of one sentence."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        kind, text = type(error).__name__, str(error).strip()
+        known = (said for sign, said in SAID.items() if re.search(sign, text, re.I))
+        said = next(known, LOCAL if Path(place.where).exists() else HUB + "local folder.")
+        first = (text or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
+        words = {"part": part, "name": place.name, "first": first, "kind": kind}
+        raise OSError(said.format(**words, known=", ".join(sorted(ARCHITECTURES)))) from None
 
 
 def check_dtype(dtype: str) -> None:
@@ -84,7 +118,7 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
 
 def configuration(place: Place):
     """The configuration of a model. Raises ValueError if its architecture is not in the table."""
-    with explained(place.name, place.where, "configuration"):
+    with explained(place, "configuration"):
         config = AutoConfig.from_pretrained(place.where, trust_remote_code=False, **place.options)
     kind = config.model_type
     if kind not in ARCHITECTURES and config.get_text_config() is not config:
@@ -96,7 +130,7 @@ def configuration(place: Place):
 
 def tokenizer(place: Place):
     """The tokenizer of a model; ValueError if it cannot say which characters a token covers."""
-    with explained(place.name, place.where, "tokenizer"):
+    with explained(place, "tokenizer"):
         found = AutoTokenizer.from_pretrained(place.where, trust_remote_code=False, **place.options)
     if not found.is_fast:
         said = f"{place.name} has no fast tokenizer, whose offsets are needed to find a secret's "
@@ -106,7 +140,7 @@ def tokenizer(place: Place):
 
 def weights(place: Place, dtype: str, device_map: str | None):
     """The model itself. Raises ValueError if weights are missing, of another shape or infinite."""
-    with explained(place.name, place.where, "weights"):
+    with explained(place, "weights"):
         how = {"dtype": DTYPES[dtype], "device_map": device_map, "output_loading_info": True}
         how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
         found: Any = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
