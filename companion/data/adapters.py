@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 
 from companion.data import models
 from companion.data.digits import group_digits
-from companion.store.paths import CACHE, ROOT, resolve, writing
+from companion.store.paths import CACHE, ROOT, one_sentence_errors, resolve
 from companion.store.suggestions import hint
 from revs.model import load
 from revs.model.architecture import Decoder
@@ -84,7 +84,7 @@ def merged(model: str, adapter: str) -> Path:
     key = hashlib.sha256(f"{pinned} {fingerprint(adapter)}".encode()).hexdigest()[:12]
     folder = CACHE / "models" / f"{Path(model).name}+{Path(adapter).name}-{key}"
     if not (folder / "config.json").is_file():
-        with writing(folder.parent):
+        with one_sentence_errors(folder.parent):
             decoder = models.load(model, device_map="cpu")
             merge(decoder, adapter)
             load.save(decoder.model, decoder.tokenizer, folder)

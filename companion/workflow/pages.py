@@ -8,9 +8,9 @@ present sources is left as it is.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import queue
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -48,46 +48,50 @@ def executed_from(page: str) -> str | None:
     return nbformat.read(path, as_version=4).metadata.papermill.get("sources")
 
 
-def work(todo: queue.SimpleQueue) -> None:
-    """Executes pages in one kernel until none is left; empties the queue and raises if one fails,
-    so that other kernels end, too."""
-    kernel = AsyncKernelManager(kernel_name="python3")
-    try:
-        while True:
-            page, made_from = todo.get_nowait()
-            start, target = time.monotonic(), BUILD / "notebooks" / f"{page}.ipynb"
-            source = ROOT / "notebooks" / f"{page}.ipynb"
-            try:
-                notebook.execute(source, target, {}, page, km=kernel, sources=made_from)
-            except (ValueError, OSError, RuntimeError) as error:
-                raise type(error)(f"{page}: {error}") from None
-            client = kernel.client()
-            client.start_channels()
-            run_sync(client.wait_for_ready)(timeout=60)
-            run_sync(client.execute_interactive)(FORGET, silent=True, store_history=False)
-            client.stop_channels()
-            print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
-    except queue.Empty:
-        pass
-    except BaseException:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                todo.get_nowait()
-        raise
-    finally:
-        if kernel.has_kernel:
-            run_sync(kernel.shutdown_kernel)(now=True)
-
-
 def execute(pages: dict[str, str], kernels: int) -> None:
-    """Executes pages, given with the hashes of their sources; raises what the first of them that
-    fails does."""
-    todo: queue.SimpleQueue = queue.SimpleQueue()
-    for page in sorted(pages, key=lambda page: page not in SLOW):
-        todo.put((page, pages[page]))
-    with ThreadPoolExecutor(kernels) as pool:
-        for future in [pool.submit(work, todo) for _ in range(kernels)]:
-            future.result()
+    """Executes pages, given with the hashes of their sources, in so many kernels; raises what the
+    first of them that fails does, and begins none after it."""
+    failed, idle = threading.Event(), queue.SimpleQueue()
+    started = [AsyncKernelManager(kernel_name="python3") for _ in range(kernels)]
+    for kernel in started:
+        idle.put(kernel)
+
+    def run(page: str) -> None:
+        if not failed.is_set():
+            kernel = idle.get()
+            try:
+                execute_page(page, pages[page], kernel)
+            except BaseException:
+                failed.set()
+                raise
+            finally:
+                idle.put(kernel)
+
+    try:
+        with ThreadPoolExecutor(kernels) as pool:
+            order = sorted(pages, key=lambda page: page not in SLOW)
+            for done in [pool.submit(run, page) for page in order]:
+                done.result()
+    finally:
+        for kernel in started:
+            if kernel.has_kernel:
+                run_sync(kernel.shutdown_kernel)(now=True)
+
+
+def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:
+    """Executes a page in a kernel, which forgets it afterwards."""
+    start = time.monotonic()
+    source, target = (folder / "notebooks" / f"{page}.ipynb" for folder in (ROOT, BUILD))
+    try:
+        notebook.execute(source, target, {}, page, km=kernel, sources=made_from)
+    except (ValueError, OSError, RuntimeError) as error:
+        raise type(error)(f"{page}: {error}") from None
+    client = kernel.client()
+    client.start_channels()
+    run_sync(client.wait_for_ready)(timeout=60)
+    run_sync(client.execute_interactive)(FORGET, silent=True, store_history=False)
+    client.stop_channels()
+    print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
 
 
 def main() -> None:

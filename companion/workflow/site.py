@@ -18,12 +18,10 @@ import nbformat
 from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
-from companion.store.rows import digest, write_text
-from companion.workflow.sources import content
+from companion.store.rows import write_text
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
-STAGED = BUILD / "_build" / "staged.sha256"  # of the content that the book was last built from
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -83,8 +81,8 @@ def merge(source, done, name: str):
     return source
 
 
-def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
-    """Fills build/site with sources, executed pages and ``more`` files; returns their hash."""
+def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
+    """Fills build/site with sources, executed pages and ``more`` files."""
     files = [ROOT / "_config.yml", ROOT / "_toc.yml", *(ROOT / "book").rglob("*")]
     files.append(ROOT / "revs" / "method" / "reference.py")  # included by the page of the method
     wanted = more | {shown(path): path.read_bytes() for path in files if path.is_file()}
@@ -98,7 +96,6 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> str:
             path.unlink()
     for name, text in wanted.items():
         write_text(SITE / name, text)
-    return content(sorted(path for path in SITE.rglob("*") if path.is_file()), SITE)
 
 
 def render() -> None:
@@ -113,9 +110,8 @@ def render() -> None:
         done = subprocess.run(words, cwd=ROOT, stdout=stream, stderr=stream)
     if done.returncode:
         said = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log.read_text(encoding="utf-8")).splitlines()
-        trouble = [line for line in said if re.search(r"\b(WARNING|ERROR|Error)\b", line)] or said[
-            -1:
-        ]
+        found = [line for line in said if re.search(r"\b(WARNING|ERROR|Error)\b", line)]
+        trouble = found or said[-1:]
         first = trouble[0].replace(f"{SITE}/", "")
         raise ValueError(
             f"The book could not be built: {first} ({len(trouble)} in all: {shown(log)})"
@@ -134,16 +130,11 @@ def rows_beside() -> None:
 
 
 def main() -> None:
-    """The rule ``book``; what was built from the same content by the same tools stays."""
+    """The rule ``book``."""
     start, sweep = time.monotonic(), read("quick")
     try:
-        pins = (ROOT / "requirements.txt").read_text(encoding="utf-8")
-        made_from = digest([stage(executed(sweep), report(sweep)), pins])
-        there = STAGED.is_file() and STAGED.read_text() == made_from
-        if not (there and (HTML / "index.html").is_file()):
-            STAGED.unlink(missing_ok=True)
-            render()
-            write_text(STAGED, made_from)
+        stage(executed(sweep), report(sweep))
+        render()
         rows_beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

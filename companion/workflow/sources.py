@@ -12,16 +12,9 @@ from companion.store.paths import ROOT
 from companion.store.rows import digest
 
 RUNS = (  # a run depends on these, its notebook and its parameters
-    *(
-        "revs/**/*.py",
-        "revs/**/*.txt",
-        "document_audit/**/*.py",
-        "companion/store/*.py",
-        "companion/data/*.py",
-    ),
-    *("companion/experiments/*.py", "companion/measures/*.py", "companion/plots/*.mplstyle"),
-    *("data/**/*.jsonl", "data/adapters/*/about.json", "data/documents/**/*", "revs/**/*.txt"),
-    "paper/tables.json",
+    *("revs/**/*.py", "revs/**/*.txt", "document_audit/**/*.py", "companion/plots/*.mplstyle"),
+    *(f"companion/{name}/*.py" for name in ("store", "data", "experiments", "measures")),
+    *("data/**/*.jsonl", "data/adapters/*/about.json", "data/documents/**/*", "paper/tables.json"),
     *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models", "search")),
 )
 PAGES = (  # a page depends on these, its notebook and the runs before it

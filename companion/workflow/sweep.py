@@ -23,16 +23,7 @@ from companion.store.suggestions import hint
 from companion.store.versions import methods
 
 FOLDER = ROOT / "params" / "sweeps"
-NAMED = (
-    "adapter",
-    "data",
-    "method",
-    "model",
-    "name",
-    "out",
-    "seed",
-    "tag",
-)  # parts of a row's name
+NAMED = "adapter data method model name out seed tag".split()  # parts of a row's name
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -91,13 +82,10 @@ class Job:
             return getattr(mine, "adapter", None) == f"build/adapters/{theirs.name}"
         read = {getattr(mine, name, None) for name in ("data", "secrets")} - {None}
         made = f"build/curated/{theirs.name}" if other.experiment == "curate" else ""
-        ends = (
-            "",
-            *(f"-{kind}{part}" for kind in getattr(theirs, "kinds", ()) for part in ("", "-tune")),
-        )
-        return bool(made) and not read.isdisjoint(
-            f"{made}{end}.{kind}" for end in ends for kind in ("jsonl", "txt")
-        )
+        kinds = [f"-{kind}" for kind in getattr(theirs, "kinds", ())]
+        ends = ["", *kinds, *(f"{kind}-tune" for kind in kinds)]
+        files = (f"{made}{end}.{kind}" for end in ends for kind in ("jsonl", "txt"))
+        return bool(made) and not read.isdisjoint(files)
 
 
 @dataclass(frozen=True)
@@ -147,7 +135,8 @@ def build(name: str, content: Any) -> Sweep:
     except ValidationError as error:
         fault = error.errors()[0]
         where, last = ".".join(map(str, fault["loc"])), fault["loc"][-1:]
-        end = hint(last[0], fields(last)) if fault["type"] == "extra_forbidden" else "."
+        known_keys = [*Content.model_fields, *Runs.model_fields]
+        end = hint(last[0], known_keys) if fault["type"] == "extra_forbidden" else "."
         raise ValueError(f"{where or 'the file'}: {fault['msg']}{end}") from None
     jobs: dict[str, Job] = {}
     for job in (job for runs in asked.runs for job in expand(runs, shown(products(name) / "rows"))):
@@ -161,11 +150,6 @@ def build(name: str, content: Any) -> Sweep:
     if asked.pages and name != "quick":
         raise ValueError("only the sweep quick has pages: the others make rows.")
     return Sweep(name, asked.title, jobs, asked.pages)
-
-
-def fields(_last: tuple) -> list[str]:
-    """The keys of a sweep and of its runs."""
-    return [*Content.model_fields, *Runs.model_fields]
 
 
 def expand(runs: Runs, rows: str) -> Iterator[Job]:
