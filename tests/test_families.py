@@ -42,7 +42,6 @@ BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 QUICK["random"] = QUICK["revs"]
-QUICK["revs_ridge"] = QUICK["revs"] | {"ridge": 0.3}
 
 
 @pytest.fixture(params=FAMILIES)

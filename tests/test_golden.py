@@ -31,7 +31,6 @@ EMBEDDED = ("revs",)  # methods that are also recorded on it
 REVS = {"n_max": 8, "k": 12, "r_h": 0.3, "eps_r_h": 0.0, "r_n": 0.7, "eps_r_n": 0.02}
 SMALL = SETTINGS | {  # settings with which a tiny model moves
     "revs": REVS,
-    "revs_ridge": REVS | {"ridge": 0.3},
     "random": REVS,
     "least_squares": {"r_h": 0.3, "tokens": 512},
 }

@@ -4,7 +4,7 @@ import conftest
 import pandas as pd
 import pytest
 
-from companion.analysis import errata, tuning
+from companion.analysis import tuning
 from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import Search
@@ -48,14 +48,12 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
         for number, score in enumerate(scores):
             about = {"failed": "It diverged."} if score is None else {"efficacy": score}
             shelf(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
-    shelf("trial00", "revs_ridge", data=DATA)
     frame = tuning.trials(MODEL, [DATA, "emails-tune"])
     of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]  # noqa: E731
     assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
     assert list(of(DATA)["so_far"]) == pytest.approx([20, 60, 60, 60, 70])
     assert list(of("emails-tune")["so_far"]) == pytest.approx([90, 90])
     assert list(frame["data"].unique()) == [DATA, "emails-tune"]
-    assert frame.loc[frame["method"] == "revs_ridge", "printed"].all()  # a variant of REVS
 
 
 def test_finalists_by_the_mean_of_their_splits(shelf, search):
@@ -148,20 +146,11 @@ def test_a_range_in_words(space, shown):
 
 def test_every_range_that_is_drawn_from_has_words():
     """Of every method of params/search.yml, each of which the registry knows."""
-    assert (
-        {"revs", "revs_ridge", "least_squares"}
-        <= set(tuning.searched())
-        <= methods.registry().keys()
-    )
+    assert {"revs", "least_squares"} <= set(tuning.searched()) <= methods.registry().keys()
     for method in tuning.searched():
         for name, space in tune.ranges(method).items():
             said = tuning.interval(space)
             assert said and "{" not in said and said != DASH, name
-    assert (
-        errata.sweep(tune.title_of_settings("revs_ridge"), "k")
-        == errata.sweep("REVS", "k")
-        is not None
-    )
 
 
 def test_recorded_trials_are_seen_whatever_their_search_recorded():

@@ -39,7 +39,7 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
             "or look for recorded rows."
         )
     number = frame["tag"].str.removeprefix(start).astype(int)
-    in_print = frame["method"].map(tune.title_of_settings).map(paper.has_settings).astype(bool)
+    in_print = frame["method"].map(methods.title).map(paper.has_settings).astype(bool)
     named = [name for name in methods.registry() if name in set(frame["method"])]
     frame = frame.assign(
         number=number,

@@ -103,14 +103,6 @@ def emails_for_urls(data: str) -> str:
     return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data.removesuffix("-shared"))
 
 
-def settings_of_variant(name: str, model: str, data: str) -> dict[str, Any]:
-    """The settings of a variant that was not tuned: its method's, with its own; else none."""
-    entry = registry()[name]
-    if "variant_of" not in entry:
-        return {}
-    return hyperparameters(entry["variant_of"], model, data, {}) | entry["settings"]
-
-
 def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
     """A method's settings for a model and a data set, with those that are ``given`` over them.
 
@@ -128,15 +120,14 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         chosen = chosen_settings().get(owner, {})
         of = chosen.get(model, {})
         found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
-        found = settings_of_variant(name, model, data) if found is None else found
-    own = {} if "variant_of" in registry()[name] else registry()[name].get("settings", {})
+    own = registry()[name].get("settings", {})
     known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
     return own | known | given
 
 
-def default(chosen: dict[str, dict], model: str) -> dict[str, Any] | None:
+def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:
     """The default of a method's chosen settings, with layers for the book's model alone."""
-    found = chosen.get("default")
-    if found is None or model == MODEL:
+    found = chosen.get("default", {})
+    if model == MODEL:
         return found
     return {name: value for name, value in found.items() if name not in LAYERS}

@@ -169,7 +169,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
 
     Margins become fractions of the vocabulary, and layers that this model lacks go.
     """
-    title = title_of_settings(method)
+    title = methods.title(method)
     if not paper.has_settings(title):
         return {}
     mine, settings = methods.hyperparameter_names(method), {}
@@ -181,12 +181,6 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
         if name in mine:
             settings[name] = value
     return settings
-
-
-def title_of_settings(method: str) -> str:
-    """By whose title the paper knows a method's settings: its own, or that of what it varies."""
-    titles = methods.registry()
-    return titles[titles[method].get("variant_of", method)]["title"]
 
 
 def ranges(method: str, other: dict | None = None) -> dict[str, dict]:
