@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from companion.experiments import curate
+from companion.experiments.provenance import about_run
 from companion.store import rows
 from revs.measures import attacks, metrics
 from revs.model import load
@@ -231,7 +232,7 @@ def shelf(tmp_path, monkeypatch):
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"model": model, "method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
-        made = rows.provenance("unlearn", settings, {"model": f"x{tag}"}, {"unlearn": seconds}) | {
+        made = about_run("unlearn", settings, {"model": f"x{tag}"}, {"unlearn": seconds}) | {
             "tokenizer": "x",
             "extra_memory_mb": extra,
         }

@@ -37,15 +37,6 @@ def test_a_row_stands_in_two_tables():
     assert "83.48 = 83.5" in row["numbers"]
 
 
-def test_cells_that_cannot_all_be_right_are_named_and_their_neighbours_are_not():
-    found, core = errata.doubtful(), ("tab:core_results_llama", "SSN", "Max-Entropy")
-    copy = ("tab:method_results", "Emails", "REVS", "Efficacy@100")
-    assert found[copy] == "Logit-Lens@100 of `tab:extraction_results_gptj`"
-    assert ("tab:extraction_results_gptj", "Emails", "REVS", "Logit-Lens@100") not in found
-    assert "above the harmonic mean" in found[*core, "Specificity"]
-    assert (*core, "MMLU") not in found and len(found) == 4 + 3 + 4 + 3 + 4
-
-
 def test_one_configuration_has_several_numbers():
     assert list(errata.one_configuration().loc["Resistance Score"]) == [84.2, 82.6, 83.9]
 

@@ -5,6 +5,7 @@ import test_tuning
 
 from companion.analysis import curation, main_comparison, organic
 from companion.analysis.tables import DASH
+from companion.experiments.provenance import about_run
 from companion.store import rows
 from document_audit.candidates import BEFORE_THIS
 
@@ -20,7 +21,7 @@ def found(shelf):
         kept = sum(item["exact"] for item in items)
         counts = {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3}
         counts |= {"memorised": 3, "both": kept, "leaked": 0, "kept": kept}
-        made = rows.provenance("curate", {"name": name, "model": "smollm2-135m"}, {}, {"try": 1.0})
+        made = about_run("curate", {"name": name, "model": "smollm2-135m"}, {}, {"try": 1.0})
         result = {"documents": 9, "skipped": {"large": 2}, "funnel": dict.fromkeys(kinds, counts)}
         where = f"curate/{name}/smollm2-135m"
         return rows.write(rows.RECORDED, where, "curate", result, items, made | {"tokenizer": "x"})

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from companion.experiments import methods
+from companion.experiments.provenance import about_run
 from companion.store import rows, versions
 from companion.workflow import promote
 
@@ -16,7 +17,7 @@ def a_row(folder, name: str, memorised: int = 3, **result) -> dict:
     """A run's row with one per-example value, written."""
     found = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4]}
     found |= {"tokenizer": "t", "vocabulary": 9}
-    made = rows.provenance("finetune", {"model": "tiny", "seed": 0}, {"model": "m"}, {"load": 0.1})
+    made = about_run("finetune", {"model": "tiny", "seed": 0}, {"model": "m"}, {"load": 0.1})
     values = [{"id": "a", "ranks": [0, memorised]}]
     return rows.write(folder, name, "finetune", found | result, values, made | {"tokenizer": "t"})
 

@@ -7,6 +7,7 @@ import math
 import pandas as pd
 import pytest
 
+from companion.experiments.provenance import about_run
 from companion.store import rows, schema, versions
 
 SPOILS = {
@@ -22,7 +23,7 @@ def a_row(folder, name="finetune/x/tiny", memorised=3):
     result = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4]}
     result |= {"tokenizer": "t", "vocabulary": 9}
     settings = {"model": "tiny", "seed": 0}
-    made = rows.provenance("finetune", settings, {"model": "m"}, {"load": 0.123})
+    made = about_run("finetune", settings, {"model": "m"}, {"load": 0.123})
     made |= {"tokenizer": "t"}
     return rows.write(folder, name, "finetune", result, [{"id": "a", "ranks": [0, 2]}], made)
 

@@ -8,6 +8,7 @@ from companion.analysis import tuning
 from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import Search
+from companion.experiments.provenance import about_run
 from companion.plots import tuning as drawing
 from companion.store import rows
 
@@ -33,7 +34,7 @@ def search(shelf):
     def put(method="revs", data=DATA, tag="", **result):
         name = f"tune/{data}/{MODEL}/{method}-seed0" + (f"-{tag}" if tag else "")
         settings = {"model": MODEL, "method": method, "seed": 0, "data": data}
-        made = rows.provenance("tune", settings, {}, {"load": 1.0}) | {
+        made = about_run("tune", settings, {}, {"load": 1.0}) | {
             "tokenizer": "x",
         }
         found = {"trials": 4, "failed": 0, "best": 3, "unlearning_score": 0.5}

@@ -120,21 +120,6 @@ def rows_that_repeat() -> pd.DataFrame:
     return pd.DataFrame(found, columns=["row", "repeats", "numbers"])
 
 
-def doubtful() -> dict[tuple[str, str, str, str], str]:
-    """Cells that cannot all be what they are printed as, by table, data set, row and column, and
-    why: a score that is too large with its columns, the less exact of two rows that stand twice."""
-    found = {
-        (label, *place, column): f"{score} is above the harmonic mean of its columns"
-        for label, place, score, parts in too_large()
-        for column in (score, *parts)
-    }
-    return found | {
-        (label, *place, cell["column"]): f"{source['column']} of `{one}`"
-        for (one, _, some), (label, place, others) in repeats()
-        for source, cell in zip(some, others, strict=True)
-    }
-
-
 def one_configuration() -> pd.DataFrame:
     """REVS as it is in each of the ablations of one model, data set and seed, by column."""
     found = {label: lines(label)["Emails", row] for label, row in USUAL.items()}

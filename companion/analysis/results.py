@@ -30,7 +30,6 @@ DATA = methods.PAPER_DATA | SHARED  # data sets by title, in the order of the ta
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
 SAME = ["data", "tag"]  # of runs that are compared
 FEW = 2  # fine-tunes that a caption names, and does not only count
-Means = dict[str, dict[str, tuple[float, float]]]  # method → metric → mean, deviation; shares
 
 
 def title(model: str) -> str:
@@ -210,19 +209,6 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
         order = dict.fromkeys([*titles.values(), *values])
         found[column] = pd.Categorical(values, list(order), ordered=True)
     return frame.assign(**found)
-
-
-def means(frame: pd.DataFrame) -> Means:
-    """Mean and deviation over seeds by method and metric, as shares; where no run has edited
-    nothing, Unedited is the state before the runs of REVS."""
-    before = pd.DataFrame([numbers(row["result"]["before"]) for row in finished(frame, "revs")])
-    parts = {"unedited": before.reindex(columns=list(METRICS))} | dict(
-        list(frame.groupby("method"))
-    )
-    return {
-        name: {metric: metrics.summary(part[metric].tolist()) for metric in METRICS}
-        for name, part in parts.items()
-    }
 
 
 def in_order(frame: pd.DataFrame) -> str:

@@ -3,7 +3,7 @@
 Writes data sets that ``companion.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and
 one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets.
 What is set aside for tuning goes into NAME-email-tune.jsonl, and not into these. The row holds
-counts, and where each memorised secret was found. A run that is stopped goes on where it was.
+counts, and where each memorised secret was found.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
-    tried = verdicts_by_id(decoder, found, asked, inputs["model"])
+    tried = verdicts_by_id(decoder, found)
     evaluated = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
     known = [one for one in evaluated if one[1]["memorised"]]
     kept = [one for one in known if settings.keep_leaked or not secret_in_prompt(one[0].record)]
@@ -114,7 +114,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         | {"package": one.package, "exact": verdict["right"] == 1}
         for one, verdict in kept
     ]
-    trying = sum(verdict["seconds"] for _, verdict in evaluated)  # of earlier runs too
+    trying = sum(verdict["seconds"] for _, verdict in evaluated)
     seconds = {"detect": clock[1] - clock[0], "try": trying}
     made = provenance("curate", asked, inputs, seconds, decoder)
     return rows.write(where, settings.row_name, "curate", result, items, made)
@@ -171,27 +171,14 @@ def limited_sample(found: list, limit: int | None, funnel: Counter) -> list:
     return kept
 
 
-def verdicts_by_id(decoder: Decoder, found: list, asked: dict, model: str) -> dict[str, dict]:
-    """The verdict on each candidate by id: those of an earlier, unfinished run, and the others."""
-    # a place in a document and these say what the model is asked
-    about = {name: asked[name] for name in ("T", "dtype", "kinds", "challenge_tokenizer")}
-    mark = rows.digest([VERSION, about, model])
-    notes, done = BUILD / "curated" / f"{mark[:12]}.tried.jsonl", {}
-    for text in notes.read_text(encoding="utf-8").splitlines() if notes.is_file() else ():
-        try:
-            done |= json.loads(text or "{}")
-        except json.JSONDecodeError:  # the last line of a run that was killed
-            pass
-    left = [target for candidate, target in found if candidate.record.id not in done]
-    with notes.open("a", encoding="utf-8") as stream:
-        stream.write("\n" * bool(notes.stat().st_size))  # after a line that was not finished
-        for first in progress("try", "batches")(range(0, len(left), TOGETHER)):
-            start, some = time.monotonic(), left[first : first + TOGETHER]
-            new = verdicts(decoder, some)
-            each = {"seconds": (time.monotonic() - start) / len(some)}
-            done |= (new := {id: verdict | each for id, verdict in new.items()})
-            stream.write(json.dumps(new) + "\n")
-            stream.flush()
+def verdicts_by_id(decoder: Decoder, found: list) -> dict[str, dict]:
+    """The verdict on each candidate by id, with its seconds."""
+    done, targets = {}, [target for _, target in found]
+    for first in progress("try", "batches")(range(0, len(targets), TOGETHER)):
+        start, some = time.monotonic(), targets[first : first + TOGETHER]
+        each = verdicts(decoder, some)
+        seconds = (time.monotonic() - start) / len(some)
+        done |= {id: verdict | {"seconds": seconds} for id, verdict in each.items()}
     return done
 
 

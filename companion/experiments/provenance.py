@@ -1,14 +1,84 @@
-"""What a row is called, and how it came about, as every experiment says it."""
+"""How a row came about: versions, settings, inputs, commit, environment, time and memory."""
 
 from __future__ import annotations
 
-from companion.experiments.settings import base as base
-from companion.store import rows
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import torch
+
+from companion.store import versions
+from companion.store.paths import ROOT
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
 
+LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
+
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:
-    """``rows.provenance``, and which tokenizer it was."""
-    made = rows.provenance(kind, settings, inputs, seconds)
+    """``about_run``, and which tokenizer it was."""
+    made = about_run(kind, settings, inputs, seconds)
     return made | {"tokenizer": tokenizer_hash(decoder.tokenizer)}
+
+
+def about_run(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
+    """How a row came about: versions, settings, inputs, commit, environment, time, memory."""
+    return {
+        "versions": versions.current(kind, settings),
+        "settings": settings,
+        "inputs": inputs,
+        "commit": commit(),
+        "environment": environment(),
+        "seconds": {name: round(value, 2) for name, value in seconds.items()},
+        "peak_memory_mb": peak_memory_mb(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def environment() -> dict:
+    """Python, the libraries that compute, and the machine of this run."""
+    gpu = torch.cuda.is_available()
+    return {
+        "python": platform.python_version(),
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        "device": "cuda" if gpu else "cpu",
+        "processor": torch.cuda.get_device_name() if gpu else cpu(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gb": round(psutil.virtual_memory().total / 2**30),
+        "system": platform.system(),
+    }
+
+
+@functools.cache
+def commit() -> str | None:
+    """The commit that the code is of, with ``-dirty`` behind it if files differ; REVS_COMMIT where
+    a copy has no history, None if nothing says."""
+    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return os.environ.get("REVS_COMMIT") or done.stdout.strip() or None
+
+
+def cpu() -> str:
+    """The processor's name, as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def peak_memory_mb() -> int:
+    """The process's highest resident memory, or the GPU's highest allocation where there is one."""
+    if torch.cuda.is_available():
+        return round(torch.cuda.max_memory_allocated() / 2**20)
+    import resource  # not on Windows
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))

@@ -21,8 +21,9 @@ import torch
 from companion.data import adapters, datasets, models
 from companion.experiments import memory, methods
 from companion.experiments.command import command, progress
-from companion.experiments.provenance import base, provenance
+from companion.experiments.provenance import provenance
 from companion.experiments.settings import Unlearn as Settings
+from companion.experiments.settings import base
 from companion.store import rows
 from companion.store.paths import BUILD, one_sentence_errors, resolve
 from revs.measures import evaluate, general_text

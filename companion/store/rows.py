@@ -10,21 +10,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import io
 import itertools
 import json
-import os
-import platform
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -33,7 +26,6 @@ from companion.store.paths import BUILD, ROOT, one_sentence_errors
 from companion.store.schema import Outdated, validate
 from document_audit.files import write_file as write_text
 
-LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 Values = list[dict]  # per-example values: one mapping an example
 
@@ -144,69 +136,6 @@ def packed(values: dict[str, Values]) -> bytes:
 def fingerprint(values: Values) -> str:
     """Hash of per-example values; null is the same as a column that is not there."""
     return digest([{key: one[key] for key in one if one[key] is not None} for one in values])
-
-
-# --- provenance ----------------------------------------------------------------------------------
-
-
-def provenance(kind: str, settings: dict, inputs: dict, seconds: dict) -> dict:
-    """How a row came about: versions, settings, inputs, commit, environment, time, memory."""
-    return {
-        "versions": versions.current(kind, settings),
-        "settings": settings,
-        "inputs": inputs,
-        "commit": commit(),
-        "environment": environment(),
-        "seconds": {name: round(value, 2) for name, value in seconds.items()},
-        "peak_memory_mb": peak_memory_mb(),
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-    }
-
-
-def environment() -> dict:
-    """Python, the libraries that compute, and the machine of this run."""
-    import torch  # here, not above: who only reads rows need not wait for it
-
-    gpu = torch.cuda.is_available()
-    return {
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in LIBRARIES},
-        "device": "cuda" if gpu else "cpu",
-        "processor": torch.cuda.get_device_name() if gpu else cpu(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30),
-        "system": platform.system(),
-    }
-
-
-@functools.cache
-def commit() -> str | None:
-    """The commit that the code is of, with ``-dirty`` behind it if files differ; REVS_COMMIT where
-    a copy has no history, None if nothing says."""
-    words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    return os.environ.get("REVS_COMMIT") or done.stdout.strip() or None
-
-
-def cpu() -> str:
-    """The processor's name, as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def peak_memory_mb() -> int:
-    """The process's highest resident memory, or the GPU's highest allocation where there is one."""
-    import torch
-
-    if torch.cuda.is_available():
-        return round(torch.cuda.max_memory_allocated() / 2**20)
-    import resource  # not on Windows
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 # --- reading -------------------------------------------------------------------------------------
