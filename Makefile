@@ -14,7 +14,7 @@ STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --q
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help book test check plan run promote golden record clean environment
+.PHONY: help book test check plan run promote golden record clean
 
 help:  ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
@@ -51,8 +51,6 @@ clean:  ## remove build/
 	@rm -rf build .snakemake
 	@echo "build/ is gone. What stays: the environment in $(VENV)/, and the cache of models:"
 	@du -sh "$${REVS_CACHE:-$$HOME/.cache/revs}" 2>/dev/null || echo "(the cache is empty)"
-
-environment: $(INSTALLED)
 
 $(INSTALLED):
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo 'Python 3.11 or 3.12 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
