@@ -1,0 +1,156 @@
+"""The live figure: in Chromium it finds what Python finds on the same rounded weights."""
+
+import re
+import sys
+
+import pytest
+import torch
+
+from companion.data import live
+from companion.store.paths import ROOT
+from companion.workflow import live as build
+from revs.measures import evaluate
+from revs.method import algorithm, least_squares
+from revs.method.vocabulary import Vocabulary
+from revs.model.targets import Record, encode
+
+sys.path.append(str(ROOT / "live"))
+chromium = pytest.importorskip("chromium")
+import make_still  # noqa: E402
+
+needs_browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
+DONE = make_still.DONE
+WRITES = ("columns", "squares")
+STATE = """(({before, after}) => {
+  const plain = (one) => ({...one, neurons: [...one.neurons], c: [...one.c]});
+  return {before, after: {...after, moves: after.moves.map(plain)}};
+})(revsLive.state)"""
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return live.load()
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return build.read_json("model/examples.json")["secrets"]
+
+
+@pytest.fixture(scope="module")
+def figure():
+    text = (ROOT / "book" / "live_figure.md").read_text(encoding="utf-8")
+    return text.removeprefix("```{raw} html\n").removesuffix("```\n")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory, figure, examples):
+    """What the page found: before and after each write of each secret, and the page itself."""
+    if chromium.PROGRAM is None:
+        pytest.skip("Chromium is not installed")
+    found = {}
+    with chromium.page() as page:
+        make_still.open_figure(page, figure, tmp_path_factory.mktemp("figure"))
+        found["still"] = page.evaluate("document.querySelector('[data-live=chart]').innerHTML")
+        page.evaluate("document.querySelector('[data-live=load]').click()")
+        page.wait(DONE)
+        found["first"] = page.evaluate("document.querySelector('[data-live=chart]').innerHTML")
+        for i in range(len(examples)):
+            for how in WRITES:
+                page.evaluate(f"revsLive.state.how = '{how}'")
+                page.evaluate(f"revsLive.choose(revsLive.state.examples.secrets[{i}])")
+                page.wait(DONE)
+                found[i, how] = page.evaluate(STATE)
+        found["errors"], found["requests"] = page.errors, page.requests
+    return found
+
+
+def target_of(example, decoder):
+    """The example as the library encodes it, from its text."""
+    text = decoder.tokenizer.decode(example["ids"])[len(example["prompt"]) :]
+    return encode(Record("example", "text", "", example["prompt"], text, ""), decoder.tokenizer)
+
+
+@torch.no_grad()
+def ranks(decoder, target):
+    """The stream's rank of every token of the secret in every layer: [layer][token]."""
+    vocabulary, rows = Vocabulary(decoder), []
+    for position, t in enumerate(target.secret_ids):
+        found = evaluate.ranks_by_layer(decoder, vocabulary, target.before(position), t)
+        rows.append(found[:, 1].tolist())
+    return [list(layer) for layer in zip(*rows, strict=True)]
+
+
+def edited(decoder, target, how):
+    if how == "columns":
+        return algorithm.unlearn(decoder, [target], algorithm.Hyperparameters(**live.settings()))
+    hp = least_squares.Hyperparameters(r_h=live.settings()["r_h"], mu=0)
+    return least_squares.unlearn(decoder, [target], hp)
+
+
+@needs_browser
+@pytest.mark.parametrize("how", WRITES)
+@pytest.mark.parametrize("i", range(5))
+def test_the_page_finds_what_python_finds(seen, decoder, examples, i, how):
+    target, page = target_of(examples[i], decoder), seen[i, how]
+    assert [examples[i]["start"] + position for position in target.T] == examples[i]["T"]
+    assert page["before"]["ranks"] == ranks(decoder, target)
+    original = [decoder.neurons(l).clone() for l in range(len(decoder.layers))]
+    edit = edited(decoder, target, how)
+    try:
+        assert page["after"]["ranks"] == ranks(decoder, target)
+        written = evaluate.greedy(decoder, [target.prompt_ids], 14)[0]
+        end = written.index(0) if 0 in written else len(written)
+        assert page["after"]["says"]["text"] == decoder.tokenizer.decode(written[:end])
+        assert page["after"]["unreached"] == edit.unreached
+        if how == "columns":
+            same_moves(page["after"]["moves"], edit.moves)
+        else:
+            same_change(page["after"]["moves"], decoder, original)
+    finally:
+        edit.undo()
+
+
+def same_moves(found, wanted):
+    """(layer, neuron, token) as they are, c within 1e-4 relative."""
+    flat = [(m["layer"], n, m["t"], c) for m in found for n, c in zip(m["neurons"], m["c"])]
+    assert [one[:3] for one in flat] == [one[:3] for one in wanted]
+    assert [one[3] for one in flat] == pytest.approx([one[3] for one in wanted], rel=1e-4)
+
+
+def same_change(found, decoder, original):
+    """The low-rank change of each layer's FF₂ is Python's, up to the rounding of its weights."""
+    vocabulary = Vocabulary(decoder)
+    for l, weight in enumerate(original):
+        change = torch.zeros_like(weight)
+        for move in found:
+            if move["layer"] == l:
+                d_t = vocabulary.direction(move["t"])[0]
+                change += d_t[:, None] * torch.tensor(move["c"])
+        wanted = decoder.neurons(l) - weight
+        assert (change - wanted).norm() <= 1e-4 * wanted.norm() + 1e-6
+
+
+@needs_browser
+def test_the_still_is_what_the_model_shows(seen):
+    numbers = lambda text: [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", text)]  # noqa: E731
+    assert numbers(seen["still"]) == numbers(seen["first"]) and len(numbers(seen["still"])) > 50
+
+
+@needs_browser
+def test_the_figure_asks_nobody_and_breaks_nothing(seen):
+    elsewhere = [url for url in seen["requests"] if not url.startswith(("file:", "blob:", "data:"))]
+    assert elsewhere == [] and seen["errors"] == []
+
+
+def test_the_model_passed_its_gate():
+    gate = build.read_json("model/gate.json")
+    assert gate["said"] >= 0.95 * gate["sentences"] and gate["bytes"] <= 30_000_000
+    assert min(gate["columns"]["efficacy"] + gate["columns"]["specificity"]) >= 0.9
+
+
+def test_the_model_says_its_secrets(decoder):
+    targets = [encode(record, decoder.tokenizer) for record in live.records()]
+    found = evaluate.secret_ranks(decoder, targets)
+    said = sum(not any(found[target.id]) for target in targets)
+    assert said == build.read_json("model/gate.json")["said"]
