@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cks
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
 # these notebooks, of which one loads the model, are executed once more, as a reader's Jupyter does
-NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/walk.ipynb
+NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb
 
 .DEFAULT_GOAL := help
 .PHONY: help book test check plan run promote golden record clean

@@ -130,9 +130,8 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     ("families", {"example": "gptj"}),
     ("integrity", {"data": "emails"}),
     ("provenance", {"kind": "tune"}),
-    ("ridge", {"data": "emails"}),
-    ("ridge", {"data": "ssn"}),
-    ("variants", {"data": "urls"}),
+    ("closed_form", {"data": "emails"}),
+    ("algorithm", {"data": "urls"}),
 ]
 
 

@@ -30,7 +30,7 @@ def test_zeroing_scores_lower_than_editing():
 
 
 def test_a_shorter_step_scores_higher():
-    """ridge: “No. At the same margins a step with a ridge of … scores highest.”"""
+    """closed_form: the best ridge of a step scores more than the paper's step."""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     score = frame.groupby("ridge")["unlearning_score"].mean()

@@ -23,7 +23,7 @@ from companion.store.rows import digest
 from companion.workflow import notebook, sources
 from companion.workflow.sweep import read
 
-SLOW = ("edit_file", "walk", "examples", "diagrams")  # which begin first
+SLOW = ("edit_file", "write", "ban", "measures", "algorithm", "examples")  # which begin first
 FORGET = """\
 import gc, matplotlib.pyplot as plt
 plt.close("all"), plt.rcdefaults()

@@ -22,6 +22,13 @@ from companion.store.rows import write_text
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
+MOVED = {  # addresses of pages that have become others
+    **dict.fromkeys(("book/method", "notebooks/variants", "notebooks/walk"), "notebooks/algorithm"),
+    **dict.fromkeys(("book/closed_form", "book/layernorm"), "notebooks/closed_form"),
+    "book/metrics": "notebooks/measures",
+    "notebooks/diagrams": "notebooks/problem",
+    "notebooks/ridge": "notebooks/closed_form",
+}
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -84,7 +91,8 @@ def merge(source, done, name: str):
 def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
     """Fills build/site with sources, executed pages and ``more`` files."""
     files = [ROOT / "_config.yml", ROOT / "_toc.yml", *(ROOT / "book").rglob("*")]
-    files.append(ROOT / "revs" / "method" / "reference.py")  # included by the page of the method
+    for name in ("revs", "companion/measures"):  # functions that chapters show
+        files += (ROOT / name).rglob("*.py")
     wanted = more | {shown(path): path.read_bytes() for path in files if path.is_file()}
     for page, path in pages.items():
         name = f"notebooks/{page}.ipynb"
@@ -122,6 +130,16 @@ def render() -> None:
     shutil.rmtree(WORK)
 
 
+def redirects() -> None:
+    """Leads the address of each page that has moved to where its content stands now."""
+    for old, new in MOVED.items():
+        address = f"../{new}.html"
+        text = (
+            f'<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">moved</a>'
+        )
+        write_text(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
+
+
 def rows_beside() -> None:
     """Puts every row that pages show into the book, where the list of rows leads to it."""
     shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
@@ -135,6 +153,7 @@ def main() -> None:
     try:
         stage(executed(sweep), report(sweep))
         render()
+        redirects()
         rows_beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

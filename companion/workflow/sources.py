@@ -22,9 +22,9 @@ PAGES = (  # a page depends on these, its notebook and the runs before it
     *("companion/**/*.j2", "companion/**/*.mplstyle", "document_audit/**/*.j2"),
     *("params/*.yml", "paper/*.*", "rows/**/*.*"),
 )
-BOOK = (  # reference.py is shown on the page of the method
+BOOK = (  # chapters show functions beside their equations
     *("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt"),
-    "revs/method/reference.py",
+    *("revs/**/*.py", "companion/measures/*.py"),
 )
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}
 
