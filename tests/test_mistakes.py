@@ -145,7 +145,7 @@ def mounted(folder, options):
 
 # A model -----------------------------------------------------------------------------------------
 
-OUTSIDE = "asks to run code that comes with it, which is never done"
+OUTSIDE = "cannot be read .*: take another copy, .* without more code"
 WEIGHTS = "model.safetensors"
 DOWN = "model.layers.1.mlp.down_proj.weight"
 EMBEDDING = "model.embed_tokens.weight"
@@ -197,7 +197,7 @@ SPOILED = {
         configured(hidden_size="wide"),
     ),
     "a type that transformers does not know": (
-        ("is none that this version of transformers knows, .*: choose a model of", OSError),
+        ("cannot be read .*: take another copy, .* that transformers knows", OSError),
         configured(model_type="mind"),
     ),
     "quantised weights": (
@@ -226,8 +226,8 @@ SPOILED = {
         without("tokenizer*"),
     ),
     "no fast tokenizer": (("has no fast tokenizer",), slow),
-    "no weights": (("has no model.safetensors, nor an index", OSError), without(WEIGHTS)),
-    "weights as pickle": (("reading a pickle can run code", OSError), pickled),
+    "no weights": (("The weights of .* cannot be read", OSError), without(WEIGHTS)),
+    "weights as pickle": (("take another copy, with weights as safetensors", OSError), pickled),
     "weights cut short": (
         ("The weights of .* cannot be read", OSError),
         lambda folder: cut(folder / WEIGHTS),
@@ -237,7 +237,7 @@ SPOILED = {
         replaced(WEIGHTS, POINTER),
     ),
     "weights without an index": (
-        ("has no model.safetensors, nor an index", OSError),
+        ("The weights of .* cannot be read", OSError),
         lambda folder: (folder / WEIGHTS).rename(folder / "model-00001-of-00002.safetensors"),
     ),
     "weights incomplete": (
@@ -249,7 +249,7 @@ SPOILED = {
         configured(intermediate_size=128),
     ),
     "nan in the weights": (
-        ("layers.1.mlp.down_proj.weight of .* holds NaN or infinity",),
+        ("answers with NaN or infinity in float32",),
         lambda folder: reweighted(folder, lambda weights: weights[DOWN][0].fill_(torch.nan)),
     ),
     "a shard that is missing": (
@@ -301,7 +301,7 @@ def no_gguf_there(place):
     yield partial(models.load, "models/none.gguf")
 
 
-@mistake("check the name and the network", OSError)
+@mistake("could not be read from the hub .*: check its name, the network", OSError)
 def a_hub_out_of_reach(place):
     with OFFLINE:
         yield partial(models.load, "example/none")

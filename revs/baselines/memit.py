@@ -87,7 +87,7 @@ def probability(lens: Tensor, t: Tensor, k: int) -> Tensor:
 
 
 def margin(lens: Tensor, t: Tensor, k: int) -> Tensor:
-    """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V), its mean over layers: (N,)."""
+    """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V), mean over layers: (N,)."""
     p = lens.gather(2, t.expand(len(lens), -1)[..., None])[..., 0].exp()
     kth = lens.topk(min(k, lens.shape[-1]), dim=-1).values[..., -1].exp()
     return torch.relu(p - kth).mean(0)
@@ -103,7 +103,7 @@ OBJECTIVES = {"probability": probability, "margin": margin, "entropy": entropy}
 
 
 def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
-    """L of each request, (N,): log p after C contexts (C, N, V), the lens (layers, N, V), t (N,)."""
+    """L of each request, (N,): log p after contexts (C, N, V), the lens (layers, N, V), t (N,)."""
     of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
     seen = OBJECTIVES[hp.objective](lens, t, hp.k)
     return seen + hp.prob_coefficient * of_t.exp().mean(0)

@@ -78,7 +78,7 @@ def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
 def retained(decoder: Decoder, number: int, protect: Sequence[Text] = ()) -> list[list[int]]:
     """Windows of general text; with texts to protect, every second one is of those, in a row."""
     texts = training_windows(decoder.tokenizer, number, WINDOW)
-    ids = [t for text, first in protect for t in text[first:]]
+    ids = [t for text, at in protect for t in (text[at:] if isinstance(at, int) else text)]
     own = list(chunks(ids, WINDOW))[: len(ids) // WINDOW]
     if protect and not own:
         raise ValueError(f"The texts to protect have {len(ids)} tokens: give {WINDOW} or more.")

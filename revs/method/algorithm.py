@@ -200,12 +200,13 @@ def gate(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyper
     only an open gate reads it all; the answer is that of the full ranks.
     """
     if vocabulary.after[l] is not None:  # FF₂'s output is seen through a norm of its own
-        return passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist(), hp)
+        r_mlp, r_residual = vocabulary.hidden(l, h, x, t).rank_at_rest().tolist()
+        return passes(r_mlp, r_residual, hp)
     ranks, seen = torch.zeros(2, dtype=torch.long), 0
     for part in PARTS if vocabulary.U.device.type == "cpu" else PARTS[-1:]:
         tokens = slice(seen, vocabulary.V // part)
         ranks += vocabulary.larger(torch.stack([h, x.to(h)]), t, tokens).cpu()
-        if not passes(*ranks.tolist(), hp):
+        if not passes(int(ranks[0]), int(ranks[1]), hp):
             return False
         seen = tokens.stop
     return True

@@ -98,12 +98,13 @@ def unlearn(
     if hp.nu and not protect:
         raise ValueError(f"nu is {hp.nu}, but no text to protect was given: set it to 0.")
     texts, places, tokens = laid_out(decoder, targets, hp.contexts)
-    spared = []  # (weight, moments by layer)
+    spared: list[tuple[float, Mapping[int, Tensor | Sample]]] = []  # weight, moments by layer
     if hp.mu:
         spared.append((hp.mu, general or general_moments(decoder, layers, hp.tokens, cache)))
     if protect and (nu := hp.mu if hp.nu is None else hp.nu):
-        given = isinstance(protect, Mapping)
-        spared.append((nu, protect if given else second_moments(decoder, protect, layers)))
+        if not isinstance(protect, Mapping):
+            protect = second_moments(decoder, protect, layers)
+        spared.append((nu, protect))
     steps, seen = iter(progress(range(len(decoder.layers)))), {}
     rows, positions = zip(*places, strict=True)
 

@@ -255,7 +255,9 @@ def check_fit(decoder: Decoder) -> None:
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
     if not logits.isfinite().all():
         said = f"{decoder.name} answers with NaN or infinity in {str(dtype).split('.')[1]}: "
-        raise ValueError(said + "load it in another precision, or take another copy.")
+        raise ValueError(
+            said + "load it in another precision, or take another copy of its weights."
+        )
     last = len(decoder.layers) - 1
     read = decoder.logits(decoder.norm(found[last][1])).to(logits.device)
     if apart(read, logits) > TOLERANCE[dtype]:

@@ -48,37 +48,26 @@ class Place:
         return self.revision or fingerprint(Path(self.where), self.gguf)
 
 
-SAID = {  # a pattern of what libraries say about a part that they cannot read, and one sentence
-    "trust_remote_code": "The {part} of {name} asks to run code that comes with it, which is never "
-    "done: choose a model that transformers knows without it.",
-    "does not recognize this architecture|unrecognized model|gguf model with architecture": "The "
-    "architecture of {name} is none that this version of transformers knows, or reads from a file "
-    "of this kind: choose a model of {known}.",
-    "no file named model.safetensors": "{name} has no model.safetensors, nor an index of several, "
-    "and other files (.bin, .pt) are never opened, since reading a pickle can run code: take a "
-    "complete copy, or save the model as safetensors where you trust it.",
-    "gated|401|403": "The weights of {name} are gated: accept their licence on the hub, set "
-    "HF_TOKEN in the environment, and run again (or give a local folder).",
-}
-LOCAL = "The {part} of {name} cannot be read ({first}): take another copy."
-HUB = "{name} could not be read from the hub ({kind}): check the name and the network, or give a "
-
-
 @contextlib.contextmanager
 def explained(place: Place, part: str) -> Iterator[None]:
-    """Raises what libraries say about a part of a model (configuration, tokenizer or weights), in
-    many classes of exceptions, as an OSError of one sentence."""
+    """What a library says about a part of a model (configuration, tokenizer, weights) that it
+    cannot read, in many classes of exceptions, as an OSError of one sentence."""
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
-        kind, text = type(error).__name__, str(error).strip()
-        known = (said for sign, said in SAID.items() if re.search(sign, text, re.I))
-        said = next(known, LOCAL if Path(place.where).exists() else HUB + "local folder.")
-        first = (text or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
-        words = {"part": part, "name": place.name, "first": first, "kind": kind}
-        raise OSError(said.format(**words, known=", ".join(sorted(ARCHITECTURES)))) from None
+        kind = type(error).__name__
+        first = (str(error).strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
+        if Path(place.where).exists():
+            raise OSError(
+                f"The {part} of {place.name} cannot be read ({first}): take another copy, "
+                "with weights as safetensors, of a model that transformers knows without more code."
+            ) from None
+        raise OSError(  # what a hub says may hold an address with a token
+            f"{place.name} could not be read from the hub ({kind}): check its name, the network "
+            "and whether its licence must be accepted there, or give a local folder."
+        ) from None
 
 
 def check_dtype(dtype: str) -> None:
@@ -139,7 +128,7 @@ def tokenizer(place: Place):
 
 
 def weights(place: Place, dtype: str, device_map: str | None):
-    """The model itself. Raises ValueError if weights are missing, of another shape or infinite."""
+    """The model itself. Raises ValueError if weights are missing or of another shape."""
     with explained(place, "weights"):
         how = {"dtype": DTYPES[dtype], "device_map": device_map, "output_loading_info": True}
         how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
@@ -149,10 +138,6 @@ def weights(place: Place, dtype: str, device_map: str | None):
         said = f"(missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): "
         said = f"The weights of {place.name} do not fit its configuration {said}"
         raise ValueError(said + "take both from the same place.")
-    for name, weight in model.named_parameters():
-        if not weight.is_meta and not torch.stack(weight.aminmax()).isfinite().all():
-            said = f"{name} of {place.name} holds NaN or infinity: take another copy of the "
-            raise ValueError(said + "weights, or one in a higher precision.")
     return model
 
 
