@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = {"torch", "transformers", "safetensors", "gguf", "tokenizers", "numpy"}
-PACKAGES = ("revs", "companion", "document_audit")
+PACKAGES = ("revs", "companion", "document_audit", "teaching")
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
     for package in PACKAGES
@@ -20,9 +20,10 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 
 
 def package(module: str) -> str:
-    """revs, revs.method, companion.analysis, …; the document audit is one package."""
+    """revs, revs.method, companion.analysis, …; the document audit and teaching are one each."""
     parts = module.split(".")
-    return parts[0] if parts[0] == "document_audit" else ".".join(parts[:2])
+    whole = ("document_audit", "teaching")
+    return parts[0] if parts[0] in whole else ".".join(parts[:2])
 
 
 def typing_only(tree: ast.AST) -> set[ast.AST]:

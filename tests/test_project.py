@@ -55,7 +55,7 @@ def test_every_package_is_installed():
     listed = PROJECT["tool"]["setuptools"]["packages"]
     found = {
         ".".join(path.parent.relative_to(ROOT).parts)
-        for package in ("revs", "companion", "document_audit")
+        for package in ("revs", "companion", "document_audit", "teaching")
         for path in (ROOT / package).rglob("__init__.py")
     }
     assert found == {name for name in listed if "_project" not in name}

@@ -1,0 +1,76 @@
+"""The lab: runs the instructor's key and writes the students' notebook, which is the key stripped.
+
+    python -m teaching.lab  # executes teaching/lab_key.ipynb and writes teaching/lab.ipynb
+
+In the key a solution stands between ``### BEGIN SOLUTION`` and ``### END SOLUTION``. Students get
+``...`` in its place, and no outputs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+
+FOLDER = Path(__file__).parent
+KEY, LAB = FOLDER / "lab_key.ipynb", FOLDER / "lab.ipynb"
+SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.MULTILINE | re.DOTALL)
+BLANK = {"code": r"\1...  # your code", "markdown": r"\1*Your answer:*"}
+MINUTES = re.compile(r"^## .* \((\d+) minutes\)", re.MULTILINE)
+
+
+def stripped(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The students' notebook: the key without its solutions and outputs."""
+    lab = nbformat.from_dict(key)
+    for cell in lab.cells:
+        cell.source = SOLUTION.sub(BLANK[cell.cell_type], cell.source)
+        cell.source = cell.source.replace("# Key to the lab", "# Lab")
+        cell.metadata = nbformat.NotebookNode()
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return lab
+
+
+def minutes(lab: nbformat.NotebookNode) -> list[int]:
+    """The minutes of each step."""
+    return [int(found) for cell in lab.cells for found in MINUTES.findall(cell.source)]
+
+
+def executed(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The key with the outputs of a run of today, without its times."""
+    from nbclient import NotebookClient
+
+    for cell in key.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    NotebookClient(key, timeout=900, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    for cell in key.cells:
+        cell.metadata.pop("execution", None)
+    key.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    return key
+
+
+def written(notebook: nbformat.NotebookNode) -> str:
+    """A notebook as the text of its file."""
+    return nbformat.writes(notebook, indent=1) + "\n"
+
+
+def main() -> None:
+    key = nbformat.read(KEY, as_version=4)
+    start = time.monotonic()
+    if "--no-run" not in sys.argv:
+        key = executed(key)
+        KEY.write_text(written(key), encoding="utf-8")
+    LAB.write_text(written(stripped(nbformat.read(KEY, as_version=4))), encoding="utf-8")
+    took = time.monotonic() - start
+    print(f"{LAB.name}: {sum(minutes(key))} minutes of work, {took:.0f} s of computing here")
+
+
+if __name__ == "__main__":
+    main()

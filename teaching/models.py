@@ -1,0 +1,428 @@
+"""Exercises that edit a whole model: the toy model, which has memorised badge numbers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from revs.baselines import ft_l as ft_l_of_revs
+from revs.baselines import npo_kl
+from revs.baselines.training import log_p
+from revs.measures import attacks, evaluate
+from revs.measures.metrics import efficacy, mean
+from revs.method import algorithm, least_squares, output_ban
+from revs.method.vocabulary import rank
+from revs.model.architecture import Decoder
+from revs.model.targets import Split, Target, split
+from teaching import toy
+from teaching.checking import Wrong, compare, examine
+from teaching.geometry import random
+
+K = 30  # candidates: a tenth of the toy model's vocabulary
+
+
+def drawn(decoder: Decoder) -> Split:
+    """Half of the people, one sentence each to forget."""
+    return split(toy.targets(decoder), seed=0)
+
+
+def measured(decoder: Decoder, some: Split) -> dict:
+    """Efficacy, generalization, specificity and the Unlearning Score at K candidates."""
+    ranks = evaluate.secret_ranks(decoder, some.forget + some.unseen + some.retain)
+    return evaluate.effectiveness(some, ranks, K)[0]
+
+
+def sizes(result: dict) -> str:
+    """The parts of a score in words."""
+    parts = ("efficacy", "generalization", "specificity", "unlearning_score")
+    return ", ".join(f"{part.replace('_', ' ')} {100 * result[part]:.0f}" for part in parts)
+
+
+# --- rivals ---------------------------------------------------------------------------------------
+
+compare(
+    "npo",
+    "npo(log_p (B,), reference (B,), beta) → the loss of NPO",
+    lambda: [
+        (-random(6, seed=s).abs(), -random(6, seed=s + 9).abs(), b) for s, b in ((1, 0.1), (2, 1.0))
+    ],
+    npo_kl.objective,
+    {
+        "The sign is wrong: descending on this loss would raise p(t).": (
+            lambda p, ref, beta: -npo_kl.objective(p, ref, beta)
+        ),
+        "The ratio is upside down: it is p_θ/p_ref, log p minus the reference.": (
+            lambda p, ref, beta: npo_kl.objective(ref, p, beta)
+        ),
+        "The factor 2/β is missing.": lambda p, ref, beta: (
+            beta / 2 * npo_kl.objective(p, ref, beta)
+        ),
+        "You sum over the batch: take the mean.": lambda p, ref, beta: (
+            len(p) * npo_kl.objective(p, ref, beta)
+        ),
+        "You take log p itself: that is gradient ascent, the limit β → 0.": (
+            lambda p, ref, beta: p.mean()
+        ),
+    },
+)
+
+RADIUS, RATE, STEPS = 0.05, 0.02, 30
+FORGOTTEN = 0.05  # the mean p(t) that is low enough
+
+
+def ft_l_task() -> tuple[Decoder, Tensor, Tensor]:
+    """A model, the prompts of eight people (8, n) and the first tokens of their numbers (8,)."""
+    decoder = toy.model()
+    some = toy.targets(decoder)[:8]
+    ids = torch.tensor([target.prompt_ids for target in some])
+    return decoder, ids, torch.tensor([target.secret_ids[0] for target in some])
+
+
+def judge_ft_l(function: Callable) -> str:
+    decoder, ids, t = ft_l_task()
+    pairs = list(zip(ids.tolist(), t.tolist(), strict=True))
+    p = lambda: log_p(decoder, pairs).exp().mean().item()
+    before, start = (
+        p(),
+        {name: of.detach().clone() for name, of in decoder.model.named_parameters()},
+    )
+    function(decoder.model, ids, t, RATE, STEPS, RADIUS)
+    with torch.no_grad():
+        after = p()
+    moved = {name: of.detach() - start[name] for name, of in decoder.model.named_parameters()}
+    changed = [name for name, by in moved.items() if by.abs().max() > 0]
+    if not changed:
+        raise Wrong("No weight has changed: does your optimizer step, and on the model's weights?")
+    if others := [name for name in changed if "down_proj" not in name]:
+        raise Wrong(f"You changed {others[0]}: FT-L trains FF₂ alone, the weights mlp.down_proj.")
+    if after > before - 1e-3:
+        said = f"p(t) went from {before:.2f} to {after:.2f}"
+        raise Wrong(f"{said}: you must descend on p(t) itself, or on log p(t), not on −log p(t).")
+    most = max(float(by.abs().max()) for by in moved.values())
+    if most > RADIUS + 1e-5:
+        ends = max(float((start[name] + moved[name]).abs().max()) for name in changed)
+        if ends <= RADIUS + 1e-5:
+            raise Wrong("You clamp the weights around 0: clamp them around their first values.")
+        said = f"A weight has moved by {most:.3f}, outside the ball of radius {RADIUS}"
+        raise Wrong(f"{said}: clamp θ to θ₀ ± radius after each step.")
+    if after > FORGOTTEN:
+        raise Wrong(f"p(t) is still {after:.2f} on average: take all steps, with all targets.")
+    return f"Right: p(t) fell from {before:.2f} to {after:.3f}, and no weight left the ball."
+
+
+def ft_l(model, ids, t, lr, steps, radius):
+    decoder = Decoder(model, toy.tokenizer(), "the toy model")
+    some = toy.targets(decoder)[: len(ids)]
+    one = [Target(s.id, s.kind, s.group, s.prompt_ids, s.secret_ids, (0,)) for s in some]
+    hp = ft_l_of_revs.Hyperparameters(lr=lr, steps=steps, norm_constraint=radius)
+    ft_l_of_revs.unlearn(decoder, one, hp)
+
+
+def trained(names: str = "down_proj", sign: float = 1.0, clamp: str = "start", steps=None):
+    """FT-L, or one with a mistake."""
+
+    def train(model, ids, t, lr, number, radius):
+        some = [of for name, of in model.named_parameters() if names in name]
+        start = [of.detach().clone() for of in some]
+        optimizer = torch.optim.Adam(some, lr=lr)
+        for _ in range(number if steps is None else steps):
+            loss = sign * model(ids).logits[:, -1].softmax(-1)[range(len(t)), t].sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            for of, first in zip(some, start):
+                if clamp == "start":
+                    of.data = of.data.clamp(first - radius, first + radius)
+                elif clamp == "zero":
+                    of.data = of.data.clamp(-radius, radius)
+
+    return train
+
+
+examine(
+    "ft_l",
+    "ft_l(model, ids (B, n), t (B,), lr, steps, radius) → nothing; changes the model",
+    judge_ft_l,
+    ft_l,
+    {
+        "You changed": trained(names=""),
+        "p(t) went from": trained(sign=-1.0),
+        "A weight has moved by": trained(clamp="never"),
+        "You clamp the weights around 0": trained(clamp="zero"),
+        "No weight has changed": lambda *given: None,
+        "p(t) is still": trained(steps=1),
+    },
+)
+
+# --- a control that wins --------------------------------------------------------------------------
+
+
+def judge_control(function: Callable) -> str:
+    decoder = toy.model()
+    some = drawn(decoder)
+    body = lambda: {
+        name: of.detach().clone()
+        for name, of in decoder.model.named_parameters()
+        if name.startswith("model.")
+    }
+    before, head = body(), decoder.head.weight.detach().clone()
+    function(decoder, copy.deepcopy(some.forget))
+    result = measured(decoder, some)
+    if any(not torch.equal(of, before[name]) for name, of in body().items()):
+        raise Wrong(
+            "You changed the network itself. A control shows that the score can be won without "
+            "unlearning: leave everything before the head as it is."
+        )
+    if result["efficacy"] < 0.95:
+        raise Wrong(f"The forgotten tokens can still be written: {sizes(result)}.")
+    if result["specificity"] < 0.95:
+        raise Wrong(f"You lose the secrets that are to stay: {sizes(result)}.")
+    with torch.no_grad():
+        decoder.head.weight.copy_(head)
+    for module in (decoder.head, decoder.model):
+        module._forward_hooks.clear()
+    back = measured(decoder, some)["efficacy"]
+    if back > 0.05:
+        raise Wrong("With the old head the secrets do not come back: something else was changed.")
+    return f"Right: {sizes(result)}; and with the old head every secret is written again."
+
+
+@torch.no_grad()
+def ban(decoder, targets):
+    output_ban.unlearn(decoder, targets, output_ban.Hyperparameters())
+
+
+@torch.no_grad()
+def ban_everything(decoder, targets):
+    decoder.head.weight.copy_(decoder.head.weight.mean(0).expand_as(decoder.head.weight))
+    decoder.head.weight += 1e-3 * random(*decoder.head.weight.shape).float()
+
+
+examine(
+    "control",
+    "control(decoder, targets) → nothing; changes the model",
+    judge_control,
+    ban,
+    {
+        "You changed the network itself": lambda decoder, targets: least_squares.unlearn(
+            decoder, targets, least_squares.Hyperparameters(r_h=100, mu=0)
+        ),
+        "The forgotten tokens can still be written": lambda decoder, targets: None,
+        "You lose the secrets that are to stay": ban_everything,
+    },
+)
+
+# --- an attack ------------------------------------------------------------------------------------
+
+
+def lens(decoder: Decoder, target: Target) -> tuple[Tensor, list[int]]:
+    """What an insider sees: the logits (tokens of T, layers, V) of every layer's stream."""
+    places = [(0, len(target.prompt_ids) + position - 1) for position in target.T]
+    streams = attacks.streams(decoder, [target.before(max(target.T))], places)
+    found = [decoder.logits(decoder.norm(x)) for x in streams]
+    return torch.stack(found, 1), [target.secret_ids[position] for position in target.T]
+
+
+def judge_attack(function: Callable) -> str:
+    decoder = toy.model()
+    forget = drawn(decoder).forget
+    # the last layer alone is edited, so that the output is clean
+    hp = least_squares.Hyperparameters(r_h=100, mu=0.0, layers=[len(decoder.layers) - 1])
+    edit = least_squares.unlearn(decoder, forget, hp)
+    with torch.no_grad():
+        seen = [lens(decoder, target) for target in forget]
+    output = mean([score([v[-1] for v in logits], wanted) for logits, wanted in seen])
+    scores = [[function(v.clone()) for v in logits] for logits, _ in seen]
+    edit.undo()
+    V = seen[0][0].shape[-1]
+    if any(not isinstance(one, Tensor) or one.shape != (V,) for of in scores for one in of):
+        raise Wrong(
+            f"Return one number for each of the {V} tokens, the higher the more suspicious."
+        )
+    yours = mean([score(of, wanted) for of, (_, wanted) in zip(scores, seen, strict=True)])
+    said = f"Resistance@10 of the output {100 * output:.0f}, to your attack {100 * yours:.0f}"
+    if any(one.isnan().any() for of in scores for one in of):
+        raise Wrong("Some of your numbers are NaN, which no attacker can sort.")
+    if yours >= output - 0.02:
+        raise Wrong(f"You find no more than one who reads the output. {said}.")
+    if yours > 0.5:
+        raise Wrong(f"You find something, but most secrets resist. {said}.")
+    return f"Right: your attack finds what the output hides. {said}."
+
+
+def score(of: list[Tensor], wanted: list[int]) -> float:
+    """Efficacy@10 of a secret against scores of tokens: 1 means not found."""
+    return efficacy([int(rank(one, t)) for one, t in zip(of, wanted, strict=True)], 10)
+
+
+examine(
+    "attack",
+    "attack(v (layers, V)) → a score of each token (V,), the higher the more suspicious",
+    judge_attack,
+    lambda v: v[-2],
+    {
+        "You find no more than one who reads the output": lambda v: v[-1],
+        "You find something, but most secrets resist": lambda v: v[-2] + 2 * v[-1],
+        "Return one number for each": lambda v: v[-2].topk(10).indices,
+        "Some of your numbers are NaN": lambda v: v[-2] * float("nan"),
+    },
+)
+
+# --- another prompt -------------------------------------------------------------------------------
+
+LEAKY = toy.SETTINGS | {"n_max": 40}
+
+
+def judge_prompt(function: Callable) -> str:
+    decoder = toy.model()
+    forget = toy.targets(decoder)[:8]  # after "The badge of … is"
+    algorithm.unlearn(decoder, forget, algorithm.Hyperparameters(**LEAKY))
+    found = 0
+    for target in forget:
+        number = decoder.tokenizer.decode(target.secret_ids)
+        prompt = function(target.group)
+        if not isinstance(prompt, str) or not prompt.strip():
+            raise Wrong("Return the prompt for this name as a text that is not empty.")
+        if set(prompt.split()) & set(number.split()):
+            raise Wrong("Your prompt tells a part of the number: that is no extraction.")
+        if target.group not in prompt.split():
+            raise Wrong("The name is missing in your prompt: whose number should be written?")
+        ids = decoder.tokenizer(prompt)["input_ids"]
+        written = evaluate.greedy(decoder, [ids], 3)[0]
+        found += written == target.secret_ids
+    if not found:
+        raise Wrong(
+            "After none of your prompts is a number written. Try words in another order, fewer "
+            "words, or words that stand before other numbers."
+        )
+    return f"Right: {found} of 8 numbers that the edited prompt hides are written after yours."
+
+
+examine(
+    "other_prompt",
+    "other_prompt(name) → a prompt after which the edited model writes the badge number",
+    judge_prompt,
+    lambda name: f"number {name}",
+    {
+        "After none of your prompts": lambda name: f"The badge of {name} is",
+        "Your prompt tells a part of the number": lambda name: (
+            f"The badge of {name} is {toy.secret(toy.PEOPLE.index(name))[:3]}"
+        ),
+        "The name is missing": lambda name: "The badge of",
+        "Return the prompt": lambda name: None,
+    },
+)
+
+# --- margins --------------------------------------------------------------------------------------
+
+
+def judge_margins(function: Callable) -> str:
+    decoder = toy.model()
+    some, V = drawn(decoder), decoder.head.weight.shape[0]
+    given = function(V)
+    if not isinstance(given, dict):
+        raise Wrong("Return a dictionary: r_h, eps_r_h, r_n, eps_r_n, and n_max and k if you like.")
+    try:
+        hp = algorithm.Hyperparameters(**{"n_max": 64, "k": 64} | given).in_tokens(V)
+    except (TypeError, ValueError) as error:
+        raise Wrong(f"revs refuses these settings: {error}") from None
+    edit = algorithm.unlearn(decoder, some.forget, hp)
+    result = measured(decoder, some)
+    if not edit.moves:
+        raise Wrong("No neuron moved: r_h is so small that no layer's gate is open.")
+    if result["specificity"] < 0.9:
+        raise Wrong(f"Secrets that were to stay are lost: {sizes(result)}.")
+    if result["efficacy"] < 0.5:
+        raise Wrong(
+            f"The tokens stay too high: {sizes(result)}. Which rank must they have, and can a "
+            "neuron's rank r_n be that low?"
+        )
+    return f"Right: {sizes(result)}."
+
+
+examine(
+    "margins",
+    "margins(V) → a dictionary with r_h, eps_r_h, r_n, eps_r_n for a vocabulary of V tokens",
+    judge_margins,
+    lambda V: {
+        "r_h": round(0.3 * V),
+        "eps_r_h": round(0.02 * V),
+        "r_n": round(0.8 * V),
+        "eps_r_n": round(0.04 * V),
+    },
+    {
+        "revs refuses these settings": lambda V: {
+            "r_h": 750,
+            "eps_r_h": 250,
+            "r_n": 105000,
+            "eps_r_n": 5000,
+        },
+        "No neuron moved": lambda V: {
+            "r_h": 1,
+            "eps_r_h": 1,
+            "r_n": 240,
+            "eps_r_n": 5,
+            "gate": "mlp",
+        },
+        "The tokens stay too high": lambda V: {"r_h": 2, "eps_r_h": 1, "r_n": 20, "eps_r_n": 2},
+        "Return a dictionary": lambda V: (30, 5, 240, 10),
+    },
+)
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def judge_forget(function: Callable) -> str:
+    decoder = toy.model()
+    every = toy.targets(decoder)
+    start = {name: of.clone() for name, of in decoder.model.state_dict().items()}
+    person = "Gus"
+    own = next(target for target in every if target.group == person)
+    number = decoder.tokenizer.decode(own.secret_ids)
+    edit = function(decoder.model, decoder.tokenizer, own.prompt, number)
+    ranks = evaluate.secret_ranks(decoder, every)
+    if not any(ranks[own.id]):
+        raise Wrong(f"The number of {person} is still written: did you give prompt and secret?")
+    lost = {one.group for one in every if one.group != person and any(ranks[one.id])}
+    if lost:
+        raise Wrong(f"The number of {min(lost)} is lost too: unlearn this one alone.")
+    if not hasattr(edit, "undo"):
+        raise Wrong("Return the edit, so that it can be undone.")
+    edit.undo()
+    now = decoder.model.state_dict()
+    if any(not torch.equal(of, start[name]) for name, of in now.items()):
+        raise Wrong("undo() does not bring the model back: return the edit that you made last.")
+    return (
+        f"Right: {person}'s number is gone, all others are written, and undo() restores the bits."
+    )
+
+
+SIMPLE = {"r_h": 30, "eps_r_h": 5, "r_n": 240, "eps_r_n": 10, "n_max": 100}
+
+
+def forget(model, tokenizer, prompt, secret):
+    import revs
+
+    return revs.unlearn(model, tokenizer, [(prompt, secret)], SIMPLE)
+
+
+def broken(model, tokenizer, prompt, secret):
+    with torch.no_grad():
+        nn.init.zeros_(model.lm_head.weight)
+        model.lm_head.weight[2:] += 1e-3 * random(*model.lm_head.weight[2:].shape).float()
+
+
+examine(
+    "forget",
+    "forget(model, tokenizer, prompt, secret) → the edit",
+    judge_forget,
+    forget,
+    {
+        "The number of Gus is still written": lambda *given: None,
+        "Return the edit": lambda *given: None if forget(*given) else None,
+        "is lost too": broken,
+    },
+)

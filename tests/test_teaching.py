@@ -1,0 +1,121 @@
+"""The exercises: each solution passes its checker, and each common mistake hears what it is."""
+
+import re
+from collections import Counter
+
+import pytest
+import torch
+
+import teaching
+from companion.store.paths import ROOT
+from revs.method.vocabulary import Vocabulary
+from teaching import geometry, toy
+from teaching.checking import KNOWN
+
+PAGES = sorted((ROOT / "book" / "exercises").glob("*.md"))
+NAMES = teaching.names()
+MISTAKES = [(name, said) for name in NAMES for said in KNOWN[name].mistakes]
+
+
+def parts(kind: str) -> dict[str, str]:
+    """The exercises or the solutions of all pages, by label."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    blocks = re.findall(rf"^`````{{{kind}}} (.*?)\n(.*?)^`````$", text, re.MULTILINE | re.DOTALL)
+    label = lambda head, body: head if kind == "solution" else re.search(r":label: (\S+)", body)[1]
+    return {label(head, body): body for head, body in blocks}
+
+
+EXERCISES, SOLUTIONS = parts("exercise"), parts("solution")
+CHECKED = {
+    label: re.findall(r"teaching\.check\(\"(\w+)\"\)", body) for label, body in EXERCISES.items()
+}
+CODE = {names[0]: label for label, names in CHECKED.items() if names}
+
+
+def test_there_are_enough_exercises_each_with_level_minutes_hint_and_solution():
+    assert len(EXERCISES) >= 30 and set(EXERCISES) == set(SOLUTIONS)
+    assert len(CODE) >= 15 and sorted(CODE) == sorted(NAMES)
+    for body in EXERCISES.values():
+        assert re.search(r"^\*(Code, )?(easy|medium|hard), \d+ minutes\.\*", body, re.M | re.I)
+        assert "{admonition} Hint" in body
+    assert all(":class: dropdown" in body for body in SOLUTIONS.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_passes_its_checker(name):
+    (code,) = re.findall(r"^```python\n(.*?)^```$", SOLUTIONS[f"{CODE[name]}"], re.M | re.S)
+    space: dict = {}
+    exec(code, space)
+    assert teaching.check(name)(space[name]).startswith("Right: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_revs_computes_is_right(name):
+    assert teaching.check(name)(KNOWN[name].right).startswith("Right: ")
+
+
+@pytest.mark.parametrize("name, said", MISTAKES, ids=lambda one: one.split(":")[0][:40])
+def test_a_common_mistake_hears_which_it_is(name, said):
+    with pytest.raises(teaching.Wrong) as error:
+        teaching.check(name)(KNOWN[name].mistakes[said])
+    assert said in str(error.value)
+
+
+def test_no_two_mistakes_hear_the_same():
+    assert not [pair for pair, times in Counter(MISTAKES).items() if times > 1]
+    assert all(len(KNOWN[name].mistakes) >= 2 for name in NAMES)
+
+
+WRITTEN = {  # as students write them
+    ("rank", "1-based"): lambda logits, t: (
+        sorted(logits.tolist(), reverse=True).index(logits[t]) + 1
+    ),
+    ("rank", "returns nothing"): lambda logits, t: None,
+    ("rank", "stopped with IndexError"): lambda logits, t: logits[len(logits)],
+    ("edit_neuron", "as it was"): lambda U, n, t, r_n, eps: n,
+    ("direction", "norm is missing"): lambda U, gamma, t: torch.linalg.pinv(U)[:, t],
+    ("direction", "sign is wrong"): lambda U, g, t: -torch.linalg.pinv(U)[:, t] / g,
+    ("direction", "2 times"): lambda U, g, t: 2 * torch.linalg.pinv(U)[:, t] / g,
+    ("direction", "shape"): lambda U, g, t: (torch.linalg.pinv(U)[:, t] / g)[:, None],
+    ("write", "transposed"): lambda K, lam: torch.linalg.solve(
+        K.T @ K + lam * (K * K).sum(1).mean() * torch.eye(K.shape[1]).to(K), K.T
+    ),
+}
+
+
+@pytest.mark.parametrize("name, said", WRITTEN)
+def test_other_wrong_answers_are_told_what_is_wrong(name, said):
+    with pytest.raises(teaching.Wrong) as error:
+        teaching.check(name)(WRITTEN[name, said])
+    assert said in str(error.value)
+
+
+def test_an_answer_that_changes_what_it_is_given_harms_nobody():
+    def rank(logits, t):
+        r = int((logits > logits[t]).sum())
+        logits.zero_()
+        return r
+
+    assert teaching.check("rank")(rank) == teaching.check("rank")(rank)
+
+
+def test_a_check_that_does_not_exist_names_those_that_do():
+    with pytest.raises(KeyError, match="rank, efficacy"):
+        teaching.check("rnak")
+    with pytest.raises(teaching.Wrong, match="Give the function itself"):
+        teaching.check("rank")(3)
+
+
+def test_the_formula_of_the_direction_is_that_of_revs():
+    decoder = toy.model()
+    U, gamma = decoder.head.weight.detach().double(), decoder.norm.weight.detach().double()
+    expected = Vocabulary(decoder).direction(60)[0].double()
+    torch.testing.assert_close(geometry.direction(U, gamma, 60), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_toy_model_has_memorised_every_number():
+    from revs.measures.evaluate import secret_ranks
+
+    decoder = toy.model()
+    ranks = secret_ranks(decoder, toy.targets(decoder))
+    assert len(ranks) == 48 and not any(map(any, ranks.values()))
