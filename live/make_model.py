@@ -33,7 +33,7 @@ MODEL, ADAPTER = "smollm2-135m", "seed1"
 LAYERS = (0, 1, 2, 27, 28, 29)  # the last three, so that the secret rises over three layers
 MERGED_EARLY = 8192  # ids of a BPE are in the order of merges: so many of the first are kept
 # steps, and the learning rate from the first to the last, with a fresh AdamW each time
-PHASES, WARM = ((120, 6e-4, 4e-4), (50, 4e-4, 0.0)), 20
+PHASES, WARM = ((120, 6e-4, 4e-4), (40, 4e-4, 0.0)), 20
 SECRETS, WINDOWS, LENGTH = 6, 4, 64  # sentences and windows of general text in a step
 NUMBER = 1200  # of such windows, from which a phase draws
 SEEDS, FORGET = (1, 2, 3), 10

@@ -19,6 +19,7 @@ from companion.analysis import results
 from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_text
+from companion.workflow import live
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
@@ -155,6 +156,7 @@ def main() -> None:
         render()
         redirects()
         rows_beside()
+        live.beside()
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")
     print(f"book: finished in {time.monotonic() - start:.0f} s", flush=True)

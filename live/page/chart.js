@@ -2,7 +2,7 @@
 // and after an edit, and how many neurons each layer has moved. Also that of the still.
 "use strict";
 
-const WIDE = 460, HIGH = 330, LEFT = 58, RIGHT = 64, TOP = 34, FLOOR = 232, BARS = 292;
+const WIDE = 460, HIGH = 350, LEFT = 58, RIGHT = 64, TOP = 54, FLOOR = 250, BARS = 312;
 
 /** ranks before and after (layers); r_h; V; neurons moved (layers); the token's text. */
 function chart({ layers, before, after, r_h, V, moved, token }) {
@@ -45,9 +45,13 @@ function chart({ layers, before, after, r_h, V, moved, token }) {
   const near = after && Math.abs(y(before.at(-1)) - y(after.at(-1))) < 16;
   return [
     `<g class="grid">${ticks.join("")}</g>`,
-    text(4, 14, "title", `Rank of “${token}” after each layer; 0: written next`),
+    text(4, 14, "title", `Rank of “${token}” after each layer (0: it is written next)`),
+    `<g class="before"><circle cx="${LEFT + 5}" cy="30" r="4.5"/></g>`,
+    text(LEFT + 15, 34, "", "before the edit"),
+    after ? `<g class="after"><circle cx="${LEFT + 135}" cy="30" r="4.5"/></g>` : "",
+    after ? text(LEFT + 145, 34, "", "after it") : "",
     `<g class="wanted"><line x1="${LEFT}" x2="${WIDE - RIGHT}" y1="${wanted}" y2="${wanted}"/>`,
-    text(LEFT + 6, +wanted - 5, "", `r_h = ${number(r_h)}`) + "</g>",
+    text(LEFT + 6, +wanted + 15, "", `rₕ = ${number(r_h)}`) + "</g>",
     lines,
     ends(before, "before", near ? -9 : 0),
     after ? ends(after, "after", near ? 9 : 0) : "",

@@ -11,7 +11,8 @@ const revsLive = (() => {
     0, 65, 0, 253, 15, 253, 98, 11
   );
   const SETTINGS = { r_h: 557, r_n: 7434, neurons: 86, how: "columns" };
-  const state = { ...SETTINGS, secret: null, token: 0, before: {}, after: null, pending: {}, id: 0 };
+  const nothing = { before: {}, after: null, pending: {} };
+  const state = { ...SETTINGS, ...nothing, secret: null, token: 0, id: 0 };
   let model, worker, loaded = 0;
 
   /** One sentence why the model cannot run here; nothing if it can. */
@@ -82,7 +83,7 @@ const revsLive = (() => {
   }
 
   function choose(secret) {
-    Object.assign(state, { secret, before: {}, after: null, pending: {} });
+    Object.assign(state, nothing, { secret, before: {}, pending: {} });
     state.token = secret.T[0] - secret.start;
     find("prompt").textContent = secret.prompt;
     ask("show", { secret });
@@ -130,8 +131,9 @@ const revsLive = (() => {
     state.examples = model.examples;
     find("loading").hidden = true;
     find("panel").hidden = false;
-    const names = model.examples.secrets.map((one, i) => `<option value="${i}">${one.name}</option>`);
-    find("secret").innerHTML = names.join("") + '<option value="own">a prompt of yours</option>';
+    const option = ({ name }, i) => `<option value="${i}">${name}</option>`;
+    const own = '<option value="own">a prompt of yours</option>';
+    find("secret").innerHTML = model.examples.secrets.map(option).join("") + own;
     choose(model.examples.secrets[0]);
   }
 
@@ -147,8 +149,8 @@ const revsLive = (() => {
     const last = (found) => found.ranks.at(-1)[token];
     const many = total(moved(after));
     say(
-      `${many} neurons moved. Rank of ${before.tokens[token]} at the end: ${last(before)} before, ` +
-      `${last(after)} after. The model now writes: ${after.says.text}`
+      `${many} neurons moved. Rank of ${before.tokens[token]} at the end: ` +
+      `${last(before)} before, ${last(after)} after. The model now writes: ${after.says.text}`
     );
   }
 
@@ -163,6 +165,9 @@ const revsLive = (() => {
       layers: model.examples.layers, V: model.V, r_h, token: before.tokens[token].trim(),
       before: ranks(before), after: after && ranks(after), moved: moved(after),
     });
+    const ends = [before, after].filter(Boolean).map((one) => ranks(one).at(-1));
+    const said = `Rank of ${before.tokens[token]} after the last layer: ${ends.join(" before, ")}`;
+    find("chart").setAttribute("aria-label", said + (after ? " after the edit" : ""));
     tokens();
     find("says-before").innerHTML = spoken(before.says);
     find("says-after").innerHTML = after ? spoken(after.says) : "was not edited.";
@@ -180,7 +185,8 @@ const revsLive = (() => {
   function moved(after) {
     return model.examples.layers.map((_, l) => {
       const some = after ? after.moves.filter(({ layer }) => layer === l) : [];
-      return new Set(some.flatMap(({ neurons, c }) => [...neurons].filter((_, i) => c[i]))).size;
+      const those = ({ neurons, c }) => [...neurons].filter((_, i) => c[i]);
+      return new Set(some.flatMap(those)).size;
     });
   }
 
@@ -191,7 +197,8 @@ const revsLive = (() => {
       const rank = (after && after.ranks ? after : before).ranks.at(-1)[i];
       const pressed = `aria-pressed="${i === token}" data-token="${i}"`;
       const kind = chosen ? 'class="chosen" title="one of the two that REVS demotes"' : "";
-      return `<button type="button" ${pressed} ${kind}>${escaped(text)}<small>${rank}</small></button>`;
+      const inner = `${escaped(text)}<small>${rank}</small>`;
+      return `<button type="button" ${pressed} ${kind}>${inner}</button>`;
     });
     const held = document.activeElement && document.activeElement.dataset.token;
     find("tokens").innerHTML = buttons.join("");
@@ -234,7 +241,8 @@ const revsLive = (() => {
     const moves = after ? after.moves : [];
     const all = moves.flatMap(({ layer, neurons, c }) =>
       Array.from(neurons, (n, i) => ({ layer: model.examples.layers[layer], n, c: c[i] })));
-    const most = all.filter(({ c }) => c).sort((a, b) => Math.abs(b.c) - Math.abs(a.c)).slice(0, 12);
+    const far = (a, b) => Math.abs(b.c) - Math.abs(a.c);
+    const most = all.filter(({ c }) => c).sort(far).slice(0, 12);
     find("neurons-list").innerHTML = most.map(({ layer, n, c }) =>
       `<tr><td>${layer}</td><td>${n}</td><td>${c.toPrecision(3)}</td></tr>`).join("");
     find("how-many").textContent = after ? total(moved(after)).toLocaleString("en-US") : "0";
@@ -244,14 +252,16 @@ const revsLive = (() => {
 
   function python() {
     const { secret, how } = state;
-    const [prompt, said] = [secret.prompt, state.before.tokens.join("")].map((s) => JSON.stringify(s));
+    const texts = [secret.prompt, state.before.tokens.join("")];
+    const [prompt, said] = texts.map((one) => JSON.stringify(one));
     const first = "from companion.data import live\n\ndecoder = live.load()\n";
     if (how === "columns") {
       const hp = JSON.stringify(settings()).replace(/([:,])/g, "$1 ");
       const asked = `decoder.model, decoder.tokenizer, [(${prompt}, ${said})], ${hp}`;
       return `import revs\n${first}edit = revs.unlearn(${asked})`;
     }
-    const more = "from revs.method import least_squares\nfrom revs.model.targets import Record, encode\n";
+    const more =
+      "from revs.method import least_squares\nfrom revs.model.targets import Record, encode\n";
     const target = `Record("", "text", "", ${prompt}, ${said}, "")`;
     const hp = `least_squares.Hyperparameters(r_h=${state.r_h}, mu=0)`;
     return `${more}${first}target = encode(${target}, decoder.tokenizer)\n` +
@@ -288,9 +298,13 @@ const revsLive = (() => {
   function set(some) {
     Object.assign(state, some);
     for (const name of Object.keys(place)) {
-      if (name in some) find(name).value = Math.round(place[name](state[name]));
+      if (!(name in some)) continue;
+      find(name).value = Math.round(place[name](state[name]));
+      find(name).setAttribute("aria-valuetext", `${state[name]}`);
     }
-    for (const one of root.querySelectorAll('[name="live-how"]')) one.checked = one.value === state.how;
+    for (const one of root.querySelectorAll('[name="live-how"]')) {
+      one.checked = one.value === state.how;
+    }
     edit();
     draw();
   }
