@@ -85,9 +85,16 @@ def alt(page: chromium.Page) -> str:
 def shows(page: chromium.Page) -> str:
     """What a setting does, in words."""
     many = page.evaluate("document.querySelector('[data-live=\"how-many\"]').textContent")
-    said = page.evaluate("revsLive.state.after.says.said")
+    state = page.evaluate(
+        "(({before, after, token}) => ({token: before.tokens[token], said: after.says.said,"
+        " rank: after.ranks.at(-1)[token]}))(revsLive.state)"
+    )
     moved = {"0": "no neuron moves", "1": "one neuron moves"}.get(many, f"{many} neurons move")
-    return f"{moved} and the model {'still writes the number' if said else 'writes something else'}"
+    if state["said"]:
+        return f"{moved}, and the model still writes the number"
+    rank = f"“{state['token']}” has rank {state['rank']:,} at the end"
+    near = ", so that a reader of the next few candidates finds it" if state["rank"] < 10 else ""
+    return f"{moved}, the model writes something else, and {rank}{near}"
 
 
 if __name__ == "__main__":
