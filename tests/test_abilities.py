@@ -60,9 +60,8 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
 
 
 def test_a_model_at_chance_is_called_so(answered):
-    """One data set that was asked speaks for the others."""
-    assert abilities.guessed(MODEL) == set()
-    answered("unedited", asked("1000" * 25, "0" * 100))
-    assert len(abilities.guessed(MODEL)) == 6
-    answered("unedited", asked("1100" * 25, "0" * 100))
-    assert {column for _, column in abilities.guessed(MODEL)} == {"GSM8K"}
+    for mmlu, above in (("1000", False), ("1100", True)):
+        answered("unedited", asked(mmlu * 25, "0" * 100))
+        line = abilities.answers(abilities.runs(MODEL, "ssn")).loc["unedited"]
+        assert abilities.above_chance(line, "mmlu") == above
+        assert not abilities.above_chance(line, "gsm8k")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import pandas as pd
 
@@ -85,21 +84,6 @@ def printed(data: str) -> pd.DataFrame:
 def error(accuracy: float, items: int) -> float:
     """The standard error of a share of so many items."""
     return math.sqrt(accuracy * (1 - accuracy) / items)
-
-
-def guessed(model: str, names: Iterable[str] = tuple(methods.PAPER_DATA)) -> set[tuple[str, str]]:
-    """(data set, the paper's column) in which the unedited model is within two errors of chance.
-
-    It begins as the same model for all sets: one that was asked speaks for the others.
-    """
-    found = {data: answers(of) for data in names if (of := runs(model, data))}
-    any_ = next(iter(found.values()), None)
-    return {
-        (data, column)
-        for data in (names if found else ())
-        for one, column in BENCHMARKS.items()
-        if not above_chance(found.get(data, any_).loc["unedited"], one)
-    }
 
 
 def above_chance(line: pd.Series, one: str) -> bool:

@@ -18,8 +18,6 @@ from companion.experiments import methods, optimizer, tune
 from companion.experiments.notebook import Refused
 from companion.measures import replacement
 from companion.store import paper, versions
-from document_audit.redaction import redact
-from revs.model.targets import Record
 
 Values = dict[str, float | int | str]
 RIVALS = ("ft_l", "memit")  # of the paper's trade-off figures
@@ -337,13 +335,3 @@ def provenance(found: Mapping[str, dict]) -> Values:
         "rows-recorded": str(len(recorded)),
         "rows-older": str(sum(bool(versions.older(row)) for row in recorded)),
     }
-
-
-def ranks_in_words(ranks: Mapping[str, int]) -> str:
-    """Tokens with their ranks: "826, at rank 4,012"."""
-    return " and ".join(f"{token}, at rank {rank:,}" for token, rank in ranks.items()) or "none"
-
-
-def answer_text(text: str, record: Record) -> str:
-    """What a model wrote: as it is if it is the invented secret itself, else redacted."""
-    return text if text.strip() == record.secret.strip() else redact(record.kind, text)

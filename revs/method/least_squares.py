@@ -102,9 +102,10 @@ def unlearn(
     if hp.mu:
         spared.append((hp.mu, general or general_moments(decoder, layers, hp.tokens, cache)))
     if protect and (nu := hp.mu if hp.nu is None else hp.nu):
-        if not isinstance(protect, Mapping):
-            protect = second_moments(decoder, protect, layers)
-        spared.append((nu, protect))
+        if isinstance(protect, Mapping):
+            spared.append((nu, protect))
+        else:
+            spared.append((nu, second_moments(decoder, protect, layers)))
     steps, seen = iter(progress(range(len(decoder.layers)))), {}
     rows, positions = zip(*places, strict=True)
 
