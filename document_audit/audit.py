@@ -24,8 +24,9 @@ from document_audit.settings_search import BEYOND, SearchResult, Trial, search_s
 from revs.measures import attacks, general_text
 from revs.measures import evaluate as measuring
 from revs.measures.general_text import Predictions
-from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.edit import Edit
+from revs.method.least_squares import Hyperparameters, unlearn
+from revs.method.moments import Text
 from revs.model.architecture import Decoder
 from revs.model.load import load
 from revs.model.targets import Split, Target, split
@@ -150,21 +151,24 @@ def edited(
 ) -> tuple[dict, list[dict], edit_file.SavedEdit | None]:
     """Unlearns what was found: what that changed, and the edit, if it is a success or asked for.
 
-    Where every secret is to be unlearned, the second half says what the first one's unlearning
-    costs, before its own turn. Half of what is kept has a part in the search, and half has none.
+    Where every secret is to be unlearned, its half is unlearned first, so that the other half says
+    what that costs. Text near the secrets and secrets to keep are protected, if the method can: in
+    the search half of these secrets is, and the other half says what others lose.
     """
-    method, limits = METHODS["revs"], settings.limits()
+    method, limits, start = METHODS[settings.method], settings.limits(), time.monotonic()
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
-    start, search = time.monotonic(), None
+    general, search = method.measured(decoder), None
+    spared = lambda targets: general | method.spared(decoder, protected(found.nearby, targets))
     if settings.hyperparameters is None:
-        retain, _ = halves(kept or second, settings.seed)
+        looked_at, safe = halves(kept, settings.seed) if kept else (second, [])
         about = limits, settings.minutes, settings.trials, settings.seed, settings.fixed
-        more = {"progress": progress("search", "settings")}
-        search = search_settings(decoder, first, retain, found.nearby, *about, **more)
+        more = {"more": spared(safe), "progress": progress("search", "settings")}
+        about = found.nearby, *about, settings.method
+        search = search_settings(decoder, first, looked_at, *about, **more)
         hp = search.hp
         if not (search.reached or settings.anyway):
             seconds["search"] = time.monotonic() - start
-            return *content(found, search=search), None
+            return *content(found, method=settings.method, search=search), None
     else:
         hp = method.Hyperparameters(**settings.hyperparameters)
     seconds["search"] = time.monotonic() - start
@@ -172,26 +176,41 @@ def edited(
     print("check: before …", flush=True)
     before = observe(decoder, first + second, kept, found.nearby)
     began, halfway = time.monotonic(), None
-    how = method.measured(decoder) | {"progress": progress("unlearn", "tokens")}
-    with method.unlearn(decoder, first, hp, settings.seed, **how) as edit:
-        if second:
+    more = spared(kept) | {"progress": progress("unlearn", "steps")}
+    if second:
+        with method.unlearn(decoder, first, hp, settings.seed, **more) as half:
             looks = before.secrets, evaluate(decoder, second)
-            wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
-            halfway = tuple(map(len, wrote))
-            edit.take(method.unlearn(decoder, second, hp, settings.seed, **how))
+        half.undo()
+        wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
+        halfway = tuple(map(len, wrote))
+    # what is looked at is what the file adds, and not what the method did before rounding
+    with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:
+        added = edit_file.factors(made, hp) if made.layers else {}
+    made.undo()
+    hashes = edit_file.weights_hash(decoder, added)
+    with edit_file.add(decoder, added) as edit:
         seconds["unlearn"] = time.monotonic() - began
         print("check: after …", flush=True)
         after = observe(decoder, first + second, kept, found.nearby)
         change = Change(before, after, edit, hp, search, limits, halfway)
-        result, items = content(found, change)
+        result, items = content(found, change, method=settings.method)
         seconds["check"] = time.monotonic() - start - seconds["unlearn"]
         saved = None
-        if edit.moves and (settings.anyway or result["outcome"] == UNLEARNED):
-            saved = edit_file.saved_edit(edit, hp, before.ranks(), after.ranks())
+        if added and (settings.anyway or result["outcome"] == UNLEARNED):
+            ranks = before.ranks(), after.ranks()
+            saved = edit_file.saved_edit(decoder, added, settings.method, hp, *ranks, hashes)
         if saved and export_to:
-            export.export(decoder, export_to, saved)
+            export.export(edit, export_to, saved)
     edit.undo()
     return result | {"written": bool(saved)}, items, saved
+
+
+def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Text]:
+    """The places at which a model decides on a text near the secrets, or on a secret to keep."""
+    found: list[Text] = [(one.ids, [place - 1 for place in one.places]) for one in passages]
+    for one in targets:
+        found.append((one.before(len(one.secret_ids) - 1), len(one.prompt_ids) - 1))
+    return [(ids, places) for ids, places in found if isinstance(places, int) or places]
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:
@@ -262,7 +281,10 @@ def observe(
 
 
 def content(
-    found: Found, change: Change | None = None, search: SearchResult | None = None
+    found: Found,
+    change: Change | None = None,
+    search: SearchResult | None = None,
+    method: str = "least_squares",
 ) -> tuple[dict, list[dict]]:
     """A report's content, without a secret: what was found and what changed; a line a place.
 
@@ -270,7 +292,7 @@ def content(
     """
     memorised = len({target.group for target in found.targets})
     result = {"documents": found.documents, "found": found.funnel, "skipped": found.skipped}
-    result |= {"absent": found.absent, "memorised": memorised}
+    result |= {"absent": found.absent, "memorised": memorised, "method": method}
     if change is None:
         if search is None:
             return result | {"outcome": FOUND if memorised else NOTHING}, []
@@ -287,7 +309,7 @@ def content(
         "halfway": change.halfway and list(change.halfway),
         "trials": trial_records(change.search) if change.search else [],
         "settings": asdict(change.hp),
-        "edit": change.edit.summary() | lengths_moved(change.edit),
+        "edit": change.edit.summary() | size_of(change.edit),
     }
     neighbours = same_domain(found, before.unlearned, before.kept)
     for name, state in (("before", before), ("after", after)):
@@ -327,14 +349,21 @@ def place_rows(found: Found, before: State, after: State) -> list[dict]:
     return rows
 
 
-def lengths_moved(edit: Edit) -> dict[str, float]:
-    """How far columns were moved, in units of their own lengths: the median, and the most."""
-    moved = sorted(
-        norm / max(float(edit.originals[l][n].float().norm()), 1e-12)
-        for l, norms in edit.norms().items()
-        for n, norm in norms.items()
+def size_of(edit: Edit) -> dict[str, float]:
+    """The largest rank of a layer's change, and how far columns moved, in units of their own
+    lengths: the median, and the most."""
+    moved = []
+    for l in edit.products:
+        old = edit.whole[edit.decoder.ff2_name(l)]
+        old = (old.T if edit.decoder.architecture.transposed else old).float()
+        moved += (
+            (edit.decoder.neurons(l) - old).norm(dim=0) / old.norm(dim=0).clamp_min(1e-12)
+        ).tolist()
+    moved = sorted(one for one in moved if one)
+    rank = max((len(right) for some in edit.products.values() for _, right in some), default=0)
+    return {"rank": rank} | (
+        {"moved": moved[len(moved) // 2], "furthest": moved[-1]} if moved else {}
     )
-    return {"moved": moved[len(moved) // 2], "furthest": moved[-1]} if moved else {}
 
 
 def trial_records(search: SearchResult) -> list[dict]:
@@ -343,7 +372,7 @@ def trial_records(search: SearchResult) -> list[dict]:
     return [
         {"settings": one.settings, "shares": finite_values(one.shares)}
         | {"losses": finite_values(one.losses), "cost": finite(one.cost)}
-        | {"complete": one.complete, "chosen": one is search.best}
+        | {"chosen": one is search.best}
         for one in search.trials
     ]
 
@@ -359,10 +388,11 @@ def write_report(
     found: Found,
     change: Change | None = None,
     search: SearchResult | None = None,
+    method: str = "least_squares",
 ) -> Path:
     """Writes the report, one HTML page that loads nothing and holds no secret.
 
     While the edit is in place; of ``found`` alone, where nothing was unlearned.
     """
-    report.write(Path(path), *content(found, change, search), report.about(decoder))
+    report.write(Path(path), *content(found, change, search, method), report.about(decoder))
     return Path(path)

@@ -18,6 +18,7 @@ from document_audit.documents import Document
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode
+from revs.model.text import encoded
 
 BEFORE, AFTER = 1500, 500  # characters before a secret that are looked at, and after it
 PROMPT, LEAST = 60, 5  # tokens of a prompt, at most and at least
@@ -120,7 +121,7 @@ def cut_to_target(
 
 def aligned_to_token(record: Record, tokenizer) -> Record:
     """The record with its secret beginning where a token does: " (" may be one, and is its then."""
-    offsets = tokenizer(record.text, return_offsets_mapping=True)["offset_mapping"]
+    offsets = encoded(tokenizer, record.text)["offset_mapping"]
     start = next((a for a, b in offsets if a < len(record.prompt) < b), len(record.prompt))
     return replace(record, prompt=record.text[:start], secret=record.text[start:])
 

@@ -1,12 +1,13 @@
-"""An edit of REVS as a small file: which neurons moved, for which token, how far (§3.2, step 4).
+"""An edit as a PEFT LoRA adapter: W + B·A for FF₂ of every edited layer (§3.2, step 4).
 
-n* = n + c·d_t: the file holds the moves (layer, neuron, token, c) in their order, one direction d_t
-for each token, and no column. Applied to the model that it was made on, it gives the same bits as
-the run did, on another machine too. To take it back, load the base model, which *is* the model
-without the edit.
+Both writes add Σ_t d_t·m_tᵀ to a layer's FF₂, a matrix whose rank is at most the number of target
+tokens. A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` holds it, exact up
+to the rounding of the weights: ``peft`` loads, unloads (the undo) and merges it. The header of the
+safetensors says what the edit belongs to, and what it did to the ranks. To take an
+edit back elsewhere, load the base model, which *is* the model without the edit.
 
-The file is confidential: it holds no text, but the tokens are the rarest of the secrets, in the
-secrets' order. Only its owner may read it.
+The folder is confidential: it holds no text, but U·B names the target tokens, which are parts of
+the secrets. Only its owner may read it.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import hashlib
 import importlib.metadata
 import json
 import platform
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import safetensors.torch
@@ -27,97 +28,116 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from document_audit.files import PRIVATE, write_file
-from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
 
-FORMAT = 3  # of the file, counted up when its parts change
+FORMAT = 4  # counted up when its parts change
+CONFIG, WEIGHTS, README = "adapter_config.json", "adapter_model.safetensors", "README.md"
+PREFIX = "base_model.model."  # of a module's name, in PEFT's files
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
-INDICES = ("layers", "neurons", "tokens")  # of moves; besides c, a double, which holds it exactly
-EVERY = -1  # instead of a layer: a token's direction is the same in all without a norm after FF₂
+NEGLIGIBLE = 1e-6  # of the largest singular value: below what float32 tells apart
 STATEMENT = (
     "Tokens of secrets were demoted after the tested prompts; this is no proof of erasure. "
-    "Confidential: the tokens are parts of the secrets."
+    "Confidential: whoever has this adapter and the base model can compute those tokens, which are "
+    "parts of the secrets."
 )
+Factors = dict[str, tuple[Tensor, Tensor]]  # name of a layer's FF₂ → B (d, r), A (r, ff)
 
 
 @dataclass(frozen=True)
 class SavedEdit:
-    """The moves of an edit and what they belong to."""
+    """What an edit adds to each FF₂, and what it belongs to."""
 
-    moves: list[tuple[int, int, int, float]] = field(repr=False)
-    # (layer or EVERY, token) → d_t, (d,)
-    directions: dict[tuple[int, int], Tensor] = field(repr=False, compare=False)
+    factors: Factors = field(repr=False, compare=False)
+    name: str  # the base model's
     model: str  # what pins the base model: a hub commit, or sha256 of its weight files
     tokenizer: str  # its sha256
     dtype: str
-    hyperparameters: dict  # REVS's settings
+    method: str
+    hyperparameters: dict
     before: dict[str, list[int]] = field(repr=False)  # ranks of every item's tokens
     after: dict[str, list[int]] = field(repr=False)
-    original: str  # sha256 of the moved columns before the edit
-    edited: str  # and after it
+    original: str  # sha256 of the FF₂ that change, before the edit
+    content: str  # sha256 of the factors
     versions: dict[str, str]
     date: str
+    transposed: bool = False  # whether the base keeps FF₂ as ff × d
     statement: str = STATEMENT
 
     @property
-    def pins(self) -> dict[str, str]:
-        """What another model must have in common with this edit's."""
-        return {"weights": self.model, "tokenizer": self.tokenizer, "precision": self.dtype}
-
-    @property
-    def columns(self) -> dict[int, list[int]]:
-        """The neurons that are moved, by layer, both in ascending order."""
-        places = sorted({(l, n) for l, n, *_ in self.moves})
-        return {l: [n for _, n in group] for l, group in groupby(places, lambda place: place[0])}
-
-    def direction(self, l: int, t: int) -> Tensor:
-        """Along what neurons of a layer moved for a token."""
-        return self.directions[(l, t) if (l, t) in self.directions else (EVERY, t)]
+    def rank(self) -> int:
+        """The largest rank of a layer's change."""
+        return max(len(A) for _, A in self.factors.values())
 
 
-def saved_edit(edit: Edit, hp: Hyperparameters, before: dict, after: dict) -> SavedEdit:
-    """An edit of REVS as a file holds it, with the ranks (``secret_ranks``) before and after it.
+@torch.no_grad()
+def factors(edit: Edit, hp) -> Factors:
+    """What an edit of REVS added to each FF₂, with as few columns of B as its rank allows.
 
-    Raises ValueError for an edit that is not made of moves, or for a model that nothing pins.
+    ``hp``: its settings, by which the directions of its moves are computed. Raises ValueError for
+    an edit that changed weights in other ways.
     """
-    decoder = edit.decoder
+    decoder, parts = edit.decoder, {l: list(some) for l, some in edit.products.items()}
     moved = {(l, n) for l, n, *_ in edit.moves}
     changed = {(l, n) for l, kept in edit.originals.items() for n in kept}
-    if edit.whole or not moved or moved != changed:
+    whole = {decoder.ff2_name(l) for l in edit.products}
+    if not (moved or whole) or moved != changed or set(edit.whole) != whole:
         raise ValueError(
             "This edit holds no moves, or changed weights in other ways: save it before it is "
             "undone, or save the model with save_pretrained."
         )
+    rows: dict[tuple[int, int], Tensor] = {}  # what each token's direction is multiplied by
+    for l, n, t, c in edit.moves:
+        row = rows.setdefault((l, t), torch.zeros(decoder.neurons(l).shape[1]))
+        row[n] += c
+    if rows:
+        vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
+        for (l, t), row in rows.items():
+            d_t = vocabulary.step(l, t)
+            parts.setdefault(l, []).append((d_t[None], row[None].to(d_t)))
+    name = lambda l: decoder.ff2_name(l).removesuffix(".weight")
+    return {
+        name(l): of_low_rank(*map(torch.cat, zip(*some, strict=True)))
+        for l, some in sorted(parts.items())
+    }
+
+
+def of_low_rank(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """B (d, r) and A (r, ff), float32, with B·A = leftᵀ·right of the least r."""
+    (Q, R), (P, T) = (torch.linalg.qr(one.double().cpu().T) for one in (left, right))
+    u, s, v = torch.linalg.svd(R @ T.T)
+    r = max(1, int((s > NEGLIGIBLE * s[0]).sum()))
+    root = s[:r].sqrt()
+    return (Q @ u[:, :r] * root).float(), (root[:, None] * (P @ v[:r].T).T).float()
+
+
+def saved_edit(
+    decoder: Decoder, added: Factors, method: str, hp, before: dict, after: dict, original: str
+) -> SavedEdit:
+    """An edit as a folder holds it; ``before`` and ``after`` are ranks (``secret_ranks``),
+    ``original`` is the ``weights_hash`` before it. Raises ValueError for a model that nothing pins.
+    """
     if decoder.revision == "unknown":
         raise ValueError(
             f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it "
             "from there before it is edited."
         )
-    vocabulary, directions = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge), {}
-    for l, _, t, _ in edit.moves:
-        place = (EVERY if vocabulary.after[l] is None else l, t)
-        if place not in directions:
-            directions[place] = vocabulary.step(l, t).cpu()
-    columns = {l: sorted(kept) for l, kept in sorted(edit.originals.items()) if kept}
+    versions = library_versions()
+    given = (method, asdict(hp), before, after, original, content_hash(added))
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    transposed = decoder.architecture.transposed
     return SavedEdit(
-        edit.moves.copy(),
-        directions,
-        decoder.revision,
-        tokenizer_hash(decoder.tokenizer),
-        str(decoder.neurons(0).dtype).removeprefix("torch."),
-        asdict(hp),
-        before,
-        after,
-        columns_hash(
-            torch.stack([edit.originals[l][n] for n in some]) for l, some in columns.items()
-        ),
-        columns_hash(current_columns(decoder, columns)),
-        library_versions(),
-        time.strftime("%Y-%m-%d", time.gmtime()),
+        added, decoder.name, *pins(decoder).values(), *given, versions, today, transposed
     )
+
+
+def pins(decoder: Decoder) -> dict[str, str]:
+    """What a model must have in common with the one that an edit was made on."""
+    precision = str(decoder.neurons(0).dtype).removeprefix("torch.")
+    words = tokenizer_hash(decoder.tokenizer)
+    return {"weights": decoder.revision, "tokenizer": words, "precision": precision}
 
 
 def library_versions() -> dict[str, str]:
@@ -126,114 +146,146 @@ def library_versions() -> dict[str, str]:
     return {"python": platform.python_version()} | versions
 
 
-def write(path: str | Path, saved: SavedEdit) -> Path:
-    """Writes the file, whole or not at all, for its owner alone."""
-    *places, c = zip(*saved.moves, strict=True)
-    tensors = {
-        name: torch.tensor(values, dtype=torch.int32)
-        for name, values in zip((*INDICES, "of"), (*places, list(saved.directions)), strict=True)
+def adapter_config(saved: SavedEdit) -> dict:
+    """What PEFT reads: one rank a module, and a scale lora_alpha / r of 1."""
+    ranks = {module: len(A) for module, (_, A) in saved.factors.items()}
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": saved.name}
+    config |= {"r": saved.rank, "lora_alpha": saved.rank, "rank_pattern": ranks}
+    config |= {"alpha_pattern": ranks, "target_modules": list(ranks), "bias": "none"}
+    return config | {
+        "fan_in_fan_out": saved.transposed,
+        "lora_dropout": 0.0,
+        "inference_mode": True,
     }
-    tensors["c"] = torch.tensor(c, dtype=torch.float64)
-    tensors["directions"] = torch.stack(list(saved.directions.values()))
-    about = vars(saved).items()
-    about = {name: value for name, value in about if name not in ("moves", "directions")}
-    said = json.dumps({"kind": "an edit", "format": FORMAT, "about": dict(about)})
-    write_file(Path(path), safetensors.torch.save(tensors, {"revs": said}), PRIVATE)
-    return Path(path)
 
 
-def read(path: str | Path) -> SavedEdit:
-    """The edit in a file; ValueError for a file that is cut short, or of another kind."""
+def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
+    """Writes the folder, whole or not at all, for its owner alone; another edit there is replaced,
+    and nothing else."""
+    folder = Path(folder)
+    if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
+        raise ValueError(f"{folder} holds more than an edit: name another folder.")
+    said = {name: value for name, value in vars(saved).items() if name != "factors"}
+    header = {"format": "pt", "revs": json.dumps({"format": FORMAT, "about": said})}
+    tensors = {
+        f"{PREFIX}{module}.lora_{what}.weight": weight.contiguous()
+        for module, pair in saved.factors.items()
+        for what, weight in zip("BA", pair, strict=True)
+    }
+    config = json.dumps(adapter_config(saved), indent=1) + "\n"
+    scratch = folder.with_name(f".{folder.name}-new")
+    shutil.rmtree(scratch, ignore_errors=True)
     try:
-        with safe_open(path, "pt") as file:
-            said = json.loads((file.metadata() or {}).get("revs", "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+        for name, content in (
+            (CONFIG, config),
+            (README, readme),
+            (WEIGHTS, safetensors.torch.save(tensors, header)),
+        ):
+            write_file(scratch / name, content, PRIVATE)
+        scratch.chmod(0o700)
+        remove(folder)
+        scratch.replace(folder)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def remove(folder: Path) -> bool:
+    """Removes an edit, if one is there, and says whether."""
+    for name in (WEIGHTS, CONFIG, README):
+        (folder / name).unlink(missing_ok=True)
+    if there := folder.is_dir():
+        folder.rmdir()
+    return there
+
+
+def read(folder: str | Path) -> SavedEdit:
+    """The edit in a folder; ValueError if it is cut short, damaged, or another adapter's."""
+    file = Path(folder) / WEIGHTS
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no {WEIGHTS} in {folder}: give the folder of an edit.")
+    try:
+        with safe_open(file, "pt") as held:
+            said = json.loads((held.metadata() or {}).get("revs", "{}"))
+            tensors = {name: held.get_tensor(name) for name in held.keys()}
+        known = isinstance(said, dict) and said.get("format") == FORMAT
     except SafetensorError:
         raise ValueError(
-            f"{path} is cut short, or is no safetensors file: take another copy."
+            f"{file} is cut short, or is no safetensors file: take another copy."
         ) from None
-    if (said.get("kind"), said.get("format")) != ("an edit", FORMAT):
+    except (ValueError, RecursionError):
+        known = False
+    if not known:
         raise ValueError(
-            f"{path} does not hold an edit in format {FORMAT}: give another file, or use the "
+            f"{file} does not hold an edit in format {FORMAT}: give another folder, or use the "
             "version of revs that wrote it."
         )
     try:
-        moves = zip(*(tensors[name].tolist() for name in (*INDICES, "c")), strict=True)
-        directions = zip(tensors["of"].tolist(), tensors["directions"], strict=True)
-        found = {(l, t): d_t for (l, t), d_t in directions}
-        return SavedEdit(list(moves), found, **said["about"])
+        suffix = ".lora_A.weight"
+        modules = [name[len(PREFIX) : -len(suffix)] for name in tensors if name.endswith(suffix)]
+        pair = lambda module: tuple(tensors[f"{PREFIX}{module}.lora_{x}.weight"] for x in "BA")
+        saved = SavedEdit({module: pair(module) for module in modules}, **said["about"])
+        whole = saved.factors and content_hash(saved.factors) == saved.content
     except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{path} lacks a part of an edit: take another copy.") from None
+        whole = False
+    if not whole:
+        raise ValueError(f"{file} lacks a part of an edit, or is damaged: take another copy.")
+    return saved
 
 
-def apply(decoder: Decoder, saved: SavedEdit, exact: bool = True) -> Edit:
-    """Makes the moves again, in place; the Edit undoes them exactly.
+def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
+    """Adds the edit, in place; ``undo`` of the Edit takes it back bit for bit.
 
     Raises ValueError, and changes nothing, if the model, its tokenizer or its precision is another,
-    or the columns have been edited or do not come out with the bits that they had. ``exact=False``
-    takes the columns as they are and as they come out.
+    or the weights are not as they were before the edit.
     """
-    check_model(decoder, saved)
-    if exact and saved.original != columns_hash(current_columns(decoder, saved.columns)):
-        raise ValueError(
-            f"Columns that the edit moves are not as they were: {decoder.name} has been edited "
-            "since it was loaded; load it afresh, or pass exact=False."
-        )
-    with Edit(decoder) as edit:
-        for l, t, moved in joint_moves(saved.moves):
-            d_t = saved.direction(l, t)
-            c = torch.tensor(list(moved.values()), dtype=d_t.dtype)
-            edit.move(l, torch.tensor(list(moved)), c, t, d_t)
-        if exact and saved.edited != columns_hash(current_columns(decoder, saved.columns)):
+    for (what, here), there in zip(
+        pins(decoder).items(), (saved.model, saved.tokenizer, saved.dtype), strict=True
+    ):
+        if here != there:
             raise ValueError(
-                "The columns came out with other bits than in the run: this machine rounds "
-                "otherwise, or the file is damaged; exact=False takes them as they are."
+                f"The edit was made with the {what} {there[:12]}, but {decoder.name} has "
+                f"{here[:12]}: load the model that it was made on, as it was loaded then."
             )
+    d, ff = decoder.neurons(0).shape
+    known = {decoder.ff2_name(l).removesuffix(".weight") for l in range(len(decoder.layers))}
+    shapes = {(len(B), A.shape[1]) for B, A in saved.factors.values()}
+    if set(saved.factors) - known or shapes != {(d, ff)}:
+        raise ValueError(
+            f"The edit names a layer that {decoder.name} does not have, or has another width: the "
+            "file is damaged, take another copy."
+        )
+    if weights_hash(decoder, saved.factors) != saved.original:
+        raise ValueError(
+            f"Weights that the edit changes are not as they were: {decoder.name} has been edited "
+            "or trained since it was loaded; load it afresh."
+        )
+    return add(decoder, saved.factors)
+
+
+def add(decoder: Decoder, added: Factors) -> Edit:
+    """Adds B·A to each FF₂, without a check."""
+    with Edit(decoder) as edit:
+        for l in range(len(decoder.layers)):
+            if pair := added.get(decoder.ff2_name(l).removesuffix(".weight")):
+                B, A = (one.to(decoder.neurons(l).device) for one in pair)
+                edit.add(l, B.T, A)
     return edit
 
 
-def check_model(decoder: Decoder, saved: SavedEdit) -> None:
-    """Raises ValueError if the edit does not belong to this model, or is damaged."""
-    weights = decoder.neurons(0)
-    pins = {"weights": decoder.revision, "tokenizer": tokenizer_hash(decoder.tokenizer)}
-    pins["precision"] = str(weights.dtype).removeprefix("torch.")
-    for what, here in pins.items():
-        if (made_with := saved.pins[what]) != here:
-            raise ValueError(
-                f"The edit was made with the {what} {made_with[:12]}, but {decoder.name} has "
-                f"{here[:12]}: load the model that it was made on, as it was loaded then."
-            )
-    sizes = (len(decoder.layers), weights.shape[1], len(decoder.head.weight))
-    there = all(
-        0 <= place < size for move in saved.moves for place, size in zip(move, sizes, strict=False)
-    )
-    known = all({(l, t), (EVERY, t)} & saved.directions.keys() for l, _, t, _ in saved.moves)
-    if not (there and known and {len(d_t) for d_t in saved.directions.values()} == {len(weights)}):
-        raise ValueError(
-            f"The edit names a layer, a neuron or a token that {decoder.name} does not have, or "
-            "lacks a direction: the file is damaged, take another copy."
-        )
+def weights_hash(decoder: Decoder, modules: Iterable[str]) -> str:
+    """sha256 of the weights of some FF₂."""
+    return bits_hash(decoder.model.get_parameter(f"{name}.weight") for name in sorted(modules))
 
 
-def joint_moves(moves: Sequence[tuple]) -> Iterator[tuple[int, int, dict[int, float]]]:
-    """(layer, token, {neuron: c}) of moves that can be made at once: each neuron once."""
-    place, moved = None, {}
-    for l, n, t, c in moves:
-        if moved and ((l, t) != place or n in moved):
-            yield *place, moved
-            moved = {}
-        place, moved[n] = (l, t), c
-    yield *place, moved
+def content_hash(added: Factors) -> str:
+    """sha256 of the factors."""
+    return bits_hash(one for _, pair in sorted(added.items()) for one in pair)
 
 
-def current_columns(decoder: Decoder, columns: dict[int, list[int]]) -> Iterator[Tensor]:
-    """Columns of FF₂ as they are now, (K × d) for each layer."""
-    return (decoder.neurons(l).detach()[:, neurons].T for l, neurons in columns.items())
-
-
-def columns_hash(columns: Iterable[Tensor]) -> str:
-    """sha256 of the columns' bits, one after the other."""
+def bits_hash(tensors: Iterable[Tensor]) -> str:
+    """sha256 of the bits of some tensors, one after the other."""
     digest = hashlib.sha256()
-    for some in columns:
-        digest.update(some.contiguous().cpu().view(torch.uint8).numpy())
+    for one in tensors:
+        digest.update(one.detach().contiguous().cpu().view(torch.uint8).numpy())
     return digest.hexdigest()

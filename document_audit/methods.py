@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from revs.method import algorithm
+from revs.method import algorithm, least_squares
 from revs.method.edit import Edit
+from revs.method.moments import Sample, Text, samples, second_moments
 from revs.method.selection import mean_activation
 from revs.model.architecture import Decoder
+from revs.model.text import WINDOW, training_windows
+
+GENERAL, PROTECTED = 1024, 1024  # tokens whose activations are spared: of each kind, at most
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,56 @@ class Method:
     Hyperparameters: type
     hyperparameters: Callable[[Decoder, dict, dict], object]  # of searched and fixed settings
     measured: Callable[[Decoder], dict]  # of the model, once: arguments of ``unlearn``
+    spared: Callable[[Decoder, Sequence[Text]], dict]  # of texts to protect: the same
     unlearn: Callable[..., Edit]
+
+
+# --- REVS with a least-squares write --------------------------------------------------------------
+
+
+def activations(decoder: Decoder, texts: Sequence[Text]) -> dict:
+    """What is spared of some texts, by layer: second moments, or, where FF₂ is so wide that these
+    would be larger, a sample of the activations themselves."""
+    layers = range(len(decoder.layers))
+    if decoder.neurons(0).shape[1] <= 2 * (GENERAL + PROTECTED):
+        return second_moments(decoder, texts, layers)
+    some = samples(decoder, texts, layers)
+    return {
+        l: Sample(one.rows[:: -(-len(one.rows) // (PROTECTED // 2))]) for l, one in some.items()
+    }
+
+
+def general_activations(decoder: Decoder) -> dict:
+    """``activations`` of general text."""
+    length = min(WINDOW, decoder.context)
+    windows = training_windows(decoder.tokenizer, -(-GENERAL // length), length)
+    return {"general": activations(decoder, [(ids, 0) for ids in windows])}
+
+
+def least_squares_hyperparameters(
+    decoder: Decoder, searched: dict, fixed: dict
+) -> least_squares.Hyperparameters:
+    """The settings; r_h is a share of the vocabulary, and a rank of 1 at least."""
+    given = {"tokens": GENERAL} | searched | fixed
+    least = 1 / len(decoder.head.weight)
+    return least_squares.Hyperparameters(**given | {"r_h": max(given["r_h"], least)})
+
+
+LEAST_SQUARES = Method(
+    ranges={"r_h": (0.001, 0.2), "mu": (0.001, 0.3), "nu": (0.001, 1.0), "lam": (0.0003, 0.1)},
+    first=[
+        {"r_h": r_h, "mu": 0.03, "nu": 0.03, "lam": lam}
+        for r_h, lam in ((0.004, 0.01), (0.015, 0.01), (0.05, 0.003))
+    ],
+    Hyperparameters=least_squares.Hyperparameters,
+    hyperparameters=least_squares_hyperparameters,
+    measured=general_activations,
+    spared=lambda decoder, texts: {"protect": activations(decoder, texts)} if texts else {},
+    unlearn=lambda *given, **more: least_squares.unlearn(*given, **more),
+)
+
+
+# --- REVS, which moves columns --------------------------------------------------------------------
 
 
 def revs_hyperparameters(
@@ -57,6 +110,7 @@ REVS = Method(
     Hyperparameters=algorithm.Hyperparameters,
     hyperparameters=revs_hyperparameters,
     measured=lambda decoder: {"mean_activation": mean_activation(decoder)},
+    spared=lambda *_: {},
     unlearn=lambda *given, **more: algorithm.unlearn(*given, **more),
 )
-METHODS = {"revs": REVS}
+METHODS = {"least_squares": LEAST_SQUARES, "revs": REVS}

@@ -17,7 +17,7 @@ from document_audit.candidates import Candidate
 from document_audit.detection import Span
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode
-from revs.model.text import special_prefix
+from revs.model.text import begins, special_prefix
 
 LONGEST = 256  # tokens of a passage, at most
 MOST = 40  # passages that are looked at
@@ -51,7 +51,7 @@ def passages(
         secret = bytearray(len(text))
         for span in spans(text, kinds):
             secret[span.start : span.end] = b"\1" * (span.end - span.start)
-        first = special_prefix(tokenizer)
+        first = [] if begins(tokenizer, coded["input_ids"][cut]) else special_prefix(tokenizer)
         pairs = enumerate(coded["offset_mapping"][cut], len(first))
         places = [i for i, (a, b) in pairs if i and not any(secret[a:b])]
         found.append(Passage(first + coded["input_ids"][cut], places))

@@ -8,7 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Kind = Literal["email", "url", "phone", "ip", "ssn"]
 KINDS: tuple[Kind, ...] = ("email", "url", "phone", "ip", "ssn")
-METHODS = ("revs",)  # whose settings are searched (document_audit.methods)
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
@@ -53,6 +52,9 @@ class AuditSettings(Limits):
     forget: int | None = Field(None, ge=1, description="secrets to unlearn; None: all")
     tokens: Literal["distinctive", "rarest"] = Field(
         "distinctive", description="of a secret: those that few others have; or rarest"
+    )
+    method: Literal["least_squares", "revs"] = Field(
+        "least_squares", description="how the edit is written; revs: the paper's columns"
     )
     minutes: float = Field(3, ge=0, description="that the search for settings may take")
     trials: int = Field(30, ge=1, description="settings that it may try")

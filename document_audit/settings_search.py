@@ -8,9 +8,7 @@ of what is allowed (``Limits``); the cost of a trial is
 nearly the largest of them. Losses are taken of ranks and probabilities, so that a trial in which
 nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
 soft and grow harder as long as too little is forgotten (``Method.first``); then each takes a random
-step from the best. A trial begins with a few secrets, and goes on to all of
-them only if forgetting is not hopeless and they cost less than the best trial did, or are within
-the limits where no trial is yet. Of trials within the limits the cheapest wins.
+step from the best. Of trials within the limits the cheapest wins.
 """
 
 from __future__ import annotations
@@ -36,11 +34,10 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 STEP = 0.5  # in nats, of a setting from one trial to another
-FEW, FORGET, RETAIN = 4, 20, 40  # secrets of a trial: at first; unlearned and kept, at most
+FORGET, RETAIN = 20, 40  # secrets of a trial: unlearned and kept, at most
 PASSAGES = 12  # near the secrets, that a trial looks at
 WINDOWS = general_text.TUNING[:4]  # of general text
 EASY = 0.75  # a success that is as far from every limit ends the search
-HOPELESS = 3.0  # loss of forgetting of the first few after which a trial ends
 BEYOND = 100  # rank of a token that is not among the first candidates
 
 
@@ -55,20 +52,18 @@ class Evaluation:
     limits: Limits
     general_text: Predictions
     nearby: list[int] = field(repr=False)
-    measured: dict = field(repr=False)  # of the model, for the method
+    more: dict = field(repr=False)  # arguments of the method
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Searched settings; what was forgotten and kept, as shares; losses and their cost; whether all
-    secrets were unlearned, or a few were enough to see."""
+    """Searched settings; what was forgotten and kept, as shares; losses and their cost."""
 
     settings: dict
     shares: dict[str, float | None]
     losses: dict[str, float]
     cost: float
-    complete: bool
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -99,13 +94,15 @@ def search_settings(
     most: int = 30,
     seed: int = 0,
     fixed: dict | None = None,
-    method: str = "revs",
+    method: str = "least_squares",
+    more: dict | None = None,
     progress: Callable = iter,
 ) -> SearchResult:
     """A method's settings by what unlearning ``forget`` does to the rest; undone in the end.
 
     At most twenty secrets are unlearned in a trial, at all their places. ``retain`` are other
-    secrets, ``passages`` text near them, ``fixed`` settings that every trial has. There are at most
+    secrets, ``passages`` text near them, ``fixed`` settings that every trial has, ``more``
+    arguments of the method; None: what it measures of the model by itself. There are at most
     ``most`` trials, and none is begun that would last beyond ``minutes`` if it took as long as the
     longest so far; the first is always made. ``progress`` wraps the trials.
     """
@@ -115,13 +112,15 @@ def search_settings(
     some, others = first_secrets(forget, FORGET), first_secrets(retain, RETAIN)
     passages = passages[:PASSAGES]
     before = general_text.predictions(decoder, WINDOWS), nearby_text.next_tokens(decoder, passages)
-    about = chosen, some, others, passages, limits or Limits(), *before, chosen.measured(decoder)
-    on = Evaluation(*about, seed)
+    more = chosen.measured(decoder) if more is None else more
+    on = Evaluation(chosen, some, others, passages, limits or Limits(), *before, more, seed)
+    if "nu" in chosen.ranges and "protect" not in more:
+        fixed = {"nu": None} | fixed  # nothing is protected
     every = itertools.islice(trials(decoder, on, 60 * minutes, fixed), most)
     done = list(progress(every))
     best = best_trial(done)
     hp = chosen.hyperparameters(decoder, best.settings, fixed)
-    reached = best.complete and within_limits(best.losses)
+    reached = within_limits(best.losses)
     return SearchResult(hp, done, best, on.limits, reached, time.monotonic() - start)
 
 
@@ -144,21 +143,20 @@ def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Ite
         else:
             settings = neighbour(best_trial(done).settings, ranges, draw)
         hp = on.method.hyperparameters(decoder, settings, fixed)
-        best = min((one.rank for one in done if one.complete), default=(True, math.inf))
-        trial = Trial(settings, *effect(decoder, on, hp, best))
+        trial = Trial(settings, *effect(decoder, on, hp))
         done.append(trial)
         yield trial
         if max(trial.losses, key=trial.losses.get) != "forgotten":
             first = []  # a harder one would do more harm
         longest = max(longest, time.monotonic() - began)
         late = time.monotonic() - start + longest > seconds
-        if late or not ranges or (trial.complete and within_limits(trial.losses, EASY)):
+        if late or not ranges or within_limits(trial.losses, EASY):
             return
 
 
 def best_trial(done: Sequence[Trial]) -> Trial:
-    """The cheapest within the limits, else the cheapest; of those with all secrets, if any is."""
-    return min([one for one in done if one.complete] or done, key=lambda one: one.rank)
+    """The cheapest within the limits, else the cheapest."""
+    return min(done, key=lambda one: one.rank)
 
 
 def neighbour(settings: dict, ranges: dict, draw: random.Random) -> dict:
@@ -182,36 +180,19 @@ def cost_of(losses: dict[str, float]) -> float:
     return math.inf
 
 
-def effect(
-    decoder: Decoder, on: Evaluation, hp: object, best: tuple[bool, float] = (True, math.inf)
-) -> tuple[dict, dict, float, bool]:
-    """Shares, losses, cost, complete: what unlearning a few secrets does, or all of them if that is
-    better than the ``best`` trial's rank. The model is left as it was."""
-    few = first_secrets(on.forget, FEW)
-    rest = [target for target in on.forget if target not in few]
-    edits, done = [], []
-    try:
-        for some in filter(None, (few, rest)):
-            edits.append(on.method.unlearn(decoder, some, hp, on.seed, **on.measured))
-            done += some
-            shares = shares_left(decoder, on, done)
-            losses = on.limits.losses(shares)
-            cost = cost_of(losses)
-            first = best[0] and within_limits(losses)  # none was within the limits yet
-            if not (cost < best[1] or first) or losses["forgotten"] > HOPELESS:
-                break
-    finally:
-        for edit in reversed(edits):
-            edit.undo()
-    return shares, losses, cost, len(done) == len(on.forget)
+def effect(decoder: Decoder, on: Evaluation, hp: object) -> tuple[dict, dict, float]:
+    """Shares, losses, cost: what unlearning does. The model is left as it was."""
+    with on.method.unlearn(decoder, on.forget, hp, on.seed, **on.more) as edit:
+        shares = shares_left(decoder, on)
+    edit.undo()
+    losses = on.limits.losses(shares)
+    return shares, losses, cost_of(losses)
 
 
-def shares_left(
-    decoder: Decoder, on: Evaluation, done: Sequence[Target]
-) -> dict[str, float | None]:
-    """What was forgotten of some secrets and what was kept, each with a slope everywhere."""
-    ranks, relative = evaluate.secret_ranks(decoder, done), likelihoods(decoder, on.retain)
-    lowest = [max(ranks[target.id][place] for place in target.T) for target in done]
+def shares_left(decoder: Decoder, on: Evaluation) -> dict[str, float | None]:
+    """What was forgotten and what was kept, each with a slope everywhere."""
+    ranks, relative = evaluate.secret_ranks(decoder, on.forget), likelihoods(decoder, on.retain)
+    lowest = [max(ranks[target.id][place] for place in target.T) for target in on.forget]
     # one that is still among the first candidates counts half at most
     gone = [1.0 if low >= BEYOND else math.log1p(low) / math.log1p(BEYOND) / 2 for low in lowest]
     now = general_text.predictions(decoder, on.general_text.windows)

@@ -76,10 +76,24 @@ def _targets(secrets: Iterable[tuple[str, str]], tokenizer, T: int) -> list[Targ
     return [encode(record, tokenizer, T) for record in records]
 
 
+def _unwrapped(model):
+    """The transformers model inside what torch.compile, DataParallel or peft put around it."""
+    while True:
+        if hasattr(model, "_orig_mod"):
+            model = model._orig_mod
+        elif type(model).__name__.endswith("DataParallel"):
+            model = model.module
+        elif hasattr(model, "get_base_model"):
+            model = model.get_base_model()
+        else:
+            return model
+
+
 def _decoder(model, tokenizer) -> Decoder:
     """The model as REVS sees it. Raises ValueError for one that cannot be looked at."""
     from revs.model.architecture import Decoder
 
+    model = _unwrapped(model)
     if model.training:
         raise ValueError("The model is being trained, so that ranks vary: call model.eval().")
     if not getattr(tokenizer, "is_fast", False):

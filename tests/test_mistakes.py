@@ -550,8 +550,8 @@ for name, said, spoil in (
 
 @mistake("is there already: name a folder that is not")
 def a_folder_that_is_there(place):
-    decoder = models.load(str(saved(place)))
-    yield partial(export.export, decoder, place / "model", made(decoder)[1])
+    edit, about = made(models.load(str(saved(place))))
+    yield partial(export.export, edit, place / "model", about)
 
 
 # The machine -------------------------------------------------------------------------------------
@@ -562,10 +562,9 @@ READ_ONLY = "cannot be written to: allow it, or name another folder"
 
 @mistake(FULL, OSError)
 def a_full_disk_for_a_model(place):
-    decoder = models.load(str(saved(place)))
-    _, edit = made(decoder)
+    edit, about = made(models.load(str(saved(place))))
     with mounted(place / "small", "size=16k") as small:
-        yield partial(export.export, decoder, small / "edited", edit)
+        yield partial(export.export, edit, small / "edited", about)
 
 
 @mistake(FULL, OSError)
@@ -573,7 +572,7 @@ def a_full_disk_for_an_edit(place):
     _, edit = made(models.load(str(saved(place))))
     with mounted(place / "small", "size=4k") as small:
         text(small / "full", b"\0" * 4096)
-        yield partial(edit_file.write, small / "edit.safetensors", edit)
+        yield partial(edit_file.write, small / "edit", edit, "")
 
 
 @mistake(FULL, OSError, ("models",))

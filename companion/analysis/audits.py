@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
@@ -19,21 +17,31 @@ LIMITS = {
     "next_word_agreement": "general text",
     "perplexity": "perplexity, rise",
 }
-CHOICES = {  # a run's name → what it does otherwise than the tool
-    "models": "as the tool does",
-    "tokens": "the paper's tokens",
-    "neurons": "the paper's neurons",
-    "step": "the paper's step",
-    "paper": "all three as in the paper",
+SETS = {  # a run's name → the documents that it searched
+    "files": "project's documents",
+    "notes": "notes",
+    "machine": "packages",
+    "columns": "project's documents",
 }
+WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = ["run", "model", "outcome", "memorised", "unlearned", "same domain", "furthest"]
+COLUMNS = [
+    "run",
+    "model",
+    "documents",
+    "write",
+    "outcome",
+    "memorised",
+    "unlearned",
+    "same domain",
+    "furthest",
+]
 COLUMNS += ["minutes", *(f"{name}{what}" for name in LIMITS for what in ("", " within", " limit"))]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
 ATTACKS |= {"perturbation": "Perturbation"}
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six")
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -111,23 +119,25 @@ def trials(result: dict) -> pd.DataFrame:
     for name, title in LIMITS.items():
         frame[f"{title}, %"] = [percent(one["shares"][name]) for one in tried]
     frame["cost"] = [DASH if one["cost"] is None else f"{one['cost']:.2f}" for one in tried]
-    frame["secrets"] = ["all" if one["complete"] else "a few" for one in tried]
     return frame.assign(chosen=["yes" if one["chosen"] else "" for one in tried])
 
 
 # --- recorded runs -------------------------------------------------------------------------------
 
 
-def reached(folder=None) -> pd.DataFrame:
+def reached(folder=None, model: str | None = None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
     limit (shares), whether it is within, how many of the others that share a domain with an
     unlearned secret stayed, and the minutes."""
     lines = []
     for row in rows.find(folder or rows.RECORDED, kind="documents").values():
-        result = row["result"]
-        if "reached" not in result:
+        if model not in (None, row["model"]):
             continue
-        line = {"run": row["data"], "model": results.title(row["model"])}
+        result = row["result"]
+        if "reached" not in result or row["method"] not in WRITES:
+            continue  # no edit, or made before there were two writes
+        line = {"run": row["data"], "model": results.title(row["model"]).split(",")[0]}
+        line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
         line["furthest"] = result["edit"].get("furthest")
         kept = [result[when]["same_domain"] for when in ("after", "before")]
@@ -177,53 +187,15 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
     return fig
 
 
-def by_model(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs of the tool as it is, one a model."""
-    own = frame[frame["run"].isin(["models", "machine"])].reset_index(drop=True)
-    return own.assign(model=own["model"].str.split(",").str[0])
-
-
-def by_choice(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs with choices of the tool taken back, and beside them those without, by model."""
-    some = frame[frame["run"].isin(CHOICES)]
-    some = some.assign(choice=some["run"].map(CHOICES), short=some["model"].str.split("-").str[0])
-    others = some.loc[some["run"] != "models", "model"]
-    return some[some["model"].isin(others)].sort_values(["model", "choice"])
-
-
-def untuned_values(frame: pd.DataFrame, model: str) -> dict[str, float | int | str]:
+def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
     """What the page on models that nobody tuned for says of the runs of ``reached``."""
-    as_it_is, choices = by_model(frame), by_choice(frame)
-    on = choices[choices["model"] == results.title(model)].set_index("run")
-    within = on["outcome"] == "unlearned"
-    single = [name for name in ("tokens", "neurons", "step") if name in on.index]
-    breaks = [CHOICES[name] for name in single if not within[name]]
-    holds = [CHOICES[name] for name in single if within[name]]
-    steps = frame[(frame["run"] == "step") & frame["furthest"].notna()]
-    far = steps.sort_values("furthest").tail(1)
-    value = lambda name, column: float(on.at[name, column]) if name in on.index else math.nan
-    changed = lambda name: 100 * (1 - value(name, "next_word_agreement"))
-    alone = ", ".join(as_it_is.loc[as_it_is["run"] == "machine", "model"])
+    own = frame[frame["write"] == "least squares"]
+    missed = [
+        f"{one['model']} on the {one['documents']}"
+        for _, one in own[own["outcome"] != "unlearned"].iterrows()
+    ]
     return {
-        "within": NUMBERS[int((as_it_is["outcome"] == "unlearned").sum())],
-        "models": NUMBERS[len(as_it_is)],
-        "tuned": NUMBERS[int((as_it_is["run"] == "models").sum())].capitalize(),
-        "itself": f"{alone} knows addresses in the packages of the machine by itself, and was not "
-        "fine-tuned."
-        if alone
-        else "",
-        "paper_found": "settings within the limits all the same"
-        if within.get("paper", False)
-        else "no setting within the limits",
-        "decides": f"a limit is broken with {comma_list(breaks)}"
-        if breaks
-        else "no limit is broken",
-        "spares": ", ".join(holds) or "none of them",
-        "far_step": value("step", "furthest"),
-        "far_ridge": value("models", "furthest"),
-        "far_model": comma_list(far["model"].str.split(",").str[0]),
-        "far": float(far["furthest"].sum()),
-        "far_words": 100 * float((1 - far["next_word_agreement"]).sum()),
-        "paper_words": changed("paper"),
-        "tool_words": changed("models"),
+        "within": NUMBERS[len(own) - len(missed)],
+        "runs": NUMBERS[len(own)],
+        "missed": comma_list(missed) if missed else "no run",
     }

@@ -18,19 +18,19 @@ from companion.experiments.settings import Documents as Settings
 from companion.experiments.settings import check, model_of
 from companion.store import rows
 from companion.store.paths import alone, resolve
-from document_audit import audit, edit_file, report
+from document_audit import audit, edit_file, export, report
 from document_audit.files import errors_without_paths
 from document_audit.memorization import existing_path
+from document_audit.methods import METHODS
 from document_audit.secret_list import lines_by_secret
 from document_audit.settings import AuditSettings
-from revs.method.algorithm import Hyperparameters
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.text import text_inputs
 
-VERSION = 2
+VERSION = 3
 
-FILES = ("report.html", "edit.safetensors")
+FILES = ("report.html", "edit")  # the second is a folder
 MEMORISED = "with an adapter that was fine-tuned to memorise some of them"
 
 
@@ -73,9 +73,11 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
         lines_by_secret(secrets)
     memory.check(settings.model_dump())
     given = {name: getattr(settings, name) for name in AuditSettings.model_fields}
-    room = {"n_max": 1, "k": 10**9}  # for any of the two that is fixed alone
-    for settings_of_revs in (settings.fixed, settings.hyperparameters):
-        check(settings_of_revs or {}, model_of(Hyperparameters), " of revs")
+    Hyperparameters = METHODS[settings.method].Hyperparameters
+    # for any of the two that is fixed alone
+    room = {"n_max": 1, "k": 10**9} if settings.method == "revs" else {}
+    for some in (settings.fixed, settings.hyperparameters):
+        check(some or {}, model_of(Hyperparameters), f" of {settings.method}")
     Hyperparameters(**room | (settings.fixed or {}))
     Hyperparameters(**settings.hyperparameters or {})
     return documents, secrets, AuditSettings(**given)
@@ -125,9 +127,8 @@ def keep_edit(folder: Path, saved: edit_file.SavedEdit | None) -> None:
     report_, edit = (folder / name for name in FILES)
     report_.unlink(missing_ok=True)
     if saved:
-        edit_file.write(edit, saved)
-    elif edit.exists():
-        edit.unlink()
+        edit_file.write(edit, saved, export.card(saved, adapter=True))
+    elif edit_file.remove(edit):
         print(f"{edit}, an earlier run's, is removed: this run made none.")
 
 

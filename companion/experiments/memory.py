@@ -56,7 +56,9 @@ def weight_count(path: Path) -> int:
             from gguf import GGUFReader  # here: few machines with a GPU have it
 
             return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
-        for file in path.glob("*.safetensors"):
+        from revs.model.load import weight_files
+
+        for file in weight_files(path):
             with safe_open(file, framework="numpy") as held:
                 number += sum(math.prod(held.get_slice(name).get_shape()) for name in held.keys())
     return number

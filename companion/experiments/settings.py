@@ -184,7 +184,7 @@ class Documents(Adapted, AuditSettings):
     secrets: str | None = place(
         None, "a file of secrets, one a line; None: recognisers", repr=False
     )
-    out: str = place("build/documents", "where report.html and edit.safetensors go")
+    out: str = place("build/documents", "where report.html and the folder edit go")
     export: str | None = place(None, "a new folder for the edited model with its card")
 
     @property
@@ -232,7 +232,17 @@ def sentence(error: ValidationError, Settings: type[S], given: dict, of: str = "
     shown = f"{value!r}, " if known.repr and value is not None else ""
     if faults[0]["type"] == "literal_error":
         shown, kind = "", repr(value)
-    return f"{name}{of} is {shown}{kind}, but must be {in_words(known.annotation)}."
+    said = f"{name}{of} is {shown}{kind}, but must be {in_words(known.annotation)}"
+    return f"{said}{papermill_option(name, known.annotation, value)}."
+
+
+def papermill_option(name: str, annotation: Any, value: Any) -> str:
+    """How papermill is given what its -p cannot: numbers as text, and lists and the like."""
+    inner = get_args(annotation) or (annotation,)
+    if isinstance(value, int | float) and str in inner:
+        return f" (papermill: -r {name} {value})"
+    several = any(get_origin(one) in (list, dict) or one is dict for one in (annotation, *inner))
+    return f" (papermill: -y '{{{name}: …}}')" if isinstance(value, str) and several else ""
 
 
 def in_words(annotation: Any) -> str:

@@ -218,6 +218,7 @@ class Audited(Part):
     absent: list[int] = of("Lines of the file of secrets that stand in no document")
     memorised: Count = of("Secrets that the model writes right after the text before them")
     outcome: Literal["nothing memorised", "unlearned", "no setting found"] = of("How it ended")
+    method: str | None = of("How the edit is written; of older rows unknown", None)
     limits: By = of("What a success is, by name", None)
     reached: By = of("By limit: the value, the limit, and whether it is within", None)
     unlearned: Count = of("Secrets that were unlearned", None)

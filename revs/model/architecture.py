@@ -244,14 +244,25 @@ def check_fit(decoder: Decoder) -> None:
 
     Some families multiply what FF₂ adds to the stream, or what the head reads.
     """
-    d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
     unfit = "REVS does not fit this variant of the family, choose another model."
+    check_weights(decoder)
+    d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
     if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
         raise ValueError(said + unfit)
     ids = token_ids(decoder.tokenizer, TEXT)[:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
-    decoder.visit(ids, lambda l, a, h, x: found.update({l: (h.clone(), x.clone())}))
+
+    def look(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
+        found[l] = h.clone(), x.clone()
+        written = a @ decoder.neurons(l).T
+        if (bias := getattr(decoder.ff2[l], "bias", None)) is not None:
+            written = written + bias
+        if apart(written, h) > TOLERANCE[dtype]:
+            said = f"FF₂ of layer {l} of {decoder.name} does not compute W·a + b with its weight W:"
+            raise ValueError(f"{said} load the model without what was put around it.")
+
+    decoder.visit(ids, look)
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
     if not logits.isfinite().all():
         said = f"{decoder.name} answers with NaN or infinity in {str(dtype).split('.')[1]}: "
@@ -272,6 +283,26 @@ def check_fit(decoder: Decoder) -> None:
         if apart(pushed(decoder, ids, l, delta) - x, wanted - x) > TOLERANCE[x.dtype]:
             said = f"{decoder.name} does not add what its second MLP layer writes as it is: "
             raise ValueError(said + unfit)
+
+
+def check_weights(decoder: Decoder) -> None:
+    """Can the weights that are edited be read and written? ValueError of one sentence if not."""
+    name = decoder.name
+    for ff2 in [*decoder.ff2, decoder.head]:
+        parts, weight = {part for part, _ in ff2.named_parameters()}, getattr(ff2, "weight", None)
+        if any("lora" in part.lower() or part.startswith("base_layer") for part in parts):
+            said = f"{name} carries an adapter on the weights that are edited: merge it first, "
+            raise ValueError(said + "model = model.merge_and_unload().")
+        if not isinstance(weight, Tensor) or weight.dtype not in TOLERANCE:
+            bits = f" ({weight.dtype})" if isinstance(weight, Tensor) else ""
+            said = f"The weights of {name} are held in few bits{bits}, and such columns cannot be "
+            raise ValueError(said + "moved: load it in bfloat16, float16 or float32.")
+        if weight.is_meta:
+            said = f"Weights of {name} are not in memory, but offloaded: load it without a "
+            raise ValueError(said + "device_map, on a machine that holds it.")
+        if parts - {"weight", "bias"}:
+            said = f"{name} computes a weight that is edited from others ({min(parts)}): load it "
+            raise ValueError(said + "without what was put around it.")
 
 
 def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:

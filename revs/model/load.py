@@ -22,6 +22,10 @@ from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
+ADAPTER = (
+    "{} has an adapter beside its weights, which one machine would read and another leave out: "
+    "merge it (peft's merge_and_unload) and save the model, or take the folder without it."
+)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -90,6 +94,8 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
         said = f"quantised ({kind.get('quant_method', 'in a way it does not name')})"
         said = f"The weights of {place.name} are {said}, and such columns cannot be moved: "
         raise ValueError(said + "take the checkpoint in bfloat16, float16 or float32.")
+    if not place.gguf and (Path(place.where) / "adapter_config.json").is_file():
+        raise ValueError(ADAPTER.format(place.name))
     words = tokenizer(place)
     if words.vocab_size > config.vocab_size:
         said = f"{words.vocab_size} tokens, but its model has embeddings for {config.vocab_size}: "
@@ -134,6 +140,8 @@ def weights(place: Place, dtype: str, device_map: str | None):
         how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
         found: Any = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
     model, info = found
+    if getattr(model, "_hf_peft_config_loaded", False):  # of the hub
+        raise ValueError(ADAPTER.format(place.name))
     if unfit := sorted([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]):
         said = f"(missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): "
         said = f"The weights of {place.name} do not fit its configuration {said}"
@@ -177,6 +185,10 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
 
     With ``extra`` files beside them: JSON, or a text as it is.
     """
+    if getattr(model, "_hf_peft_config_loaded", False):
+        raise ValueError(
+            "The model carries an adapter, of which alone transformers would save: merge it first."
+        )
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -204,7 +216,7 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
 
 def fingerprint(folder: Path, gguf: str | None = None) -> str:
     """sha256 over the weight files of a local model; empty for a hub id."""
-    files = [folder / gguf] if gguf else sorted(folder.glob("*.safetensors"))
+    files = [folder / gguf] if gguf else weight_files(folder)
     if not files:
         return ""
     digest = hashlib.sha256()
@@ -213,6 +225,16 @@ def fingerprint(folder: Path, gguf: str | None = None) -> str:
             while chunk := stream.read(1 << 24):
                 digest.update(chunk)
     return digest.hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors that a folder's model is read from: those of its index, model.safetensors, or
+    all; others beside them, such as consolidated.safetensors, hold the same weights again."""
+    index, one = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        return [folder / Path(name).name for name in sorted(set(listed))]
+    return [one] if one.is_file() else sorted(folder.glob("*.safetensors"))
 
 
 def tokenizer_hash(tokenizer) -> str:

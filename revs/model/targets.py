@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from revs.model.text import encoded
+
 # Appendix: inferable parts of an address
 URL_COMMON = {"http", "https", "www", "://", "/", '"', "-"}
 
@@ -69,7 +71,7 @@ def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "r
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")
-    coded = tokenizer(record.text, return_offsets_mapping=True, add_special_tokens=True)
+    coded = encoded(tokenizer, record.text)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
     inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]

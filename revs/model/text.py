@@ -40,7 +40,22 @@ def special_prefix(tokenizer) -> list[int]:
 
 def token_ids(tokenizer, text: str) -> list[int]:
     """The ids of a text that begins here and may go on."""
-    return special_prefix(tokenizer) + tokenizer(text, add_special_tokens=False)["input_ids"]
+    bare = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return bare if begins(tokenizer, bare) else special_prefix(tokenizer) + bare
+
+
+def begins(tokenizer, ids: list[int]) -> bool:
+    """Does a text begin with what a tokenizer puts before one, as a rendered chat template does?"""
+    first = special_prefix(tokenizer)
+    return bool(first) and ids[: len(first)] == first
+
+
+def encoded(tokenizer, text: str):
+    """Ids and offsets of a whole text, which has its special tokens once."""
+    bare = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    if begins(tokenizer, bare["input_ids"]):
+        return bare
+    return tokenizer(text, return_offsets_mapping=True)
 
 
 def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:

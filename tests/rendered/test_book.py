@@ -139,7 +139,7 @@ def test_the_list_of_rows_leads_to_them():
     for line in lines:
         for address, text in all_of(r"<a href=\"(\.\./rows/[^\"]*)\">(.*?)</a>", line):
             named[plain(text)] = HTML / "notebooks" / address
-    assert set(named) == set(rows.find())
+    assert set(rows.find(rows.RECORDED)) <= set(named)  # what a user ran since is not on the page
     for path in set(named.values()):
         there = {json.loads(line)["name"] for line in path.read_text("utf-8").splitlines()}
         assert {name for name, one in named.items() if one == path} <= there

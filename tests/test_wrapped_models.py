@@ -1,0 +1,207 @@
+"""Models that are held otherwise than as plain weights: used as they are, or refused in a sentence
+with the remedy, and never edited silently to no effect."""
+
+import json
+
+import pytest
+import torch
+from conftest import build
+from peft import LoraConfig, get_peft_model
+
+import revs
+from companion.experiments import memory
+from companion.experiments.documents import Settings
+from companion.experiments.settings import check
+from revs.model import load
+from revs.model.architecture import check_fit
+from revs.model.targets import Record, encode
+from revs.model.text import special_prefix, token_ids
+
+SECRETS = [("The number of the house is", " 7391")]
+SETTINGS = {"r_h": 280, "eps_r_h": 5, "r_n": 295, "eps_r_n": 3, "n_max": 20, "k": 40}
+
+
+@pytest.fixture
+def decoder():
+    return build("llama-untied", dtype=torch.float32)
+
+
+def lora(model, *modules: str):
+    """The model with a LoRA adapter that changes what it computes."""
+    config = LoraConfig(r=2, target_modules=list(modules), init_lora_weights=False)
+    return get_peft_model(model, config).eval()
+
+
+# --- weights that are no plain numbers ------------------------------------------------------------
+
+
+class Int8Linear(torch.nn.Linear):
+    """As bitsandbytes holds a weight: integer codes and a scale beside them."""
+
+    def __init__(self, plain: torch.nn.Linear):
+        super().__init__(plain.in_features, plain.out_features, bias=False)
+        scale = plain.weight.detach().abs().amax() / 127
+        codes = (plain.weight.detach() / scale).round().to(torch.int8)
+        self.weight, self.scale = torch.nn.Parameter(codes, requires_grad=False), scale
+
+    def forward(self, a):
+        return torch.nn.functional.linear(a, self.weight.to(a) * self.scale)
+
+
+class Scaled(torch.nn.Linear):
+    """A floating weight that is not what the layer multiplies by."""
+
+    def forward(self, a):
+        return 2 * super().forward(a)
+
+
+def held_in_8_bit(decoder):
+    decoder.layers[1].mlp.down_proj = Int8Linear(decoder.layers[1].mlp.down_proj)
+
+
+def held_in_4_bit(decoder):
+    weight = torch.zeros(512, 1, dtype=torch.uint8)
+    decoder.ff2[0].weight = torch.nn.Parameter(weight, requires_grad=False)
+
+
+def quantised_dynamically(decoder):
+    plain = torch.nn.Sequential(decoder.layers[1].mlp.down_proj)
+    quantised = torch.ao.quantization.quantize_dynamic(plain, {torch.nn.Linear})[0]
+    decoder.layers[1].mlp.down_proj = quantised
+
+
+def with_another_scale(decoder):
+    decoder.layers[1].mlp.down_proj.__class__ = Scaled
+
+
+def adapted(decoder):
+    lora(decoder.model, "down_proj")
+
+
+def parametrised(decoder):
+    torch.nn.utils.parametrizations.weight_norm(decoder.layers[1].mlp.down_proj)
+
+
+def offloaded(decoder):
+    decoder.layers[1].mlp.down_proj.to("meta")
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [
+        (
+            held_in_8_bit,
+            r"held in few bits \(torch.int8\).*load it in bfloat16, float16 or float32",
+        ),
+        (held_in_4_bit, r"held in few bits \(torch.uint8\)"),
+        (quantised_dynamically, "held in few bits, and such columns cannot be moved"),
+        (with_another_scale, "does not compute W·a"),
+        (adapted, "merge it first, model = model.merge_and_unload"),
+        (parametrised, "computes a weight that is edited from others"),
+        (offloaded, "are not in memory, but offloaded: load it without a device_map"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_weights_that_cannot_be_moved_are_refused(decoder, spoil, said, one_sentence):
+    spoil(decoder)
+    for asked in (
+        lambda: check_fit(fresh(decoder)),
+        lambda: revs.unlearn(decoder.model, decoder.tokenizer, SECRETS, SETTINGS),
+    ):
+        with pytest.raises(ValueError, match=said) as error:
+            asked()
+        assert one_sentence(error)
+
+
+def fresh(decoder):
+    """The decoder without what it has cached of its layers."""
+    return type(decoder)(decoder.model, decoder.tokenizer)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        torch.nn.DataParallel,
+        lambda model: torch.compile(model, backend="eager"),
+        lambda model: lora(model, "q_proj"),
+    ],
+)
+def test_wrapped_models_are_edited_as_themselves(decoder, wrap):
+    """What is around the model stays, and what it computes is edited and undone."""
+    wrapped, tokenizer = wrap(decoder.model), decoder.tokenizer
+    before = revs.rank(wrapped, tokenizer, *SECRETS[0])
+    edit = revs.unlearn(wrapped, tokenizer, SECRETS, SETTINGS)
+    assert revs.rank(wrapped, tokenizer, *SECRETS[0]) != before
+    edit.undo()
+    assert revs.rank(wrapped, tokenizer, *SECRETS[0]) == before
+
+
+# --- folders with more in them than a model ------------------------------------------------------
+
+
+def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, one_sentence):
+    """With peft it would be read, without it left out."""
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+    lora(decoder.model, "q_proj").save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match="an adapter beside its weights.*merge it") as error:
+        load.load(str(tmp_path / "model"))
+    assert one_sentence(error)
+
+
+def test_a_model_that_carries_an_adapter_is_not_saved_without_it(decoder, tmp_path, one_sentence):
+    decoder.model.add_adapter(LoraConfig(r=2, target_modules=["q_proj"]))
+    with pytest.raises(ValueError, match="carries an adapter") as error:
+        load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+    assert one_sentence(error) and not list(tmp_path.iterdir())
+
+
+def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
+    folder = tmp_path / "model"
+    load.save(decoder.model, decoder.tokenizer, folder)
+    count, pin = memory.weight_count(folder), load.fingerprint(folder)
+    (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
+
+
+# --- texts and parameters as libraries give them --------------------------------------------------
+
+
+def test_a_rendered_chat_template_has_one_beginning(build):
+    """apply_chat_template(tokenize=False) writes the token that a tokenizer would put before it."""
+    tokenizer = build("gemma2", dtype=torch.float32).tokenizer
+    first = special_prefix(tokenizer)
+    if not first:
+        from tokenizers.processors import TemplateProcessing
+
+        tokenizer.add_special_tokens({"bos_token": "<bos>"})
+        special = [("<bos>", tokenizer.bos_token_id)]
+        processor = TemplateProcessing(single="<bos> $A", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = processor
+        first = special_prefix(tokenizer)
+    assert first == [tokenizer.bos_token_id]
+    plain, rendered = "User: the house? It is", "<bos>User: the house? It is"
+    assert token_ids(tokenizer, rendered) == token_ids(tokenizer, plain)
+    ids = [
+        encode(Record("a", "text", "a", prompt, " 7391", ""), tokenizer).prompt_ids
+        for prompt in (plain, rendered)
+    ]
+    assert ids[0] == ids[1] and ids[0].count(first[0]) == 1
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"kinds": '["email"]'}, "papermill: -y '{kinds: …}'"),
+        ({"hyperparameters": "{}"}, "papermill: -y '{hyperparameters: …}'"),
+        ({"out": 2026}, "papermill: -r out 2026"),
+        ({"secrets": 7}, "papermill: -r secrets 7"),
+    ],
+)
+def test_what_papermill_cannot_give_by_p_is_named(given, said, one_sentence):
+    with pytest.raises(ValueError) as error:
+        check(given, Settings)
+    assert said in str(error.value) and one_sentence(error)
