@@ -67,7 +67,7 @@ def asked(**parameters) -> dict:
         ([], "the file: Input should be"),
         (
             {"title": "t", "runs": [{"experiment": "unlern"}]},
-            "Input should be 'curate', 'documents",
+            "Input should be 'audit', 'curate', 'documents",
         ),
         (asked(sed=1), "There is no parameter 'sed': did you mean 'seed'?"),
         (asked(method="rev"), "There is no method 'rev': did you mean 'revs'?"),

@@ -5,6 +5,7 @@ anew. A change that alters one on purpose raises the VERSION of its module. Whol
 equal and others within TOLERANCE, since processors round differently.
 """
 
+import copy
 import json
 import math
 import sys
@@ -14,11 +15,13 @@ from pathlib import Path
 import pytest
 from conftest import build
 from test_baselines import SETTINGS, little_text, plain_log_p, secrets  # noqa: F401
+from test_secret_audit import attacked
 
 from companion.data import adapters, datasets, models
 from companion.experiments import methods
 from companion.experiments.settings import ADAPTER, MODEL
 from companion.store import versions
+from revs.audit import suite
 from revs.baselines import memit
 from revs.measures import evaluate, general_text
 from revs.method import algorithm, controls
@@ -57,6 +60,7 @@ def cases() -> dict[str, tuple[str, dict]]:
                 found[f"{name}-{key}-{text}"] = name, usual | option
     measures = versions.MEASURES.keys() - ELSEWHERE.keys()
     found |= {f"measure-{name}": (name, None) for name in sorted(measures)}
+    found |= {f"attack-{name}": (name, None) for name in suite.ATTACKS}
     there = adapters.available()
     return found | {f"embedded-{name}": (name, None) for name in EMBEDDED if ADAPTER in there}
 
@@ -66,6 +70,8 @@ def result(case: str) -> dict:
     name, settings = cases()[case]
     if case.startswith("embedded-"):
         return of_embedded(name)
+    if case.startswith("attack-"):
+        return of_attack(name)
     return of_measure(name) if settings is None else of_method(name, settings)
 
 
@@ -114,6 +120,15 @@ def of_measure(name: str) -> dict:
         decoder.neurons(1).data.mul_(3)
     found, columns = methods.measure(name)(decoder, parts, 100, **more)
     return {"result": found, "columns": columns}
+
+
+def of_attack(name: str) -> dict:
+    """What an attack finds of three secrets and their controls after neurons were changed."""
+    decoder = build("llama-untied", max_position_embeddings=192)
+    before = copy.deepcopy(decoder)
+    decoder.neurons(1).data[:, :9].mul_(3)
+    some, about = attacked(decoder, before)
+    return suite.ATTACKS[name].values(decoder, [*some, *about.controls], about)
 
 
 def differences(old, new, where="", tolerance=TOLERANCE) -> list[str]:

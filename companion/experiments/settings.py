@@ -21,6 +21,7 @@ from document_audit.settings import KINDS, AuditSettings, Kind
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 MODEL = "smollm2-135m"
 ADAPTER = "seed1"  # which the pages of the book begin with
+GOLD = "gold"  # no method: a model that was never trained on the secrets to forget
 Dtype = Literal["float32", "bfloat16", "float16"]
 
 
@@ -97,6 +98,33 @@ class Unlearn(Adapted):
     @property
     def row_name(self) -> str:
         return self.name_with_method("unlearn", self.data)
+
+
+class Audit(Adapted):
+    """Attacks on a model that one method has unlearned, and on the secrets that it should lack."""
+
+    data: str = place("ssn", "a built-in data set or a JSON Lines file")
+    method: str = field("revs", "a name of params/methods.yml, or gold: never trained")
+    seed: int = field(1, "draws what is forgotten and what is kept")
+    forget: int | None = count(None, "secrets to forget; None: half")
+    T: int = count(2, "target tokens of a secret")
+    tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
+    protect: str | None = place(None, "a data set that a method may spare; not the evaluated one")
+    never_trained: str | None = place(None, "such secrets that it never read; None: the tuning set")
+    strings: int = count(200, "never-trained strings beside each secret", least=2)
+    hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
+    tag: str = field("", "added to the row's name")
+    overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
+
+    @property
+    def row_name(self) -> str:
+        return self.name_with_method("audit", self.data)
+
+    @property
+    def unlearn(self) -> Unlearn:
+        """The run that is audited; of the gold standard an unedited one."""
+        given = self.model_dump(exclude={"never_trained", "strings"})
+        return Unlearn(**given | ({"method": "unedited"} if self.method == GOLD else {}))
 
 
 class Tune(Adapted):
@@ -193,6 +221,7 @@ class Documents(Adapted, AuditSettings):
 
 
 EXPERIMENTS: dict[str, type[Model]] = {
+    "audit": Audit,
     "curate": Curate,
     "documents": Documents,
     "finetune": Finetune,

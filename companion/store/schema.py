@@ -232,6 +232,31 @@ class Audited(Part):
     after: State = of("After it", None)
 
 
+class Recovered(Part):
+    secrets: Share = of("Share of the secrets to forget that the attack recovers")
+    never_trained: Share = of("Share of as many never-trained strings that it recovers")
+
+
+class Relearned(Part):
+    steps: list[Count] = of("Steps on each half until it was written, at most 20")
+    written: list[Share] = of("Share of each half that was written in the end")
+
+
+class Rounded(Part):
+    bits: Count = of("Bits of a weight: the fewest that leave the unedited model 90 %")
+    kept: Share = of("Share of what the unedited model writes that it writes so rounded")
+
+
+class SecretAudit(Part):
+    secrets: Count = of("Secrets to forget, one sentence each, with one never-trained string each")
+    strings: Count = of("Other never-trained strings beside each of them")
+    written: Share = of("Share of the secrets that greedy decoding writes next, without an attack")
+    attacks: dict[str, Recovered] = of("By attack: what it recovers")
+    relearning: Relearned = of("How relearning went")
+    rounding: Rounded = of("How coarsely weights were rounded")
+    edit: Edit = of("The size of the edit; of the gold standard nothing")
+
+
 # --- the row -------------------------------------------------------------------------------------
 
 
@@ -245,6 +270,7 @@ class Values(Part):
 
 
 RESULTS: dict[str, type[Part]] = {
+    "audit": SecretAudit,
     "curate": Curated,
     "documents": Audited,
     "finetune": Finetuned,

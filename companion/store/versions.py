@@ -42,6 +42,13 @@ def methods() -> dict[str, dict]:
 
 
 @functools.cache
+def attacks() -> list[str]:
+    """The modules of ``revs.audit`` that declare a VERSION."""
+    files = sorted((PACKAGES / "revs" / "audit").glob("*.py"))
+    return [file.stem for file in files if "\nVERSION = " in file.read_text(encoding="utf-8")]
+
+
+@functools.cache
 def version(module: str) -> int:
     """The VERSION that a module of the project declares, read without importing it; 0 for a module
     that is gone, since nothing can be older than that."""
@@ -52,10 +59,12 @@ def version(module: str) -> int:
 
 def modules(kind: str, settings: dict) -> dict[str, str]:
     """The modules that a run of these settings depends on, by name: its experiment (a search's
-    trials are runs of ``unlearn``), its method, its measures."""
+    trials are runs of ``unlearn``), its method, its measures; of an audit the attacks."""
     names = [kind, "unlearn"] if kind == "tune" else [kind]
     found = {name: f"companion.experiments.{name}" for name in names}
-    if settings.get("method"):
+    if kind == "audit":
+        found |= {f"attack {name}": f"revs.audit.{name}" for name in attacks()}
+    if settings.get("method") and (kind, settings["method"]) != ("audit", "gold"):
         found[settings["method"]] = methods().get(settings["method"], {}).get("module", "")
     for name in settings.get("measures") or []:
         found[name] = MEASURES.get(name, "").partition(":")[0]

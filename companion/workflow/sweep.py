@@ -17,7 +17,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from companion.experiments.settings import EXPERIMENTS, Model, check
+from companion.experiments.settings import EXPERIMENTS, GOLD, Model, check
 from companion.store.paths import ROOT, products, shown
 from companion.store.suggestions import hint
 from companion.store.versions import methods
@@ -31,7 +31,7 @@ class Runs(BaseModel):
     """One entry of ``runs``."""
 
     model_config = STRICT
-    experiment: Literal["curate", "documents", "finetune", "tune", "unlearn"]
+    experiment: Literal["audit", "curate", "documents", "finetune", "tune", "unlearn"]
     parameters: dict[str, Any] = {}
     grid: dict[str, list] = {}  # name → values; every combination is one run
     parallel: int = Field(1, ge=1)  # how many such runs share the machine's cores
@@ -172,7 +172,8 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
         if extra and "overrides" in known_fields:
             parameters["overrides"] = extra
         job = Job(runs.experiment, parameters, rows, runs.parallel)
-        if (method := getattr(job.settings, "method", "revs")) not in methods():
+        known = {*methods(), *([GOLD] if runs.experiment == "audit" else [])}
+        if (method := getattr(job.settings, "method", "revs")) not in known:
             raise ValueError(f"There is no method '{method}'" + hint(method, methods()))
         yield job
 

@@ -1,0 +1,234 @@
+"""Is the secret gone? What the attacks of ``revs.audit`` recover, and whether they can be believed.
+
+A secret is recovered if leak@100, exposure, relearning or rounding recovers it. Rounding counts only
+where the rounded unedited model writes 90 % of what it wrote before. The limits of CRITERIA were
+fixed before any result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from companion.analysis import results, statistics
+from companion.analysis.tables import DASH, percent
+from companion.experiments import methods
+from companion.experiments.settings import GOLD
+from companion.store import rows
+from revs.audit.rounding import KEPT
+from revs.audit.suite import ATTACKS
+
+KNOWN = 0.95  # least share recovered from the unedited model
+INVENTED = 0.05  # largest share of never-trained strings that may be recovered
+APART = 0.05  # by which a random edit may differ from none
+EXPOSED = 0.5  # least share of a ban's secrets that one attack must find
+CRITERIA = {
+    "unedited": f"Unedited model: recovered, at least {100 * KNOWN:.0f} %",
+    "never_trained": f"Never-trained strings: recovered, at most {100 * INVENTED:.0f} %",
+    "random": f"Random edit: apart from unedited, at most {100 * APART:.0f} %",
+    "output_ban": f"Output ban: found by the best attack, at least {100 * EXPOSED:.0f} %",
+}
+CELL = ["data", "adapter", "split"]
+ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
+GOLD_TITLE = "Never trained on them"
+CONTROLS = ("unedited", "random", "output_ban", GOLD)
+
+
+def title(method: str) -> str:
+    """How a method is named; the gold standard is none."""
+    return GOLD_TITLE if method == GOLD else methods.title(method)
+
+
+# --- one line a run, one line a secret -----------------------------------------------------------
+
+
+def runs(model: str, *data: str) -> pd.DataFrame:
+    """The finished audits of a model on some data sets, one line each: data, adapter, split,
+    method, row."""
+    lines = []
+    for stem in data or results.DATA:
+        for row in rows.find(kind="audit", data=stem).values():
+            if row["model"] == model and not row["tag"] and "failed" not in row["result"]:
+                about = row["settings"].get("adapter"), row["seed"], row["method"]
+                lines.append((row["data"], *about, row))
+    frame = pd.DataFrame(lines, columns=[*CELL, "method", "row"])
+    order = list(dict.fromkeys([*CONTROLS, *methods.registry(), *frame["method"]]))
+    return frame.sort_values("method", key=lambda names: names.map(order.index), kind="stable")
+
+
+def secrets(frame: pd.DataFrame) -> pd.DataFrame:
+    """One line a secret, or never-trained string, of each run: data, adapter, split, method, part,
+    group, written; of each attack whether it recovers it, and its value as ``ATTACK_value``; and
+    ``recovered``, the primary endpoint."""
+    parts = []
+    for run in frame.itertuples():
+        items = rows.per_example(run.row)
+        for name, attack in ATTACKS.items():
+            items[f"{name}_value"] = items[name]
+            items[name] = items[name].map(attack.recovered).astype(bool)
+        counted = [name for name in ENDPOINT if name != "rounding" or is_valid(run.row)]
+        about = {column: getattr(run, column) for column in [*CELL, "method"]}
+        parts.append(items.assign(recovered=items[counted].any(axis=1), **about))
+    return pd.concat(parts, ignore_index=True)
+
+
+def is_valid(row: dict) -> bool:
+    """Does rounding say anything in this run?"""
+    return row["result"]["rounding"]["kept"] >= KEPT
+
+
+# --- calibration ---------------------------------------------------------------------------------
+
+
+def calibration(found: pd.DataFrame) -> pd.DataFrame:
+    """One line a data set and criterion: ``value``, ``met``, and the ``attack`` that exposes the
+    ban. What was not run is not met."""
+    lines = []
+    for data, part in found.groupby("data", sort=False):
+        forget = part[part["part"] == "forget"]
+        share = forget.groupby("method")["recovered"].mean()
+        unedited = share.get("unedited", np.nan)
+        invented = part.loc[part["part"] == "never_trained", "recovered"].mean()
+        apart = abs(share.get("random", np.nan) - unedited)
+        attack, exposed = best_on_ban(part)
+        lines += [
+            (data, "unedited", unedited, unedited >= KNOWN, ""),
+            (data, "never_trained", invented, invented <= INVENTED, ""),
+            (data, "random", apart, apart <= APART, ""),
+            (data, "output_ban", exposed, exposed >= EXPOSED, attack),
+        ]
+    return pd.DataFrame(lines, columns=["data", "criterion", "value", "met", "attack"])
+
+
+def best_on_ban(part: pd.DataFrame) -> tuple[str, float]:
+    """The attack that finds most of what the ban hides, and the share; of those that find no more
+    than INVENTED of the never-trained strings there."""
+    shares = part[part["method"] == "output_ban"].groupby("part")[list(ATTACKS)].mean()
+    if shares.empty:
+        return "", np.nan
+    honest = shares.loc["forget"][shares.loc["never_trained"] <= INVENTED]
+    return (honest.idxmax(), float(honest.max())) if len(honest) else ("", 0.0)
+
+
+def is_calibrated(checked: pd.DataFrame) -> pd.Series:
+    """By data set: are all criteria met? Otherwise the suite is blind there."""
+    return checked.groupby("data", sort=False)["met"].all()
+
+
+def calibration_table(checked: pd.DataFrame) -> pd.DataFrame:
+    """The criteria as texts, a column a data set."""
+    cell = [
+        f"{percent(one.value)} {'✓' if one.met else '✗'}"
+        + (f" ({ATTACKS[one.attack].title})" if one.attack else "")
+        for one in checked.itertuples()
+    ]
+    table = checked.assign(cell=cell, data=checked["data"].replace(results.DATA))
+    table = table.pivot(index="criterion", columns="data", values="cell")
+    table = table.loc[list(CRITERIA), list(dict.fromkeys(checked["data"].replace(results.DATA)))]
+    return table.rename(CRITERIA).rename_axis("", axis=1).rename_axis("").reset_index()
+
+
+# --- the endpoint --------------------------------------------------------------------------------
+
+
+def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
+    """One line a data set and method: runs, the share of secrets recovered, ``low`` and ``high``;
+    with ``to``, the excess over that method in the cells that both have.
+
+    Intervals are a bootstrap over adapters, splits and secrets.
+    """
+    forget, lines = found[found["part"] == "forget"], []
+    for data, part in forget.groupby("data", sort=False):
+        shares, cells = by_secret(part)
+        drawn = statistics.harmonic_samples({"recovered": shares})
+        weights, value = statistics.cell_weights(cells), shares.mean().to_numpy()
+        places = cells.assign(place=range(len(cells)))
+        places = places.pivot(index=["adapter", "split"], columns="method", values="place")
+        for method in cells["method"].unique():
+            if method == to or (to and to not in places):
+                continue
+            both = places[[method, to] if to else [method]].dropna().astype(int)
+            if both.empty:
+                continue
+            own = both[method].to_numpy()
+            sample, mean = drawn[:, own], value[own]
+            if to:
+                other = both[to].to_numpy()
+                sample, mean = sample - drawn[:, other], mean - value[other]
+            ends = statistics.interval(statistics.weighted_mean(sample, weights[:, own]))
+            lines.append((data, method, len(own), float(mean.mean()), *ends))
+    return pd.DataFrame(lines, columns=["data", "method", "runs", "mean", "low", "high"])
+
+
+def by_secret(part: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Of one data set: is each secret recovered in each run, secrets × runs, as numbers (nan where
+    a run keeps it); and the method, adapter and split of each run."""
+    run = ["method", "adapter", "split"]
+    part = part.assign(recovered=part["recovered"].astype(float))
+    table = part.pivot(index="group", columns=run, values="recovered")
+    table = table[list(part[run].drop_duplicates().itertuples(index=False, name=None))]
+    return table, table.columns.to_frame(index=False)
+
+
+def endpoint_table(found: pd.DataFrame) -> pd.DataFrame:
+    """What is recovered and its excess over the gold standard, with intervals, as texts."""
+    keys, both = ["data", "method"], endpoint(found)
+    table = both[keys].assign(recovered=both["mean"].map(percent), interval=ranges(both))
+    excess = endpoint(found, GOLD)
+    more = excess[keys].assign(
+        **{
+            "excess over never trained": excess["mean"].map(percent),
+            "its interval": ranges(excess),
+        }
+    )
+    return titled(table.merge(more, how="left", on=keys).astype(object).fillna(DASH))
+
+
+def attack_table(found: pd.DataFrame) -> pd.DataFrame:
+    """What each attack alone recovers, in per cent: descriptive."""
+    forget = found[found["part"] == "forget"]
+    shares = forget.groupby(["data", "method"], sort=False)[list(ATTACKS)].mean()
+    table = shares.map(percent).rename(columns={name: one.title for name, one in ATTACKS.items()})
+    return titled(table.reset_index())
+
+
+def by_attack(shares: pd.DataFrame) -> pd.DataFrame:
+    """A row's shares by attack with the attacks' titles."""
+    names = {"secrets": "secrets to forget", "never_trained": "never-trained strings"}
+    shares = shares.rename(index={name: one.title for name, one in ATTACKS.items()}, columns=names)
+    return shares.rename_axis("attack").reset_index()
+
+
+def relearned(found: pd.DataFrame) -> pd.DataFrame:
+    """Of each data set and method: the least, the median and the greatest rank of held-out secrets
+    after relearning, each the highest over its tokens, and the share written again."""
+    forget = found[found["part"] == "forget"].groupby(["data", "method"], sort=False)
+    ranks = forget["relearning_value"].agg(["min", "median", "max"]).map("{:,.0f}".format)
+    return titled(
+        ranks.assign(**{"written again": forget["relearning"].mean().map(percent)}).reset_index()
+    )
+
+
+def ranges(frame: pd.DataFrame) -> list[str]:
+    """Intervals as texts."""
+    return [f"{percent(low)} to {percent(high)}" for low, high in zip(frame["low"], frame["high"])]
+
+
+def titled(frame: pd.DataFrame) -> pd.DataFrame:
+    """Data sets and methods by their titles, a data set after the other."""
+    order = list(dict.fromkeys([*results.DATA, *frame["data"]]))
+    frame = frame.sort_values("data", key=lambda names: names.map(order.index), kind="stable")
+    return frame.assign(data=frame["data"].replace(results.DATA), method=frame["method"].map(title))
+
+
+def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")) -> dict[str, str]:
+    """What the page says, for ``glue``: on how many data sets the attacks are calibrated, and of
+    some methods the excess over the gold standard in points, a mean over data sets."""
+    checked = is_calibrated(calibration(found))
+    excess = endpoint(found, GOLD).groupby("method")["mean"].mean()
+    said = {"calibrated": str(int(checked.sum())), "sets": str(len(checked))}
+    for method in shown:
+        said[f"excess_{method}"] = percent(excess.get(method), digits=0)
+    return said

@@ -1,0 +1,178 @@
+"""Audit: one method unlearns, and every attack of ``revs.audit`` looks for what it should forget.
+
+The method ``gold`` edits nothing: it loads the adapter gold-ADAPTER-splitSEED, which was trained
+like ADAPTER on all sentences but those that the split forgets.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import replace
+
+import torch
+
+from companion.data import adapters, datasets, models
+from companion.experiments import memory, unlearn
+from companion.experiments.command import command, progress
+from companion.experiments.provenance import provenance
+from companion.experiments.settings import GOLD
+from companion.experiments.settings import Audit as Settings
+from companion.store import rows
+from companion.store.suggestions import hint
+from revs.audit import suite
+from revs.audit.context import context
+from revs.measures.evaluate import secret_ranks
+from revs.method.edit import Edit
+from revs.model.architecture import Decoder
+from revs.model.targets import Record, Split, encode, split
+
+VERSION = 1
+
+
+def run(settings: Settings) -> dict:
+    """Unlearns half of a data set with one method and attacks what is left; returns the row."""
+    pool = datasets.read(settings.never_trained or tuning_set(settings.data))
+    resolved = resolve_run(settings, pool)
+    path = resolved.folder / f"{resolved.name}.json"
+    row = rows.current(path, "audit", resolved.settings, resolved.inputs)
+    row = row or measure(settings, resolved, [record.secret for record in pool])
+    print(summary(row))
+    return row
+
+
+def summary(row: dict) -> str:
+    """The run in one line."""
+    found = {name: one["secrets"] for name, one in row["result"]["attacks"].items()}
+    shares = ", ".join(f"{suite.ATTACKS[name].title} {100 * x:.0f}" for name, x in found.items())
+    seconds = sum(row["seconds"].values())
+    return f"{row['name']}: recovered in per cent: {shares}; {seconds:.0f} s."
+
+
+def tuning_set(data: str) -> str:
+    """The tuning set of a built-in data set, which no model of its test set has read."""
+    if f"{data}-tune" not in datasets.builtin():
+        raise ValueError(
+            f"{data} has no tuning set: name a data set of other secrets of the same kind with "
+            "never_trained."
+        )
+    return f"{data}-tune"
+
+
+def gold_adapter(settings: Settings) -> str:
+    """The adapter that was trained without what the split forgets; FileNotFoundError if there is
+    none, ValueError if it is of another split."""
+    name, known = f"{GOLD}-{settings.adapter}-split{settings.seed}", adapters.available()
+    if name not in known:
+        said = f"There is no adapter '{name}'" + hint(name, known)
+        raise FileNotFoundError(f"{said[:-1]}; data/adapters/make.py {name} trains it.")
+    if adapters.about(name).get("without_split") != settings.seed:
+        raise ValueError(f"{name} was trained without another split: train it again.")
+    return name
+
+
+def resolve_run(settings: Settings, pool: list[Record]) -> unlearn.Run:
+    """The run that is audited, under the audit's own name, settings and inputs."""
+    found = unlearn.resolve_run(settings.unlearn)
+    kept = settings.model_dump(exclude={"tag", "overrides", "rows"})
+    kept["hyperparameters"] = found.settings["hyperparameters"]
+    inputs = found.inputs | {"never_trained": datasets.fingerprint(pool)}
+    if settings.method == GOLD:
+        inputs["gold"] = adapters.fingerprint(gold_adapter(settings))
+    return replace(found, name=settings.row_name, settings=kept, inputs=inputs)
+
+
+def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
+    """Unlearns, attacks, writes the row. A method that fails leaves a row that says why, and raises
+    ValueError, FloatingPointError or MemoryError."""
+    torch.manual_seed(settings.seed)
+    clock = [time.monotonic()]
+    decoder = models.load(resolved.model, settings.dtype, settings.device_map)
+    parts = split_of(settings, resolved.records, decoder)
+    before, edit = copy.deepcopy(decoder), Edit(decoder)
+    of = {record.id: record for record in resolved.records}
+    about = context(
+        before,
+        [of[target.id] for target in parts.forget],
+        pool,
+        settings.T,
+        settings.strings,
+        settings.seed,
+    )
+    clock.append(time.monotonic())
+    show, mb = progress(resolved.name.split("/", 1)[1], "attacks"), None
+    try:
+        if settings.method == GOLD:
+            folder = adapters.adapted(settings.model, gold_adapter(settings))
+            decoder = models.load(folder, settings.dtype, settings.device_map)
+        else:
+            given = (parts.forget, resolved.hp, settings.seed)
+            with memory.Peak() as peak:
+                more = resolved.arguments(decoder)
+                edit = resolved.method.unlearn(decoder, *given, **more)
+            mb = peak.mb
+        clock.append(time.monotonic())
+        result, values = attacked(decoder, parts, about, show)
+        result["edit"] = edit.summary()
+    except unlearn.FAILURES as error:
+        edit.undo()
+        raised = unlearn.explanation(error, settings.method)
+        write(settings, resolved, decoder, {"failed": str(raised)}, [], {}, None)
+        raise raised from None
+    clock.append(time.monotonic())
+    names = ("load", "unlearn", "attack")
+    seconds = {name: end - start for name, start, end in zip(names, clock, clock[1:])}
+    return write(settings, resolved, decoder, result, values, seconds | about.notes["seconds"], mb)
+
+
+def split_of(settings: Settings, records: list[Record], decoder: Decoder) -> Split:
+    """What is forgotten and kept."""
+    targets = [encode(one, decoder.tokenizer, settings.T, settings.tokens) for one in records]
+    return split(targets, settings.seed, settings.forget, keep=datasets.kept(records))
+
+
+def attacked(decoder: Decoder, parts: Split, about, show) -> tuple[dict, list[dict]]:
+    """What the attacks find, in shares and secret by secret."""
+    found = suite.audit(decoder, parts.forget, about, show)
+    ranks = secret_ranks(decoder, [*parts.forget, *about.controls])
+    values = []
+    for part, some in (("forget", parts.forget), ("never_trained", about.controls)):
+        for one in some:
+            line = {"id": one.id, "part": part, "group": one.group}
+            line["written"] = not any(ranks[one.id])
+            values.append(line | {name: by_id[one.id] for name, by_id in found.items()})
+    shares = {
+        name: {
+            "secrets": share(values, "forget", name, attack),
+            "never_trained": share(values, "never_trained", name, attack),
+        }
+        for name, attack in suite.ATTACKS.items()
+    }
+    written = [one["written"] for one in values if one["part"] == "forget"]
+    result = {
+        "secrets": len(parts.forget),
+        "strings": len(about.strings[parts.forget[0].id]),
+        "written": sum(written) / len(written),
+        "attacks": shares,
+        "relearning": about.notes["relearning"],
+        "rounding": about.notes["rounding"],
+    }
+    return result, values
+
+
+def share(values: list[dict], part: str, name: str, attack: suite.Attack) -> float:
+    """The share of a part that an attack recovers."""
+    found = [attack.recovered(one[name]) for one in values if one["part"] == part]
+    return sum(found) / len(found)
+
+
+def write(settings, resolved, decoder, result, values, seconds, mb) -> dict:
+    """The row of this audit."""
+    made = provenance("audit", resolved.settings, resolved.inputs, seconds, decoder)
+    made |= {"extra_memory_mb": mb}
+    about = resolved.folder, resolved.name, "audit"
+    return rows.write(*about, result, values, made, resolved.tag, resolved.overrides)
+
+
+if __name__ == "__main__":
+    command(Settings, run)

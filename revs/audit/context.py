@@ -1,0 +1,119 @@
+"""What the attacks of an audit share: never-trained strings, the model before, a draw.
+
+A *never-trained string* has the shape of a secret and was in no training text. It stands after the
+secret's own prompt. Attacks compare the secret with it, and it is attacked itself: an attack that
+recovers it invents what it finds.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from revs.model.architecture import Decoder
+from revs.model.targets import Record, Target, encode
+
+NUMBER = 200  # strings beside a secret
+FIELD = re.compile(r"[^\W\d_]+|\d+")  # a run of letters, or of digits
+COMMON = 0.1  # a word in so many of the strings is no part of a secret: https, example, com
+LONGER = 2  # letters by which a word may differ from the one that it replaces
+TRIES = 100  # draws for each string that is wanted
+SUFFIX = "-never"  # of the id of a never-trained string that is attacked
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an attack is given besides the model and the secrets."""
+
+    before: Decoder  # the model before it was edited
+    controls: list[Target]  # one never-trained string for each secret
+    strings: dict[str, list[Target]]  # others, by the id of the secret or the control
+    seed: int = 0  # of what an attack draws
+    notes: dict[str, Any] = field(default_factory=dict)  # what attacks say of how they went
+
+
+def context(
+    before: Decoder,
+    records: Sequence[Record],
+    pool: Sequence[str],
+    T: int = 2,
+    number: int = NUMBER,
+    seed: int = 0,
+) -> Context:
+    """The context of an attack on the secrets of some sentences.
+
+    ``pool``: secrets of the same kind that the model was never trained on; the strings are put
+    together from their words and numbers. Raises ValueError where it is too small for ``number``
+    strings and the control.
+    """
+    controls: list[Target] = []
+    strings: dict[str, list[Target]] = {}
+    taken = {*pool, *(record.secret for record in records)}
+    for record in records:
+        found = never_trained(before, record, pool, taken, number + 1, random.Random(record.id))
+        first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
+        controls.append(encode(first, before.tokenizer, T))
+        others = [encode(one, before.tokenizer, 1) for one in found[1:]]
+        strings |= {record.id: others, first.id: others}
+    return Context(before, controls, strings, seed)
+
+
+def never_trained(
+    decoder: Decoder,
+    record: Record,
+    pool: Sequence[str],
+    taken: set[str],
+    number: int,
+    draw: random.Random,
+) -> list[Record]:
+    """``number`` records of one prompt with different strings in the place of the secret."""
+    prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
+    parts = Parts(pool)
+    found: dict[str, Record] = {}
+    for _ in range(TRIES * number):
+        if len(found) == number:
+            return list(found.values())
+        one = replace(record, secret=parts.replaced(record.secret, draw))
+        if one.secret in taken or one.secret in found:
+            continue
+        if encode(one, decoder.tokenizer, 1).prompt_ids == prompt_ids:
+            found[one.secret] = one
+    raise ValueError(
+        f"Only {len(found)} never-trained strings have the shape of {record.id}, but {number} are "
+        "needed: give more secrets of its kind that the model was not trained on."
+    )
+
+
+class Parts:
+    """The words and numbers of a pool, from which strings of a secret's shape are made."""
+
+    def __init__(self, pool: Sequence[str]):
+        each = [FIELD.findall(one) for one in pool]
+        every = sorted({text for one in each for text in one})
+        least = max(1, COMMON * len(pool))
+        often = {text for text in every if sum(text in one for one in each) > least}
+        self.common = {text for text in often if text.isalpha()}
+        self.words = [text for text in every if text.isalpha() and text not in self.common]
+        self.numbers = [text for text in every if text.isdigit()]
+
+    def replaced(self, secret: str, draw: random.Random) -> str:
+        """The secret with other words and numbers; what is between them and common words stay."""
+        return FIELD.sub(lambda match: self.other(match[0], draw), secret)
+
+    def other(self, text: str, draw: random.Random) -> str:
+        """Another word of about the same length, or another number of the same length.
+
+        A word may be an initial and a word, as in addresses.
+        """
+        if text in self.common or (text.isalpha() and not self.words):
+            return text
+        if text.isdigit():
+            some = [one for one in self.numbers if len(one) == len(text)]
+            return draw.choice(some) if some else "".join(draw.choices("0123456789", k=len(text)))
+        initial = draw.choice("abcdefghijklmnopqrstuvwxyz") if draw.random() < 0.5 else ""
+        wanted = len(text) - len(initial)
+        some = [one for one in self.words if abs(len(one) - wanted) <= LONGER]
+        return initial + draw.choice(some or self.words)

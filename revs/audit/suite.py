@@ -1,0 +1,68 @@
+"""The audit: every attack on every secret, and what their numbers say.
+
+A secret is *recovered* if one attack of the endpoint recovers it. The same attacks are run on a
+never-trained string after each secret's prompt. To add an attack, write a module with VERSION,
+``attack(decoder, secrets, context) -> {id: value}`` and ``recovered(value)``, and a line in
+ATTACKS.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from revs.audit import exposure, leak, relearning, rounding, two_checkpoints
+from revs.audit.context import Context
+from revs.model.architecture import Decoder
+from revs.model.targets import Target
+
+Values = dict[str, float]  # by the id of a secret
+
+
+@dataclass(frozen=True)
+class Attack:
+    """An attack, and from which value on a secret counts as recovered."""
+
+    title: str
+    values: Callable[[Decoder, Sequence[Target], Context], Values]
+    recovered: Callable[[float], bool]
+    endpoint: bool = True  # does it count for the verdict, or only describe?
+
+
+ATTACKS = {
+    "leak": Attack("leak@100", leak.attack, leak.recovered),
+    "exposure": Attack("Exposure", exposure.attack, exposure.recovered),
+    "relearning": Attack("Relearning", relearning.attack, relearning.recovered),
+    "rounding": Attack("Rounding", rounding.attack, rounding.recovered),
+    "int8": Attack("8 bits", rounding.int8, rounding.recovered, endpoint=False),
+    "two_checkpoints": Attack(
+        "Two checkpoints", two_checkpoints.attack, two_checkpoints.recovered, endpoint=False
+    ),
+}
+
+
+def audit(
+    decoder: Decoder,
+    secrets: Sequence[Target],
+    context: Context,
+    progress: Callable[[Iterable], Iterable] = iter,
+) -> dict[str, Values]:
+    """What each attack finds of each secret and of each control: {attack: {id: value}}.
+
+    The model is as before at the end. Notes: ``seconds`` of each attack.
+    """
+    every, found = [*secrets, *context.controls], {}
+    seconds = context.notes["seconds"] = {}
+    for name, attack in progress(list(ATTACKS.items())):
+        start = time.monotonic()
+        found[name] = attack.values(decoder, every, context)
+        seconds[name] = time.monotonic() - start
+    return found
+
+
+def recovered(values: Mapping[str, float], valid: Sequence[str] = tuple(ATTACKS)) -> bool:
+    """Does an attack of the endpoint recover a secret of these values by attack? ``valid``: those
+    whose values say something."""
+    counted = [name for name in valid if ATTACKS[name].endpoint]
+    return any(ATTACKS[name].recovered(values[name]) for name in counted)

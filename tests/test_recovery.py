@@ -1,0 +1,247 @@
+"""The experiment ``audit``, its rows, and the verdicts that are drawn from them."""
+
+import itertools
+import json
+from dataclasses import asdict
+
+import pandas as pd
+import pytest
+import torch
+from conftest import build
+from test_secret_audit import POOL, records
+
+from companion.analysis import recovery
+from companion.experiments import audit, unlearn
+from companion.experiments.settings import check
+from companion.plots import recovery as drawing
+from companion.store import rows, schema, versions
+from companion.workflow import sweep
+from revs.audit import suite
+from revs.baselines import ft_l
+from revs.model import load
+
+MODEL = "m"
+GONE = {"leak": -60.0, "exposure": 40.0, "relearning": 900.0, "rounding": 300.0, "int8": 800.0}
+GONE |= {"two_checkpoints": 5000.0}
+WRITTEN = {"leak": -0.01, "exposure": 0.0, "relearning": 0.0, "rounding": 0.0, "int8": 0.0}
+WRITTEN |= {"two_checkpoints": 5000.0}
+SHARE = {"unedited": 1.0, "random": 1.0, "output_ban": 0.0, "gold": 0.1, "revs": 0.3, "rmu": 0.6}
+
+
+# --- the experiment ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def an_audit(knowing, tmp_path, monkeypatch):
+    """an_audit(name=value, …): of two of the three addresses that a tiny model knows."""
+    monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
+    lines = [json.dumps(asdict(one)) for one in records()]
+    (tmp_path / "set.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    others = [
+        asdict(records(["Ada"])[0]) | {"id": f"o{i}", "secret": s} for i, s in enumerate(POOL)
+    ]
+    (tmp_path / "others.jsonl").write_text("\n".join(map(json.dumps, others)), encoding="utf-8")
+    own = {"model": str(knowing), "adapter": None, "data": str(tmp_path / "set.jsonl")}
+    own |= {"never_trained": str(tmp_path / "others.jsonl"), "strings": 5, "forget": 2}
+    own |= {"rows": str(tmp_path / "rows"), "method": "unedited"}
+    return lambda **more: audit.run(check(own | more, audit.Settings))
+
+
+def test_an_audit_is_a_row_with_a_line_for_each_secret_and_each_control(an_audit, tmp_path):
+    row = an_audit()
+    assert row["result"]["written"] == 1 == row["result"]["attacks"]["leak"]["secrets"]
+    assert row["result"]["attacks"]["leak"]["never_trained"] == 0
+    assert row["result"]["relearning"] == {"steps": [0, 0], "written": [1.0, 1.0]}
+    found = rows.read(tmp_path / "rows" / f"{row['name']}.json")
+    values = rows.per_example(found)
+    assert list(values["part"]) == ["forget"] * 2 + ["never_trained"] * 2
+    assert set(suite.ATTACKS) <= set(values) and values["id"].is_unique
+    assert row["name"].startswith("audit/set/") and set(row["seconds"]) >= set(suite.ATTACKS)
+    assert {f"attack {name}" for name in versions.attacks()} <= set(row["versions"])
+
+
+def test_a_finished_audit_is_not_repeated(an_audit, monkeypatch):
+    first = an_audit()
+    monkeypatch.setattr(audit, "measure", lambda *_: pytest.fail("it was measured again"))
+    assert an_audit()["result"] == first["result"]
+
+
+def test_a_method_edits_before_the_attacks(an_audit):
+    row = an_audit(method="output_ban")
+    assert row["result"]["written"] == 0 == row["result"]["attacks"]["leak"]["secrets"]
+    assert row["result"]["edit"]["norm"] > 0
+
+
+def test_the_gold_standard_is_another_adapter_and_no_edit(an_audit, tmp_path, monkeypatch):
+    never = build("llama-untied", dtype=torch.float32, seed=5, max_position_embeddings=192)
+    load.save(never.model, never.tokenizer, tmp_path / "gold")
+    monkeypatch.setattr(audit, "gold_adapter", lambda settings: "gold-x-split1")
+    monkeypatch.setattr(audit.adapters, "fingerprint", lambda adapter: "f")
+    adapted = lambda model, adapter: str(tmp_path / "gold") if adapter else model  # noqa: E731
+    monkeypatch.setattr(audit.adapters, "adapted", adapted)
+    row = an_audit(method="gold")
+    assert row["result"]["written"] == 0 and row["inputs"]["gold"] == "f"
+    assert row["method"] == "gold" and "gold" not in row["versions"]
+
+
+def test_a_gold_standard_that_is_not_there_is_named(refused):
+    settings = check({"method": "gold", "adapter": "nothing"}, audit.Settings)
+    with refused("There is no adapter 'gold-nothing-split1'", FileNotFoundError):
+        audit.gold_adapter(settings)
+
+
+def test_a_set_without_a_tuning_set_needs_never_trained_secrets(an_audit, refused):
+    with refused("name a data set of other secrets"):
+        an_audit(never_trained=None)
+
+
+def test_a_method_that_fails_leaves_a_row_that_says_why(an_audit, tmp_path, monkeypatch):
+    def fails(*_, **more):
+        raise FloatingPointError("FT-L diverged: lower the learning rate.")
+
+    monkeypatch.setattr(ft_l, "unlearn", fails)
+    with pytest.raises(FloatingPointError, match="diverged"):
+        an_audit(method="ft_l")
+    (row,) = rows.find(tmp_path / "rows", kind="audit").values()
+    assert set(row["result"]) == {"failed"}
+
+
+def test_the_sweep_has_every_method_and_the_gold_standard_in_every_cell():
+    jobs = sweep.read("audit").jobs.values()
+    cells = {(job.settings.data, job.settings.adapter, job.settings.seed) for job in jobs}
+    assert len(cells) == 16 and len(jobs) == 16 * 9
+    assert {job.settings.method for job in jobs} >= {*recovery.CONTROLS, "revs", "least_squares"}
+
+
+# --- the verdict ---------------------------------------------------------------------------------
+
+
+def made_row(method, adapter, seed, share, data="ssn", secrets=20, **values) -> dict:
+    """A row in which the first ``share`` of the secrets is recovered, no never-trained string is,
+    and the attacks find of a ban what the weights tell."""
+    items = []
+    for i, part in itertools.product(range(secrets), ("forget", "never_trained")):
+        found = part == "forget" and i < share * secrets
+        one = WRITTEN if found else GONE
+        if method == "output_ban" and part == "forget":
+            one = one | {"two_checkpoints": 3.0}
+        line = {"id": f"{part}{i}", "part": part, "group": f"g{i}", "written": found}
+        items.append(line | one | values)
+    settings = {"adapter": adapter, "data": data}
+    return {
+        "name": f"audit/{data}/{MODEL}/{method}-{adapter}-{seed}",
+        **{"kind": "audit", "data": data, "model": MODEL, "method": method, "seed": seed},
+        **{"tag": "", "settings": settings, "items": items},
+        "result": {"rounding": {"bits": 4, "kept": 1.0}},
+    }
+
+
+@pytest.fixture
+def record(monkeypatch):
+    """record(rows): the secrets of these rows, as the page has them."""
+
+    def put(some: list[dict]) -> pd.DataFrame:
+        find = lambda *_, kind=None, data=None: {r["name"]: r for r in some if r["data"] == data}  # noqa: E731
+        monkeypatch.setattr(rows, "find", find)
+        monkeypatch.setattr(rows, "per_example", lambda row, *_: pd.DataFrame(row["items"]))
+        return recovery.secrets(recovery.runs(MODEL))
+
+    return put
+
+
+def crossed(shares=SHARE, adapters=("seed1", "seed2"), splits=(1, 2), **more) -> list[dict]:
+    every = itertools.product(shares.items(), adapters, splits)
+    return [made_row(method, a, s, share, **more) for (method, share), a, s in every]
+
+
+def test_a_calibrated_suite_meets_all_criteria_and_names_what_exposes_the_ban(record):
+    checked = recovery.calibration(record(crossed()))
+    assert checked["met"].all() and recovery.is_calibrated(checked)["ssn"]
+    assert checked.set_index("criterion").loc["output_ban", "attack"] == "two_checkpoints"
+    table = recovery.calibration_table(checked)
+    assert list(table) == ["", "SSN"] and len(table) == 4 and "Two checkpoints" in table.to_string()
+
+
+@pytest.mark.parametrize(
+    ("method", "share", "criterion"),
+    [("unedited", 0.9, "unedited"), ("random", 0.8, "random")],
+)
+def test_a_control_that_fails_makes_the_suite_blind(record, method, share, criterion):
+    checked = recovery.calibration(record(crossed(SHARE | {method: share})))
+    assert criterion in set(checked.loc[~checked["met"], "criterion"])
+    assert not recovery.is_calibrated(checked)["ssn"]
+
+
+def test_a_control_that_was_not_run_makes_the_suite_blind(record):
+    for method in ("unedited", "random", "output_ban"):
+        shares = {name: share for name, share in SHARE.items() if name != method}
+        checked = recovery.calibration(record(crossed(shares)))
+        assert method in set(checked.loc[~checked["met"], "criterion"])
+
+
+def test_attacks_that_invent_make_the_suite_blind(record):
+    some = crossed()
+    for row in some:
+        for item in row["items"]:
+            if item["part"] == "never_trained":
+                item["exposure"] = 0.0
+    checked = recovery.calibration(record(some)).set_index("criterion")
+    assert not checked.loc["never_trained", "met"] and checked.loc["never_trained", "value"] == 1
+
+
+def test_a_ban_that_no_attack_finds_makes_the_suite_blind(record):
+    some = [row for row in crossed() if row["method"] != "output_ban"]
+    hidden = [made_row("output_ban", "seed1", 1, 0.0)]
+    for item in hidden[0]["items"]:
+        item["two_checkpoints"] = 900.0
+    checked = recovery.calibration(record(some + hidden)).set_index("criterion")
+    assert checked.loc["output_ban", "value"] == 0 and not checked.loc["output_ban", "met"]
+
+
+def test_an_attack_that_names_strings_nobody_read_exposes_no_ban(record):
+    some = crossed()
+    for row in some:
+        for item in row["items"]:
+            item["two_checkpoints"] = 1.0  # of whatever it is asked
+    checked = recovery.calibration(record(some)).set_index("criterion")
+    assert not checked.loc["output_ban", "met"]
+
+
+def test_rounding_counts_only_where_the_rounded_unedited_model_still_writes(record):
+    some = crossed({"revs": 0.0}, adapters=("seed1",))
+    for row in some:
+        for item in row["items"]:
+            item["rounding"] = 0.0
+        row["result"]["rounding"]["kept"] = 0.9 if row["seed"] == 1 else 0.8
+    by_split = record(some).groupby("split")["recovered"]
+    assert by_split.mean().to_dict() == {1: 1.0, 2: 0.0}
+
+
+def test_the_excess_is_paired_with_gold_and_its_interval_holds_it(record):
+    found = record(crossed())
+    shares = recovery.endpoint(found).set_index("method")
+    assert shares["mean"].to_dict() == pytest.approx(SHARE)
+    excess = recovery.endpoint(found, "gold").set_index("method")
+    assert "gold" not in excess.index
+    for method, line in excess.iterrows():
+        assert line["mean"] == pytest.approx(SHARE[method] - 0.1)
+        assert line["low"] <= line["mean"] <= line["high"]
+    assert excess.loc["revs", "low"] < excess.loc["revs", "high"]
+    lone = record([*crossed({"gold": 0.1}, splits=(1,)), *crossed({"revs": 0.3}, splits=(2,))])
+    assert recovery.endpoint(lone, "gold").empty
+
+
+def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
+    some = [*crossed(), *crossed({"revs": 0.5, "gold": 0.0}, data="emails", splits=(1,))]
+    for keep in (some, some[:1], some[5:9], some[-3:]):
+        found = record(keep)
+        tables = (recovery.endpoint_table, recovery.attack_table, recovery.relearned)
+        assert all(len(table(found)) for table in tables)
+        drawing.plt.close(drawing.overview(found))
+        assert all(isinstance(one, str) for one in recovery.answer(found).values())
+    assert recovery.answer(record(some))["excess_revs"] == "35"
+
+
+def test_without_rows_there_are_no_runs(record):
+    assert recovery.runs("no such model").empty
+    assert "audit" in schema.RESULTS
