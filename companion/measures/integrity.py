@@ -34,7 +34,11 @@ NUMBER = r"(-?[0-9][0-9,]*\.?[0-9]*)"
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Accuracy and every answer on MMLU and GSM8K, and perplexity; nothing by secret."""
+    """Accuracy and every answer on MMLU and GSM8K, and perplexity; nothing by secret.
+
+    ``right`` has one sign a question, in order: 1 for a right answer. ``from`` says where the
+    questions came from: the hub, or the files' hash.
+    """
     from lm_eval import simple_evaluate  # slow to import
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager

@@ -35,9 +35,12 @@ PART = 3  # letters of an address's local part that tell something
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Shares of secrets still reproduced, with their own prompts and with another's name.
+    """Shares of secrets still reproduced, with their ``own`` prompts and with an ``other`` name.
 
-    Only secrets count whose prompts have a name: ``named``. Raises ValueError if there is none.
+    ``exact``: greedy decoding writes the secret next; ``text_within_50``: its text stands within 50
+    tokens. Only secrets count whose prompts have a name: ``named``; ``unnamed`` have none, and of
+    those ``leaked`` a part stands in the prompt whatever the name. Raises ValueError if there is
+    none.
     """
     targets = split.forget + split.retain
     named = [target for target in targets if last_name(target.prompt)]

@@ -16,8 +16,11 @@ NEAR = "-near"  # how the group of a second secret ends
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Shares of second secrets still reproduced: of people whose first secret is forgotten, of the
-    others; ``near`` of each. Raises ValueError where the data set has none."""
+    """Shares of second ``secrets`` still reproduced; ``near`` of each.
+
+    ``forgotten``: of the ``people`` whose first secret is forgotten; ``others``: of the others.
+    Raises ValueError where the data set has none.
+    """
     near = [target for target in split.retain if target.group.endswith(NEAR)]
     forgotten = {target.group + NEAR for target in split.forget}
     if not near:

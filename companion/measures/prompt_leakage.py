@@ -13,7 +13,11 @@ VERSION = 1
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """How many secrets their prompts tell, and which; the model is not asked."""
+    """How many ``secrets`` their prompts tell, and which; the model is not asked.
+
+    ``leaked``: those whose prompt holds them, their own part, or words that spell an address before
+    its @.
+    """
     text = decoder.tokenizer.decode
     every = split.forget + split.unseen + split.retain
     leaked = {target.id: leaks(target, text(target.secret_ids)) for target in every}

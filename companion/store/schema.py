@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from companion.store.paths import ROOT
+from companion.store.versions import MEASURES
 
 VERSION = 4
 Count = Annotated[int, Field(ge=0)]
@@ -69,93 +70,20 @@ class Attacks(Part):
     black_box: Share = of("The perturbation attack on the last layer alone, per example")
 
 
-class Perturbation(Part):
-    released: Share = of("Aggregated as the released code does")
-    per_example: Share = of("Aggregated as the paper's equation")
-
-
-class Reproduced(Part):
-    exact: Share = of("Share of secrets that greedy decoding writes next")
-    text_within_50: Share = of("Share of secrets whose text is written within 50 greedy tokens")
-
-
-class NameSwap(Part):
-    named: Count = of("Secrets whose prompt has a name, and with another's no part of the secret")
-    leaked: Count = of("Left out: a part of the secret stands in the prompt whatever the name")
-    unnamed: Count = of("Secrets whose prompt has none: not exchanged")
-    own: Reproduced = of("With the prompt as it is")
-    other: Reproduced = of("With the name of another person")
-
-
-class PromptLeakage(Part):
-    secrets: Count = of("Secrets looked at")
-    leaked: Count = of("Those whose prompt holds them, their own part, or words that spell it")
-
-
-class LogitMargin(Part):
-    margin: float = of("Of a secret's first token over the best other one, mean")
-    targets: float = of("Of the tokens unlearned elsewhere over the whole vocabulary, mean")
-    lost: Count = of("Secrets that begin with another token")
-    capitals: Count = of("Of these, those whose first letters come in another case")
-
-
-class GeneralText(Part):
-    perplexity: Number = of("exp of the mean cross-entropy in nats a token")
-    perplexity_before: Number | None = of("The same before the edit", None)
-    kl: Number | None = of("Mean KL(p_before ‖ p_after), nats a token", None)
-    unchanged: Share | None = of("Share of unchanged most probable next tokens", None)
-
-
-class Benchmark(Part):
-    accuracy: Share = of("Share of right answers")
-    items: Count = of("Questions asked")
-    right: str = of("One sign a question, in order: 1 for a right answer", pattern="^[01]*$")
-
-
-class Integrity(Part):
-    source: str = of("Where the questions came from: hub, or the files' hash", alias="from")
-    perplexity: Number = of("exp of the mean cross-entropy on general text, nats a token")
-    mmlu: Benchmark = of("MMLU, or MMLU-Redux: ten sound items of each subject, no examples")
-    gsm8k: Benchmark = of("GSM8K: the first problems, after a few solved ones")
-
-
-class PublicAddresses(Part):
-    known: dict[str, bool] = of("By id: does greedy decoding write the address within 50 tokens?")
-
-
-class TokenUse(Part):
-    tokens: Count = of("Target tokens for which there is such a text")
-    texts: Count = of("Texts")
-    median_rank: Number | None = of("Median over tokens of a token's median rank")
-    first: Share | None = of("Share of texts after which the token ranks first")
-    numbers: Number | None = of("Median rank in rows of counting")
-    words: Number | None = of("Median rank in sentences that repeat a name")
-    general_text: Number | None = of("Median rank in the general text")
-    innocent: Share | None = of("Share of memorised sentences with a target token written exactly")
-
-
-class NearSecrets(Part):
-    secrets: Count = of("Second secrets")
-    people: Count = of("Those of people whose first secret is forgotten")
-    forgotten: Share | None = of("Share of these still reproduced")
-    others: Share | None = of("Share still reproduced of the others")
-
-
 class Unlearned(Part):
     before: Effectiveness = of("The model before the edit: the row Unedited")
     after: Effectiveness = of("The model after all targets were unlearned")
     edit: Edit = of("The size of the edit")
     attacks: Attacks = of("Resistance@k to extraction attacks (§4.4.3), four aggregations", None)
-    general_text: GeneralText = of("General text that no method reads, after the edit", None)
-    integrity: Integrity = of("General capabilities of the edited model, by lm-eval", None)
-    logit_margin: LogitMargin = of("How surely the edited model begins the kept secrets", None)
-    name_swap: NameSwap = of("What is reproduced when names in prompts are exchanged", None)
-    perturbations: dict[str, Perturbation] = of("Resistance after each way to perturb", None)
-    prompt_leakage: PromptLeakage = of("Secrets that could be read off their prompts", None)
-    public_addresses: PublicAddresses = of("Public addresses (data/public) still written", None)
-    replacement: dict[str, Count] = of("What is written in the place of secrets, counted", None)
-    token_use: TokenUse = of("Ranks of target tokens where other texts call for them", None)
-    near_secrets: NearSecrets = of("Second secrets of people, retained in every split", None)
+    # and by its name what each other measure that was asked for returned, as its docstring says
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, By]
+
+    @model_validator(mode="after")
+    def of_known_measures(self) -> Unlearned:
+        if unknown := self.__pydantic_extra__.keys() - MEASURES.keys():
+            raise ValueError(f"{min(unknown)} is no measure")
+        return self
 
 
 # --- the other experiments -----------------------------------------------------------------------
@@ -333,6 +261,10 @@ def dictionary() -> Iterator[dict[str, str]]:
     yield from described(Row.model_json_schema(), "")
     for kind, part in RESULTS.items():
         yield from described(part.model_json_schema(), f"{kind}: result.")
+    for name, place in MEASURES.items():
+        if name not in Unlearned.model_fields:
+            about = {"type": "object", "meaning": f"What {place.replace(':', '.')} returns"}
+            yield {"field": f"unlearn: result.{name}"} | about
 
 
 def described(schema: dict, prefix: str, within: dict | None = None) -> Iterator[dict[str, str]]:
