@@ -106,7 +106,7 @@ def test_extracting_again_gives_what_is_recorded():
 
 def test_no_number_was_changed_by_hand():
     """Where the source is not at hand: the file is the one that was made from it."""
-    assert hashlib.sha256(paper._file().read_bytes()).hexdigest() == MADE, (
+    assert hashlib.sha256(paper.FILE.read_bytes()).hexdigest() == MADE, (
         "run paper/extract.py, look at the differences, and put the new hash here"
     )
     readme = (ROOT / "paper" / "README.md").read_text(encoding="utf-8")
@@ -147,12 +147,12 @@ def test_a_changed_source_is_refused_with_what_was_not_found(tmp_path, old, new,
 
 @pytest.mark.parametrize("content", [None, b"\\documentclass{article}\n", b"\xff\xfe\x00"])
 def test_a_wrong_file_ends_with_one_sentence_and_writes_nothing(tmp_path, content):
-    path, before = tmp_path / "other.tex", paper._file().read_bytes()
+    path, before = tmp_path / "other.tex", paper.FILE.read_bytes()
     if content is not None:
         path.write_bytes(content)
     command = [sys.executable, ROOT / "paper" / "extract.py", path]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode != 0 and done.stdout == "" and paper._file().read_bytes() == before
+    assert done.returncode != 0 and done.stdout == "" and paper.FILE.read_bytes() == before
     (said,) = done.stderr.splitlines()
     assert said.endswith(".") and str(path) in said
 
@@ -197,7 +197,7 @@ def test_pinned_cells(line):
 
 
 def test_no_address_and_no_number_of_a_person():
-    text = paper._file().read_text(encoding="utf-8")
+    text = paper.FILE.read_text(encoding="utf-8")
     invented = ("lewis.david@email.com", "@email")
     for word in re.findall(r"\S*@\S*", text):
         score = re.fullmatch(r'"[A-Za-z-]+@100",?', word)

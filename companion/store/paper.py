@@ -12,26 +12,11 @@ import pandas as pd
 
 from companion.store.paths import ROOT
 
-CORE = {
-    "Llama-3-8B": "tab:core_results_llama",
-    "GPT-J-6B": "tab:core_results_gptj",
-}  # the result tables, by model
-EXTRACTION = {
-    "Llama-3-8B": "tab:extraction_results_llama",
-    "GPT-J-6B": "tab:extraction_results_gptj",
-}
+MODELS = {"Llama-3-8B": "llama", "GPT-J-6B": "gptj"}
+CORE = {model: f"tab:core_results_{short}" for model, short in MODELS.items()}
+EXTRACTION = {model: f"tab:extraction_results_{short}" for model, short in MODELS.items()}
+FILE = ROOT / "paper" / "tables.json"
 CELL = ["dataset", "row", "column", "value", "std", "mark", "printed"]
-
-
-def _file():
-    """Where tables.json lies."""
-    return ROOT / "paper" / "tables.json"
-
-
-@functools.cache
-def _read(path):
-    """The parsed file at `path`, read once."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _check(what, name, known):
@@ -41,9 +26,10 @@ def _check(what, name, known):
         raise ValueError(f"The paper has no {what} {name!r}; the nearest is {nearest!r}.")
 
 
+@functools.cache
 def tables() -> dict:
     """All of tables.json. Cached and shared between callers: do not change it."""
-    return _read(_file())
+    return json.loads(FILE.read_text(encoding="utf-8"))
 
 
 def table(label) -> pd.DataFrame:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
+from revs.method.moments import visit
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.text import WINDOW, training_windows
@@ -59,7 +60,6 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
     return some[order.to(some.device)], line.rows(order)
 
 
-@torch.no_grad()
 def mean_activation(decoder: Decoder) -> list[Tensor]:
     """How active neurons are in general text, layer by layer: [(ff,), …], in float32.
 
@@ -68,21 +68,16 @@ def mean_activation(decoder: Decoder) -> list[Tensor]:
     instead, σ_j = √(mean over general text of a_j²), and of these, as the paper does, the n_max in
     which t ranks highest.
     """
-    length = min(WINDOW, decoder.context)
-    texts = training_windows(decoder.tokenizer, AVERAGED, length)
+    length, layers = min(WINDOW, decoder.context), range(len(decoder.layers))
+    texts = [(ids, 0) for ids in training_windows(decoder.tokenizer, AVERAGED, length)]
     squares: dict[int, Tensor] = {}
 
-    def adding(l: int):
-        def add(_module, args):
-            more = args[0].flatten(0, -2).float().square().sum(0)
-            squares[l] = squares[l] + more if l in squares else more
+    def add(l: int, a: Tensor) -> None:
+        more = a.float().square().sum(0)
+        squares[l] = squares[l] + more if l in squares else more
 
-        return add
-
-    for ids in texts:
-        handles = [ff2.register_forward_pre_hook(adding(l)) for l, ff2 in enumerate(decoder.ff2)]
-        decoder.run(handles, input_ids=decoder.pad([ids])[0])
-    found = [(squares[l] / (len(texts) * length)).sqrt() for l in range(len(decoder.layers))]
+    number = visit(decoder, texts, layers, add)
+    found = [(squares[l] / number).sqrt() for l in layers]
     return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
 
 
