@@ -10,8 +10,8 @@ INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cks
 # two test files at a time, each with one thread: a laptop's two cores and its memory suffice
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
-# these notebooks, of which one loads the model, are executed once more, as a reader's Jupyter does
-NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb
+# these notebooks, of which two load the model, are executed once more, as a reader's Jupyter does
+NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb teaching/lab_key.ipynb
 
 .DEFAULT_GOAL := help
 .PHONY: help book test check plan run promote golden record clean

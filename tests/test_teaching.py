@@ -37,7 +37,7 @@ def test_there_are_enough_exercises_each_with_level_minutes_hint_and_solution():
     assert len(CODE) >= 15 and sorted(CODE) == sorted(NAMES)
     for body in EXERCISES.values():
         assert re.search(r"^\*(Code, )?(easy|medium|hard), \d+ minutes\.\*", body, re.M | re.I)
-        assert "{admonition} Hint" in body
+        assert "{dropdown} Hint" in body
     assert all(":class: dropdown" in body for body in SOLUTIONS.values())
 
 

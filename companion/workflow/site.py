@@ -21,6 +21,7 @@ from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_text
 from companion.workflow import live
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
+from teaching import slides
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
 MOVED = {  # addresses of pages that have become others
@@ -157,6 +158,7 @@ def main() -> None:
         redirects()
         rows_beside()
         live.beside()
+        slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")
     print(f"book: finished in {time.monotonic() - start:.0f} s", flush=True)

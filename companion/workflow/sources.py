@@ -24,7 +24,7 @@ PAGES = (  # a page depends on these, its notebook and the runs before it
 )
 BOOK = (  # chapters show functions beside their equations
     *("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt"),
-    *("revs/**/*.py", "companion/measures/*.py"),
+    *("revs/**/*.py", "companion/measures/*.py", "teaching/slides.py", "teaching/slides/**/*"),
     *("live/engine/*.*", "live/page/*.*", "live/model/*.*"),
 )
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}

@@ -1,0 +1,140 @@
+"""The slides of the lectures: Markdown, the book's own pictures, and reveal.js beside them.
+
+    python -m teaching.slides  # into build/_build/html/slides, with the pictures of the last build
+
+``teaching/slides/README.md`` says how a lecture is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import nbformat
+
+FOLDER = Path(__file__).parent / "slides"
+LECTURES = sorted(FOLDER.glob("lecture*.md"))
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
+ENDINGS = {"image/svg+xml": "svg", "image/png": "png"}
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="reveal/reset.css">
+<link rel="stylesheet" href="reveal/reveal.css">
+<link rel="stylesheet" href="slides.css">
+</head>
+<body>
+<div class="reveal"><div class="slides">
+{slides}
+</div></div>
+<script src="reveal/reveal.js"></script>
+<script src="reveal/notes.js"></script>
+<script>
+Reveal.initialize({{
+  hash: true, center: false, controls: false, width: 1120, height: 700, margin: 0.06,
+  slideNumber: true, transition: "none", plugins: [RevealNotes],
+}});
+</script>
+</body>
+</html>
+"""
+
+
+def pictures(text: str) -> list[str]:
+    """The names of the pictures of a lecture."""
+    return [name for _, name in PICTURE.findall(text)]
+
+
+def figures(notebooks: Iterable[Path]) -> dict[str, tuple[str, bytes]]:
+    """The drawn figures of executed notebooks by their name in the book: (ending, content)."""
+    found = {}
+    for path in notebooks:
+        for cell in nbformat.read(path, as_version=4).cells:
+            name = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
+            for output in cell.get("outputs", []) if name else []:
+                data = output.get("data", {})
+                for kind in (kind for kind in ENDINGS if kind in data):
+                    text = kind == "image/svg+xml"
+                    content = data[kind].encode() if text else base64.b64decode(data[kind])
+                    found[name] = ENDINGS[kind], content
+                    break
+    return found
+
+
+def sections(text: str) -> list[tuple[str, str]]:
+    """The slides of a lecture, each with its speaker notes."""
+    found = []
+    for slide in re.split(r"^---$", text, flags=re.MULTILINE):
+        shown, _, note = slide.partition("\nNote:\n")
+        found.append((shown.strip(), note.strip()))
+    return found
+
+
+def image(address: str, alt: str) -> str:
+    """A picture that fills what a slide's words leave free."""
+    return f'<img class="r-stretch" src="{address}" alt="{html.escape(alt)}">'
+
+
+def rendered(text: str, files: dict[str, str]) -> str:
+    """A lecture as a page; ``files`` are the addresses of its pictures by name."""
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
+    slides = []
+    for shown, note in sections(text):
+        shown = PICTURE.sub(lambda found: image(files[found[2]], found[1]), shown)
+        notes = f'<aside class="notes">{markdown.render(note)}</aside>'
+        slides.append(f"<section>\n{markdown.render(shown)}{notes}\n</section>")
+    title = re.search(r"^# (.+)$", text, re.MULTILINE)
+    return PAGE.format(title=html.escape(title[1] if title else ""), slides="\n".join(slides))
+
+
+def write(folder: Path, notebooks: Iterable[Path], static: Path) -> list[Path]:
+    """Writes every lecture into a folder; returns the pages.
+
+    Raises ValueError for a picture that neither the executed notebooks nor ``static`` hold.
+    """
+    drawn = figures(notebooks)
+    shutil.copytree(FOLDER / "reveal", folder / "reveal", dirs_exist_ok=True)
+    shutil.copy(FOLDER / "slides.css", folder / "slides.css")
+    pages = []
+    for lecture in LECTURES:
+        text, files = lecture.read_text(encoding="utf-8"), {}
+        for name in pictures(text):
+            if name in drawn:
+                ending, content = drawn[name]
+                files[name] = f"{name}.{ending}"
+                (folder / files[name]).write_bytes(content)
+            elif (static / name).is_file():
+                files[name] = name
+                shutil.copy(static / name, folder / name)
+            else:
+                said = f"{lecture.name} shows {name}, which no page of the book draws: name a "
+                raise ValueError(
+                    said + "figure of an executed notebook, or a file of book/_static."
+                )
+        page = folder / f"{lecture.stem}.html"
+        page.write_text(rendered(text, files), encoding="utf-8")
+        pages.append(page)
+    return pages
+
+
+def main() -> None:
+    from companion.store.paths import BUILD, HTML, ROOT
+
+    for page in write(
+        HTML / "slides", sorted((BUILD / "notebooks").glob("*.ipynb")), ROOT / "book" / "_static"
+    ):
+        print(page)
+
+
+if __name__ == "__main__":
+    main()
