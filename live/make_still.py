@@ -32,13 +32,10 @@ def main() -> None:
         found["after"] = page.evaluate(find.format("says-after"))
         found["alt"] = alt(page)
         for name, setting in BAD.items():
-            page.evaluate(f"revsLive.set({{...{json.dumps(DEFAULTS)}, ...{json.dumps(setting)}}})")
+            page.evaluate(f"revsLive.set({{...revsLive.defaults, ...{json.dumps(setting)}}})")
             page.wait(DONE, 300)
             found |= {f"bad_{name}": json.dumps(setting), f"bad_{name}_shows": shows(page)}
     TARGET.write_text(f"```{{raw}} html\n{figure(found)}```\n", encoding="utf-8")
-
-
-DEFAULTS = {"r_h": 557, "r_n": 7434, "neurons": 86, "how": "columns"}
 
 
 def figure(found: dict[str, str]) -> str:
@@ -89,7 +86,7 @@ def shows(page: chromium.Page) -> str:
         "(({before, after, token}) => ({token: before.tokens[token], said: after.says.said,"
         " rank: after.ranks.at(-1)[token]}))(revsLive.state)"
     )
-    moved = {"0": "no neuron moves", "1": "one neuron moves"}.get(many, f"{many} neurons move")
+    moved = "no neuron moves" if many == "0 neurons" else f"{many} move"
     if state["said"]:
         return f"{moved}, and the model still writes the number"
     rank = f"“{state['token']}” has rank {state['rank']:,} at the end"

@@ -61,6 +61,7 @@ def seen(tmp_path_factory, figure, examples):
                 page.evaluate(f"revsLive.choose(revsLive.state.examples.secrets[{i}])")
                 page.wait(DONE)
                 found[i, how] = page.evaluate(STATE)
+        found["defaults"] = page.evaluate("revsLive.defaults")
         found["errors"], found["requests"] = page.errors, page.requests
     return found
 
@@ -129,6 +130,12 @@ def same_change(found, decoder, original):
                 change += d_t[:, None] * torch.tensor(move["c"])
         wanted = decoder.neurons(l) - weight
         assert (change - wanted).norm() <= 1e-4 * wanted.norm() + 1e-6
+
+
+@needs_browser
+def test_the_sliders_begin_where_python_does(seen):
+    own = {name: value for name, value in seen["defaults"].items() if name != "how"}
+    assert live.settings(**own) == live.settings()
 
 
 @needs_browser

@@ -56,7 +56,6 @@ function chart({ layers, before, after, r_h, V, moved, token }) {
     ends(before, "before", near ? -9 : 0),
     after ? ends(after, "after", near ? 9 : 0) : "",
     `<g class="moved">${bars.join("")}</g>`,
-    text(4, BARS - 4, "tick left", "moved"),
     text(4, BARS + 16, "tick left", "layer"),
     names.join(""),
     text(4, HIGH - 4, "tick left", "Bars: how many neurons (columns of FF₂) each layer moves."),

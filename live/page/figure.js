@@ -10,7 +10,7 @@ const revsLive = (() => {
     0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8,
     0, 65, 0, 253, 15, 253, 98, 11
   );
-  const SETTINGS = { r_h: 557, r_n: 7434, neurons: 86, how: "columns" };
+  const SETTINGS = { r_h: 1000, r_n: 7800, neurons: 90, how: "columns" };
   const nothing = { before: {}, after: null, pending: {} };
   const state = { ...SETTINGS, ...nothing, secret: null, token: 0, id: 0 };
   let model, worker, loaded = 0;
@@ -42,7 +42,7 @@ const revsLive = (() => {
   }
 
   async function load() {
-    find("load").hidden = true;
+    find("offer").hidden = true;
     find("loading").hidden = false;
     say("Loading the model …");
     await script("worker.js");
@@ -147,9 +147,8 @@ const revsLive = (() => {
     if (when === "before") return edit();
     const { after, before, token } = state;
     const last = (found) => found.ranks.at(-1)[token];
-    const many = total(moved(after));
     say(
-      `${many} neurons moved. Rank of ${before.tokens[token]} at the end: ` +
+      `${many(after)} moved. Rank of ${before.tokens[token]} at the end: ` +
       `${last(before)} before, ${last(after)} after. The model now writes: ${after.says.text}`
     );
   }
@@ -190,6 +189,12 @@ const revsLive = (() => {
     });
   }
 
+  function many(after) {
+    const layers = moved(after);
+    if (state.how === "squares") return `All neurons of ${layers.filter(Boolean).length} layers`;
+    return `${total(layers).toLocaleString("en-US")} neurons`;
+  }
+
   function tokens() {
     const { before, after, secret, token } = state;
     const buttons = before.tokens.map((text, i) => {
@@ -207,7 +212,7 @@ const revsLive = (() => {
 
   function spoken(says) {
     if (!says) return "…";
-    const mark = says.said ? '<strong class="leak">says the number</strong>' : "writes";
+    const mark = says.said ? '<strong class="leak">says the secret</strong>' : "writes";
     return `${mark}: <q>${escaped(says.text)}</q>`;
   }
 
@@ -245,7 +250,7 @@ const revsLive = (() => {
     const most = all.filter(({ c }) => c).sort(far).slice(0, 12);
     find("neurons-list").innerHTML = most.map(({ layer, n, c }) =>
       `<tr><td>${layer}</td><td>${n}</td><td>${c.toPrecision(3)}</td></tr>`).join("");
-    find("how-many").textContent = after ? total(moved(after)).toLocaleString("en-US") : "0";
+    find("how-many").textContent = after ? many(after) : "0 neurons";
     const missed = after && after.unreached;
     find("missed").textContent = missed ? ` In ${missed} of them rank r_n is out of reach.` : "";
   }
@@ -340,16 +345,17 @@ const revsLive = (() => {
     });
     find("undo").addEventListener("click", undo);
     find("copy").addEventListener("click", async () => {
-      const copied = await navigator.clipboard.writeText(python()).then(() => true, () => false);
+      const copy = async () => navigator.clipboard.writeText(python());
+      const copied = await copy().then(() => true, () => false);
       say(copied ? "Copied." : "The browser does not allow copying: select the lines below.");
       find("code").closest("details").open = true;
     });
   }
 
   const reason = obstacle();
-  find("load").hidden = Boolean(reason);
+  find("offer").hidden = Boolean(reason);
   find("sorry").hidden = !reason;
   find("sorry").textContent = reason;
   if (!reason) listen();
-  return { start, part, state, choose, set };
+  return { start, part, state, choose, set, defaults: SETTINGS };
 })();
