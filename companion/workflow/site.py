@@ -31,6 +31,9 @@ MOVED = {  # addresses of pages that have become others
     "notebooks/diagrams": "notebooks/problem",
     "notebooks/ridge": "notebooks/closed_form",
 }
+RERUN = """{{.again}}
+Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
+this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`."""
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -100,6 +103,8 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
         name = f"notebooks/{page}.ipynb"
         done = nbformat.read(path, as_version=4)
         staged = merge(nbformat.read(ROOT / name, as_version=4), done, name)
+        again = RERUN.format(page)
+        staged.cells.append(nbformat.v4.new_markdown_cell(again, id=f"{page}-again"))
         wanted[name] = nbformat.writes(staged).encode()
     for path in SITE.rglob("*"):
         if path.is_file() and str(path.relative_to(SITE)) not in wanted:
@@ -142,6 +147,22 @@ def redirects() -> None:
         write_text(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
 
 
+def explain_terms() -> None:
+    """Gives each link to a word of the glossary its explanation, which shows on hovering."""
+    entry = re.compile(r'<dt id="(term-[^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
+    glossary = (HTML / "book" / "glossary.html").read_text(encoding="utf-8")
+    said = {
+        name: " ".join(re.sub(r"<[^>]+>", "", text).replace('"', "&quot;").split())
+        for name, text in entry.findall(glossary)
+    }
+    link = re.compile(r'(<a class="reference internal" href="[^"]*#(term-[^"]+)")>')
+    for path in HTML.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        explained = link.sub(lambda one: f'{one[1]} title="{said[one[2]]}">', text)
+        if explained != text:
+            write_text(path, explained)
+
+
 def rows_beside() -> None:
     """Puts every row that pages show into the book, where the list of rows leads to it."""
     shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
@@ -155,6 +176,7 @@ def main() -> None:
     try:
         stage(executed(sweep), report(sweep))
         render()
+        explain_terms()
         redirects()
         rows_beside()
         live.beside()
