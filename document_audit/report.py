@@ -11,16 +11,14 @@ import io
 import platform
 import statistics
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 import torch
 
-from document_audit.edit_file import library_versions
+from document_audit.edit_file import library_versions, pins
 from document_audit.files import PRIVATE, write_file
 from revs.model.architecture import Decoder
-from revs.model.load import tokenizer_hash
 
 FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
@@ -62,45 +60,27 @@ def verdict(result: dict) -> str:
     return render("verdict.j2", result=result).strip()
 
 
-@dataclass(frozen=True)
-class About:
-    """How a report came about."""
-
-    model: str
-    weights: str  # what pins them: a hub commit, or sha256 of the files
-    tokenizer: str
-    dtype: str
-    date: str
-    processor: str
-    versions: dict[str, str]
-    seconds: dict[str, float]
-    settings: dict  # what was asked for
-    note: str = ""  # a sentence on the model
-
-
 def about(
     decoder: Decoder,
     settings: dict | None = None,
     seconds: dict[str, float] | None = None,
     note: str = "",
-) -> About:
-    """How a report on this model came about, here and now."""
+) -> dict:
+    """How a report on this model came about, here and now: what was asked for, how long its parts
+    took, a sentence on the model."""
     gpu = torch.cuda.is_available()
-    return About(
-        decoder.name,
-        decoder.revision,
-        tokenizer_hash(decoder.tokenizer),
-        str(decoder.neurons(0).dtype).removeprefix("torch."),
-        time.strftime("%Y-%m-%d", time.gmtime()),
-        torch.cuda.get_device_name() if gpu else platform.processor() or platform.machine(),
-        library_versions(),
-        seconds or {},
-        settings or {},
-        note,
-    )
+    return {"model": decoder.name, **pins(decoder), "versions": library_versions()} | {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "processor": torch.cuda.get_device_name()
+        if gpu
+        else platform.processor() or platform.machine(),
+        "seconds": seconds or {},
+        "settings": settings or {},
+        "note": note,
+    }
 
 
-def write(path: Path, result: dict, items: list[dict], made: About) -> None:
+def write(path: Path, result: dict, items: list[dict], made: dict) -> None:
     """Writes the page, whole or not at all, for its owner alone."""
     more = {"FAR": FAR}
     if result.get("trials"):

@@ -554,6 +554,17 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     assert not any(canary in printed.out + printed.err for canary in canaries)
 
 
+def test_what_comes_from_documents_and_models_is_escaped(run, decoder, tmp_path, places):
+    """A page that is opened in a browser runs nothing that a document or a model's name holds."""
+    row, script = run(), "<img src=x onerror=alert(1)>"
+    items = [one | {"shown": script} for one in places(row).to_dict("records")]
+    about = report.about(decoder, {"kinds": [script]}, note=script) | {"model": script}
+    result = row["result"] | {"skipped": {script: 1}}
+    report.write(tmp_path / "page.html", result, items, about)
+    page = (tmp_path / "page.html").read_text()
+    assert script not in page and page.count(html.escape(script)) >= 4
+
+
 def test_what_is_printed_of_what_is_returned_holds_no_secret(decoder, folder):
     found = audit.find_memorized(decoder, folder)
     text = repr(found) + repr(audit.observe(decoder, found.targets))

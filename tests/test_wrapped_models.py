@@ -2,6 +2,7 @@
 with the remedy, and never edited silently to no effect."""
 
 import json
+import struct
 
 import pytest
 import torch
@@ -165,6 +166,32 @@ def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
     index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
+
+
+def gguf(version: int, tensors: int, pairs: int, rest: bytes = b"") -> bytes:
+    return b"GGUF" + struct.pack("<IQQ", version, tensors, pairs) + rest
+
+
+LISTS = struct.pack("<Q", 1) + b"a" + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        gguf(3, 2**62, 2**62),
+        gguf(99, 1, 1),
+        gguf(3, 0, 2**40, struct.pack("<Q", 2**60) + b"x"),
+        gguf(3, 0, 1, struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 4, 2**61)),
+        gguf(3, 0, 1, LISTS),
+    ],
+    ids=["empty", "counts", "version", "a long key", "a long list", "lists in lists"],
+)
+def test_a_crafted_gguf_header_ends_in_a_sentence(tmp_path, content, one_sentence):
+    (tmp_path / "model.gguf").write_bytes(content)
+    with pytest.raises(OSError, match="cannot be read") as error:
+        load.load(str(tmp_path / "model.gguf"))
+    assert one_sentence(error)
 
 
 # --- texts and parameters as libraries give them --------------------------------------------------
