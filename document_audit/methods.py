@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from revs.method import algorithm, least_squares
 from revs.method.edit import Edit
 from revs.method.moments import Sample, Text, samples, second_moments
-from revs.method.selection import mean_activation
 from revs.model.architecture import Decoder
 from revs.model.text import WINDOW, training_windows
 
@@ -86,7 +85,7 @@ def revs_hyperparameters(
     """REVS's settings, of ``searched`` and ``fixed`` ones: k is a multiple of n_max there, and no
     more than a layer has neurons; margins are shares of the vocabulary."""
     neurons = decoder.neurons(0).shape[1]
-    given = {"projection": "norm", "neurons": "selective", "eps_r_h": 0.0, "eps_r_n": 0.02}
+    given = {"projection": "norm", "eps_r_h": 0.0, "eps_r_n": 0.02}
     given |= searched | fixed
     if "k" not in fixed:
         given["k"] = round(searched["k"] * given["n_max"])
@@ -109,7 +108,7 @@ REVS = Method(
     ],
     Hyperparameters=algorithm.Hyperparameters,
     hyperparameters=revs_hyperparameters,
-    measured=lambda decoder: {"mean_activation": mean_activation(decoder)},
+    measured=lambda decoder: {},
     spared=lambda *_: {},
     unlearn=lambda *given, **more: algorithm.unlearn(*given, **more),
 )

@@ -6,7 +6,7 @@ from conftest import same_bits, weights
 from test_method import IDS, next_tokens, secrets
 
 from revs.method import algorithm, reference, selection, zero
-from revs.method.selection import LayerState, attributions, mean_activation, select_neurons
+from revs.method.selection import LayerState, attributions, select_neurons
 from revs.method.vocabulary import Vocabulary, rank
 from revs.model.targets import Target, pairs
 
@@ -126,7 +126,7 @@ def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
     (a, h, x), attributed = reference.observe(decoder, IDS, l), attributions(decoder, IDS, T)[l]
     hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    by = {"gradient": attributed, "selective": a / mean_activation(decoder)[l]}
+    by = {"gradient": attributed}
     seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
@@ -142,10 +142,8 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
             a = reference.observe(decoder, IDS, l)[0]
             ranks = [reference.rank(project(weight[:, j]), T) for j in range(64)]
         gradient = attributions(decoder, IDS, T)[l].tolist()
-        sigma = mean_activation(decoder)[l]
         wanted = {
             "hybrid": reference.select_neurons(project, weight, a, T, 20, 7),
-            "selective": reference.select_neurons(project, weight, a / sigma, T, 20, 7),
             "activations": sorted(range(64), key=lambda j, a=a: -a[j])[:7],
             "rank": sorted(range(64), key=lambda j, ranks=ranks: ranks[j])[:7],
             "gradient": sorted(range(64), key=lambda j, gradient=gradient: -gradient[j])[:7],
@@ -177,7 +175,7 @@ def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
     with torch.no_grad():
         (a, h, x), t = reference.observe(decoder, IDS, l), target[0].secret_ids[0]
     attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
-    by = {"gradient": attributed, "selective": a / mean_activation(decoder)[l]}
+    by = {"gradient": attributed}
     weight = decoder.ff2[l].weight.detach()
     seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
     wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)

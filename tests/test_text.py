@@ -2,16 +2,15 @@
 
 import pytest
 import torch
-from conftest import FAMILIES, build
+from conftest import build
 from test_tokens_data import merging
 from tokenizers import processors
 
 from companion.data import models
 from revs.baselines import memit
 from revs.measures import attacks
-from revs.method.selection import AVERAGED, LEAST, mean_activation
 from revs.model.targets import Record, encode
-from revs.model.text import WINDOW, special_prefix, token_ids, training_windows, windows
+from revs.model.text import special_prefix, token_ids, training_windows, windows
 
 AROUND = {
     "nothing": "$A",
@@ -73,18 +72,6 @@ def test_one_place_decides_for_all(template):
     ]
     assert [ids[: len(first)] for ids in texts] == [first] * 4
     assert all(ids[len(first)] not in first for ids in texts)
-
-
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_mean_activations_are_root_mean_squares_of_ff2_s_inputs(kind):
-    decoder, seen = build(kind, dtype=torch.float32), []
-    length = min(WINDOW, decoder.context)
-    for ids in training_windows(decoder.tokenizer, AVERAGED, length):
-        decoder.visit(ids, lambda l, a, h, x: seen.append(a.clone()) if l == 1 else None)
-    wanted, found = torch.cat(seen).square().mean(0).sqrt(), mean_activation(decoder)
-    assert len(found) == len(decoder.layers)
-    wanted = wanted.clamp_min(LEAST * wanted.mean())
-    torch.testing.assert_close(found[1], wanted, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize(

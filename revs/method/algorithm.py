@@ -53,7 +53,7 @@ class Hyperparameters:
     schedule: str = "exact"  # or "paper": see revs.method.schedules
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     order: str = "lazy"  # a layer is gated after the edits below it; "eager": all before any edit
-    neurons: str = "hybrid"  # activation and rank; selective; one alone; gradient, random
+    neurons: str = "hybrid"  # by activation and rank; one of them alone; gradient, random
     layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
     ridge: float = 0.0  # λ of the step (revs.method.vocabulary); 0: the paper's step
 
@@ -97,21 +97,18 @@ def unlearn(
     hp: Hyperparameters,
     seed: int = 0,
     progress=iter,
-    mean_activation: Sequence[Tensor] | None = None,
 ) -> Edit:
     """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random.
 
-    ``mean_activation``, for selective neurons: that of ``revs.method.selection``, if there already.
+    Raises ValueError for settings, targets or a model that do not fit, before anything is changed.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
     check_lengths(decoder, targets)
-    if mean_activation is None and hp.neurons == "selective":
-        mean_activation = selection.mean_activation(decoder)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
-            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw, mean_activation)
+            unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
     return edit
 
 
@@ -130,7 +127,6 @@ def unlearn_token(
     hp: Hyperparameters,
     edit: Edit,
     draw: torch.Generator | None = None,
-    mean_activation: Sequence[Tensor] | None = None,
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
     layers = decoder.layer_indices(hp.layers)
@@ -141,8 +137,6 @@ def unlearn_token(
         if l not in layers:
             return None
         score = attributed[l] if attributed else None
-        if hp.neurons == "selective" and mean_activation is not None:
-            score = a[-1].float() / mean_activation[l]
         state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], score, draw)
         if not (gate(vocabulary, l, h[-1], x[-1], t, hp) if selected is None else l in selected):
             return None

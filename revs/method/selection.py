@@ -13,16 +13,12 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
-from revs.method.moments import visit
 from revs.method.vocabulary import Line, Vocabulary
 from revs.model.architecture import Decoder
-from revs.model.text import WINDOW, training_windows
 
-NEURONS = ("hybrid", "selective", "activations", "rank", "gradient", "random")
-BY_RANK = ("hybrid", "selective", "rank")  # criteria that ask for t's rank in a neuron
+NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
+BY_RANK = ("hybrid", "rank")  # criteria that ask for t's rank in a neuron
 ALPHAS = 20  # m of the integrated gradients, as in their source
-AVERAGED = 16  # of the training text, over which activations are averaged
-LEAST = 1e-3  # of a layer's mean σ: a neuron that never speaks is not infinitely selective
 
 
 @dataclass(frozen=True)
@@ -42,8 +38,7 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
     """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
 
     In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
-    criterion alone (Appendix, "Alternative Neuron Selection Strategies"), or ``selective``, which
-    is not the paper's (``mean_activation``).
+    criterion alone (Appendix, "Alternative Neuron Selection Strategies").
     """
     ff = len(state.a)
     score = state.a.float() if state.score is None else state.score
@@ -58,27 +53,6 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
         return some, line
     order = line.rank_at_rest().argsort(stable=True)[: hp.n_max]
     return some[order.to(some.device)], line.rows(order)
-
-
-def mean_activation(decoder: Decoder) -> list[Tensor]:
-    """How active neurons are in general text, layer by layer: [(ff,), …], in float32.
-
-    Not the paper's. The k most activated neurons at a secret include those that are active in every
-    text, so that moving them changes every text. ``selective`` takes the k of largest a_j / σ_j
-    instead, σ_j = √(mean over general text of a_j²), and of these, as the paper does, the n_max in
-    which t ranks highest.
-    """
-    length, layers = min(WINDOW, decoder.context), range(len(decoder.layers))
-    texts = [(ids, 0) for ids in training_windows(decoder.tokenizer, AVERAGED, length)]
-    squares: dict[int, Tensor] = {}
-
-    def add(l: int, a: Tensor) -> None:
-        more = a.float().square().sum(0)
-        squares[l] = squares[l] + more if l in squares else more
-
-    number = visit(decoder, texts, layers, add)
-    found = [(squares[l] / number).sqrt() for l in layers]
-    return [sigma.clamp_min(LEAST * sigma.mean()) for sigma in found]
 
 
 def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
