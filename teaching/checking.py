@@ -156,7 +156,7 @@ def alike(one: Any, other: Any) -> bool:
         if one.shape != other.shape:
             return False
         scale = float(other.abs().nan_to_num(posinf=0, neginf=0).max()) if other.numel() else 0.0
-        return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * scale + 1e-12, equal_nan=True)
+        return torch.allclose(one, other, rtol=1e-4, atol=1e-5 * scale or 1e-12, equal_nan=True)
     return type(one) is type(other) and one == other
 
 

@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent
 KEY, LAB = FOLDER / "lab_key.ipynb", FOLDER / "lab.ipynb"
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.MULTILINE | re.DOTALL)
 BLANK = {"code": r"\1...  # your code", "markdown": r"\1*Your answer:*"}
+NOISE = re.compile(r"^\S+: (downloading|converting) ", re.MULTILINE)  # of a first run
 MINUTES = re.compile(r"^## .* \((\d+) minutes\)", re.MULTILINE)
 
 
@@ -49,6 +50,9 @@ def executed(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
     NotebookClient(key, timeout=900, resources={"metadata": {"path": str(FOLDER)}}).execute()
     for cell in key.cells:
         cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":  # progress bars and warnings are no expected numbers
+            printed = [one for one in cell.outputs if one.get("name") != "stderr"]
+            cell.outputs = [one for one in printed if not NOISE.search(one.get("text", ""))]
     key.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
+from revs.audit.context import SUFFIX, Context
+from revs.audit.suite import Attack
 from revs.baselines import ft_l as ft_l_of_revs
 from revs.baselines import npo_kl
 from revs.baselines.training import log_p
 from revs.measures import attacks, evaluate
-from revs.measures.metrics import efficacy, mean
+from revs.measures.metrics import mean
 from revs.method import algorithm, least_squares, output_ban
-from revs.method.vocabulary import rank
 from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target, split
 from teaching import toy
@@ -217,13 +219,13 @@ examine(
 
 # --- an attack ------------------------------------------------------------------------------------
 
+FOUND = 10  # a secret is recovered if each of its tokens ranks higher somewhere
 
-def lens(decoder: Decoder, target: Target) -> tuple[Tensor, list[int]]:
-    """What an insider sees: the logits (tokens of T, layers, V) of every layer's stream."""
-    places = [(0, len(target.prompt_ids) + position - 1) for position in target.T]
-    streams = attacks.streams(decoder, [target.before(max(target.T))], places)
-    found = [decoder.logits(decoder.norm(x)) for x in streams]
-    return torch.stack(found, 1), [target.secret_ids[position] for position in target.T]
+
+def never_trained(target: Target) -> Target:
+    """The prompt of a secret with a number that nobody has."""
+    ids = [t - (t % 7 + 1) for t in target.secret_ids]
+    return replace(target, id=target.id + SUFFIX, secret_ids=ids)
 
 
 def judge_attack(function: Callable) -> str:
@@ -231,43 +233,46 @@ def judge_attack(function: Callable) -> str:
     forget = drawn(decoder).forget
     # the last layer alone is edited, so that the output is clean
     hp = least_squares.Hyperparameters(r_h=100, mu=0.0, layers=[len(decoder.layers) - 1])
-    edit = least_squares.unlearn(decoder, forget, hp)
-    with torch.no_grad():
-        seen = [lens(decoder, target) for target in forget]
-    output = mean([score([v[-1] for v in logits], wanted) for logits, wanted in seen])
-    scores = [[function(v.clone()) for v in logits] for logits, _ in seen]
-    edit.undo()
-    V = seen[0][0].shape[-1]
-    if any(not isinstance(one, Tensor) or one.shape != (V,) for of in scores for one in of):
+    least_squares.unlearn(decoder, forget, hp)
+    controls = [never_trained(target) for target in forget]
+    context = Context(decoder, controls, {})
+    entry = Attack("Yours", function, lambda worst: worst < FOUND)
+    values = entry.values(decoder, [*forget, *controls], context)
+    if not isinstance(values, dict) or {one.id for one in [*forget, *controls]} - set(values):
+        raise Wrong("Return {id: number} with the id of every secret that you are given.")
+    share = lambda some: mean([float(entry.recovered(values[one.id])) for one in some])
+    secrets, invented = share(forget), share(controls)
+    said = f"Recovered: {100 * secrets:.0f} per cent of the secrets"
+    if invented > 0.5:
         raise Wrong(
-            f"Return one number for each of the {V} tokens, the higher the more suspicious."
+            f"You recover {100 * invented:.0f} per cent of numbers that nobody memorised: your "
+            "attack invents what it finds."
         )
-    yours = mean([score(of, wanted) for of, (_, wanted) in zip(scores, seen, strict=True)])
-    said = f"Resistance@10 of the output {100 * output:.0f}, to your attack {100 * yours:.0f}"
-    if any(one.isnan().any() for of in scores for one in of):
-        raise Wrong("Some of your numbers are NaN, which no attacker can sort.")
-    if yours >= output - 0.02:
-        raise Wrong(f"You find no more than one who reads the output. {said}.")
-    if yours > 0.5:
-        raise Wrong(f"You find something, but most secrets resist. {said}.")
-    return f"Right: your attack finds what the output hides. {said}."
+    if secrets <= 0.5:
+        raise Wrong(f"{said}. One who reads the output finds none: look inside the model.")
+    return f"Right: your attack enters the audit. {said}, {100 * invented:.0f} of the controls."
 
 
-def score(of: list[Tensor], wanted: list[int]) -> float:
-    """Efficacy@10 of a secret against scores of tokens: 1 means not found."""
-    return efficacy([int(rank(one, t)) for one, t in zip(of, wanted, strict=True)], 10)
+def lens(decoder, secrets):
+    prompts = {one.id: one.prompt_ids for one in secrets}
+    return attacks.attack_ranks(decoder, secrets, prompts)[0]
 
 
 examine(
     "attack",
-    "attack(v (layers, V)) → a score of each token (V,), the higher the more suspicious",
+    "attack(decoder, secrets, context) → {id: the worst rank of a target token}",
     judge_attack,
-    lambda v: v[-2],
+    lambda decoder, secrets, context: {
+        name: min(max(layer) for layer in layers) for name, layers in lens(decoder, secrets).items()
+    },
     {
-        "You find no more than one who reads the output": lambda v: v[-1],
-        "You find something, but most secrets resist": lambda v: v[-2] + 2 * v[-1],
-        "Return one number for each": lambda v: v[-2].topk(10).indices,
-        "Some of your numbers are NaN": lambda v: v[-2] * float("nan"),
+        "One who reads the output finds none": lambda decoder, secrets, context: {
+            name: max(layers[-1]) for name, layers in lens(decoder, secrets).items()
+        },
+        "your attack invents what it finds": lambda decoder, secrets, context: {
+            one.id: 0 for one in secrets
+        },
+        "Return {id: number}": lambda decoder, secrets, context: [0 for one in secrets],
     },
 )
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 
+from revs.audit import leak
 from revs.measures import attacks, metrics
 from revs.method import vocabulary
 from teaching.checking import compare
@@ -308,20 +309,19 @@ compare(
 )
 
 compare(
-    "leak_at_k",
-    "leak_at_k(n, c, k) → how probably k of n samples, of which c show the secret, hold one",
-    lambda: [(200, 3, 10), (200, 0, 50), (50, 50, 1), (20, 5, 5), (10, 4, 7)],
-    lambda n, c, k: 1 - math.comb(n - c, k) / math.comb(n, k),
+    "leak",
+    "leak(log_p, k) → the probability that k samples hold the secret, of log-probability log_p",
+    lambda: [(-1.0, 1), (-5.0, 100), (-12.0, 1000), (-45.0, 1000), (-0.1, 3)],
+    leak.leak,
     {
-        "You draw with replacement: k different samples are drawn, 1 − C(n−c, k)/C(n, k).": (
-            lambda n, c, k: 1 - (1 - c / n) ** k
+        "Your small probabilities round to 0: compute (1 − p)^k with log1p, and 1 minus it with "
+        "expm1.": lambda log_p, k: 1 - (1 - math.exp(log_p)) ** k,
+        "This is the probability that no sample holds it: subtract it from 1.": lambda log_p, k: (
+            1 - leak.leak(log_p, k)
         ),
-        "This is the probability that no sample holds the secret: subtract it from 1.": (
-            lambda n, c, k: math.comb(n - c, k) / math.comb(n, k)
+        "You multiply p by k: chances of several draws do not add up.": lambda log_p, k: (
+            k * math.exp(log_p)
         ),
-        "This is the share of samples with the secret, whatever k is.": lambda n, c, k: c / n,
-        "You multiply the share by k: chances of several draws do not add up.": (
-            lambda n, c, k: k * c / n
-        ),
+        "This is the probability of one sample, whatever k is.": lambda log_p, k: math.exp(log_p),
     },
 )
