@@ -132,7 +132,10 @@ def made_row(method, adapter, seed, share, data="ssn", secrets=20, **values) -> 
         "name": f"audit/{data}/{MODEL}/{method}-{adapter}-{seed}",
         **{"kind": "audit", "data": data, "model": MODEL, "method": method, "seed": seed},
         **{"tag": "", "settings": settings, "items": items},
-        "result": {"rounding": {"bits": 4, "kept": 1.0}},
+        "result": {
+            "rounding": {"bits": 4, "kept": 1.0},
+            "relearning": {"steps": [3, 5], "written": [1.0, 0.5]},
+        },
     }
 
 
@@ -235,11 +238,19 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
     some = [*crossed(), *crossed({"revs": 0.5, "gold": 0.0}, data="emails", splits=(1,))]
     for keep in (some, some[:1], some[5:9], some[-3:]):
         found = record(keep)
-        tables = (recovery.endpoint_table, recovery.attack_table, recovery.relearned)
+        tables = (recovery.endpoint_table, recovery.attack_table, recovery.traces)
         assert all(len(table(found)) for table in tables)
         drawing.plt.close(drawing.overview(found))
         assert all(isinstance(one, str) for one in recovery.answer(found).values())
     assert recovery.answer(record(some))["excess_revs"] == "35"
+
+
+def test_traces_are_ranks_among_strings_and_after_relearning(record):
+    (line,) = recovery.traces(record(crossed({"revs": 0.4}))).to_dict("records")
+    assert (line["data"], line["method"]) == ("SSN", "REVS")
+    assert line["exposure: median rank"] == "40" and line["other half written"] == "40.0"
+    assert line["relearning: trained half written"] == "75.0"
+    assert (line["its least rank"], line["its median rank"]) == ("0", "900")
 
 
 def test_without_rows_there_are_no_runs(record):

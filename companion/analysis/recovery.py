@@ -1,8 +1,8 @@
-"""Is the secret gone? What the attacks of ``revs.audit`` recover, and whether they can be believed.
+"""Is the secret gone? What the attacks of ``revs.audit`` recover, and whether one can believe it.
 
-A secret is recovered if leak@100, exposure, relearning or rounding recovers it. Rounding counts only
-where the rounded unedited model writes 90 % of what it wrote before. The limits of CRITERIA were
-fixed before any result.
+A secret is recovered if leak@100, exposure, relearning or rounding recovers it. Rounding counts
+only where the rounded unedited model writes 90 % of what it wrote before. The limits of CRITERIA
+were fixed before any result.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def runs(model: str, *data: str) -> pd.DataFrame:
 
 def secrets(frame: pd.DataFrame) -> pd.DataFrame:
     """One line a secret, or never-trained string, of each run: data, adapter, split, method, part,
-    group, written; of each attack whether it recovers it, and its value as ``ATTACK_value``; and
+    group, written; of each attack whether it recovers it, and its value as ``ATTACK_value``;
+    ``relearned``, the share of the halves trained on that was written in the end; and
     ``recovered``, the primary endpoint."""
     parts = []
     for run in frame.itertuples():
@@ -70,6 +71,7 @@ def secrets(frame: pd.DataFrame) -> pd.DataFrame:
             items[name] = items[name].map(attack.recovered).astype(bool)
         counted = [name for name in ENDPOINT if name != "rounding" or is_valid(run.row)]
         about = {column: getattr(run, column) for column in [*CELL, "method"]}
+        about["relearned"] = np.mean(run.row["result"]["relearning"]["written"])
         parts.append(items.assign(recovered=items[counted].any(axis=1), **about))
     return pd.concat(parts, ignore_index=True)
 
@@ -201,14 +203,20 @@ def by_attack(shares: pd.DataFrame) -> pd.DataFrame:
     return shares.rename_axis("attack").reset_index()
 
 
-def relearned(found: pd.DataFrame) -> pd.DataFrame:
-    """Of each data set and method: the least, the median and the greatest rank of held-out secrets
-    after relearning, each the highest over its tokens, and the share written again."""
-    forget = found[found["part"] == "forget"].groupby(["data", "method"], sort=False)
-    ranks = forget["relearning_value"].agg(["min", "median", "max"]).map("{:,.0f}".format)
-    return titled(
-        ranks.assign(**{"written again": forget["relearning"].mean().map(percent)}).reset_index()
-    )
+def traces(found: pd.DataFrame) -> pd.DataFrame:
+    """Of each data set and method, as texts: the median rank of secrets among never-trained
+    strings; of relearning the share of the halves trained on that was written, and of held-out
+    secrets the share written and the least and median of the highest rank over their tokens."""
+    each = found[found["part"] == "forget"].groupby(["data", "method"], sort=False)
+    count, ranks = "{:,.0f}".format, each["relearning_value"]
+    columns = {
+        "exposure: median rank": each["exposure_value"].median().map(count),
+        "relearning: trained half written": each["relearned"].mean().map(percent),
+        "other half written": each["relearning"].mean().map(percent),
+        "its least rank": ranks.min().map(count),
+        "its median rank": ranks.median().map(count),
+    }
+    return titled(pd.DataFrame(columns).reset_index())
 
 
 def ranges(frame: pd.DataFrame) -> list[str]:
