@@ -12,7 +12,7 @@ const revsLive = (() => {
   );
   const SETTINGS = { r_h: 1000, r_n: 7800, neurons: 90, how: "columns" };
   const nothing = { before: {}, after: null, pending: {} };
-  const state = { ...SETTINGS, ...nothing, secret: null, token: 0, id: 0 };
+  const state = { ...SETTINGS, ...nothing, secret: null, token: 0, id: 0, from: 0 };
   let model, worker, loaded = 0;
 
   /** One sentence why the model cannot run here; nothing if it can. */
@@ -86,13 +86,13 @@ const revsLive = (() => {
     Object.assign(state, nothing, { secret, before: {}, pending: {} });
     state.token = secret.T[0] - secret.start;
     find("prompt").textContent = secret.prompt;
+    state.from = state.id + 1;
     ask("show", { secret });
     busy(true);
   }
 
   function edit() {
     if (!state.before.done) return;
-    state.pending = {};
     ask("edit", { secret: state.secret, how: state.how, hp: settings() });
     busy(true);
   }
@@ -105,7 +105,7 @@ const revsLive = (() => {
   }
 
   function undo() {
-    Object.assign(state, { after: null, pending: {}, id: state.id + 1 });
+    Object.assign(state, { after: null, pending: {}, id: state.id + 1, from: state.id + 1 });
     busy(false);
     draw();
     say("The edit is undone: the model is as it was.");
@@ -113,17 +113,19 @@ const revsLive = (() => {
 
   function heard(data) {
     if (data.ready) return ready(data);
-    if (data.id !== state.id) return;
-    if (data.failed && !model) return stop(data.failed);
+    if (data.failed && !state.secret) return stop(data.failed);
+    if (data.id < state.from) return;
     if (data.failed) return busy(false), say(data.failed);
     if (data.secret) return chosen(data.secret);
     if (!data.when) return;
     if (data.when === "before") Object.assign(state.before, data);
-    else Object.assign(state.pending, data);
-    // an edit shows once its ranks are there; what it has not told yet stays as it was
+    else if (state.pending.id === data.id) Object.assign(state.pending, data);
+    else state.pending = data;
+    // an edit shows once its ranks are there, also one that a newer one will overtake;
+    // what it has not told yet stays as it was
     if (state.pending.ranks) state.after = { ...state.after, ...state.pending };
     draw();
-    if (data.done) finished(data.when);
+    if (data.done && data.id === state.id) finished(data.when);
   }
 
   function ready({ V }) {
