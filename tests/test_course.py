@@ -12,7 +12,7 @@ from companion.workflow import site
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
 KEPT = (  # chapters that keep the limits; a rewritten one is added here
     *("problem", "measures", "reading", "one_neuron", "choosing", "algorithm", "closed_form"),
-    *("ban", "write"),
+    *("ban", "write", "digits"),
 )
 WORDS, LONGEST, NUMBERS, ROWS = 1200, 90, 8, 9  # a page; a paragraph, twice; a table
 ANSWER, IN_ANSWER, LIMITS = 50, 3, 50  # words, numbers; words in the box of limits
