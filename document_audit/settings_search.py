@@ -215,11 +215,8 @@ def likelihoods(decoder: Decoder, targets: Sequence[Target]) -> dict[str, float]
     """
     found = {}
     for batch in evaluate.batches(targets):
-        ids, mask = decoder.pad([one.prompt_ids + one.secret_ids[:-1] for one in batch])
-        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        for row, one in zip(output.last_hidden_state, batch, strict=True):
-            first = len(one.prompt_ids) - 1
-            logits = decoder.logits(row[first : first + len(one.secret_ids)])
-            own = logits.gather(-1, torch.tensor(one.secret_ids, device=logits.device)[:, None])
-            found[one.id] = float((own[:, 0] - logits.amax(-1)).min().exp())
+        logits, tokens = evaluate.secret_logits(decoder, batch)
+        below = logits.gather(-1, tokens[:, None])[:, 0] - logits.amax(-1)
+        each = below.split([len(one.secret_ids) for one in batch])
+        found |= {one.id: float(some.min().exp()) for one, some in zip(batch, each, strict=True)}
     return found

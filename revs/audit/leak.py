@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from revs.audit.context import Context
-from revs.measures.evaluate import batches
+from revs.measures.evaluate import batches, secret_logits
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
@@ -51,15 +51,6 @@ def leak(log_p: float, k: int) -> float:
 
 def token_log_p(decoder: Decoder, secrets: Sequence[Target]) -> list[Tensor]:
     """log p of every token of each secret, after its prompt and the true tokens: [(m,), …]."""
-    texts = [target.prompt_ids + target.secret_ids[:-1] for target in secrets]
-    for target, text in zip(secrets, texts, strict=True):
-        decoder.check_length(len(text), target.id)
-    ids, mask = decoder.pad(texts)
-    output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    rows = zip(output.last_hidden_state, secrets, texts, strict=True)
-    places = [row[len(target.prompt_ids) - 1 : len(text)] for row, target, text in rows]
-    logits = decoder.logits(torch.cat(places))
-    tokens = [t for target in secrets for t in target.secret_ids]
-    wanted = torch.tensor(tokens, device=logits.device)[:, None]
-    log_p = logits.gather(1, wanted)[:, 0] - logits.logsumexp(1)
+    logits, wanted = secret_logits(decoder, secrets)
+    log_p = logits.gather(1, wanted[:, None])[:, 0] - logits.logsumexp(1)
     return list(log_p.split([len(target.secret_ids) for target in secrets]))

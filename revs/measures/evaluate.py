@@ -24,6 +24,21 @@ def batches(targets: Sequence[Target], size: int = BATCH) -> Iterator[list[Targe
         yield order[start : start + size]
 
 
+def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, Tensor]:
+    """The logits at every token of some secrets, after the true tokens before it, (n, V), and these
+    tokens, (n,): one teacher-forced pass over all of them."""
+    texts = [target.prompt_ids + target.secret_ids[:-1] for target in targets]
+    for target, text in zip(targets, texts):
+        decoder.check_length(len(text), target.id)
+    ids, mask = decoder.pad(texts)
+    output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    rows = zip(output.last_hidden_state, targets, texts)
+    places = [row[len(target.prompt_ids) - 1 : len(text)] for row, target, text in rows]
+    logits = decoder.logits(torch.cat(places))
+    secrets = [t for target in targets for t in target.secret_ids]
+    return logits, torch.tensor(secrets, device=logits.device)
+
+
 @torch.no_grad()
 def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[int]]:
     """0-based rank of every token of every secret, after the true tokens: {id: [ranks]}.
@@ -33,18 +48,7 @@ def secret_ranks(decoder: Decoder, targets: Sequence[Target]) -> dict[str, list[
     """
     found: dict[str, list[int]] = {}
     for batch in batches(targets):
-        texts = [target.prompt_ids + target.secret_ids[:-1] for target in batch]
-        for target, text in zip(batch, texts):
-            decoder.check_length(len(text), target.id)
-        ids, mask = decoder.pad(texts)
-        output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        places = [
-            row[len(target.prompt_ids) - 1 : len(text)]
-            for row, target, text in zip(output.last_hidden_state, batch, texts)
-        ]
-        logits = decoder.logits(torch.cat(places))
-        secrets = [t for target in batch for t in target.secret_ids]
-        ranks = rank(logits, torch.tensor(secrets, device=logits.device))
+        ranks = rank(*secret_logits(decoder, batch))
         ranks = ranks.split([len(target.secret_ids) for target in batch])
         found |= {target.id: r.tolist() for target, r in zip(batch, ranks)}
     return found

@@ -76,14 +76,6 @@ class Edit:
                 kept[n] = columns[:, i].clone()
         return columns
 
-    def take(self, later: Edit) -> None:
-        """Takes over the moves of an edit that was made on top of this one, and its undoing."""
-        for layer, kept in later.originals.items():
-            self.originals[layer] = kept | self.originals.get(layer, {})
-        self.moves += later.moves
-        self.unreached += later.unreached
-        self.left = self.sums()
-
     @torch.no_grad()
     def add(self, layer: int, left: Tensor, right: Tensor) -> None:
         """Adds leftᵀ·right, of (n, d) and (n, ff), to FF₂ of a layer, rounded once."""
