@@ -1,4 +1,8 @@
-"""Is the secret gone? Attacks on an unlearned model, behind one signature, and their calibration.
+"""Is the secret gone? Attacks on an unlearned model, behind one signature, and their controls.
 
-``revs.audit.suite`` runs them; each attack is a module of this package.
+before = copy.deepcopy(decoder)
+about = context.context(before, records, pool)  # pool: such secrets that it was never trained on
+edit = least_squares.unlearn(decoder, secrets, hp)
+found = suite.audit(decoder, secrets, about)  # attack → id of a secret or a control → value
+suite.ATTACKS["leak"].recovered(found["leak"][secrets[0].id])
 """
