@@ -61,10 +61,10 @@ def recover(edited: Decoder, base: Decoder, raw: bool = False) -> pd.DataFrame:
         if norm is not None:
             scale = scale * vocabulary.scale_of(norm)
         Q, s, _ = torch.linalg.svd(L.T @ (scale[:, None] * (new - old)), full_matrices=False)
-        # what rounding alone leaves is no direction
-        noise = torch.finfo(base.neurons(l).dtype).eps * float(
-            (L.T @ (scale[:, None] * old)).norm()
-        )
+        # the largest singular value of what rounding alone leaves, as of independent errors
+        spread = len(new) ** -0.5 + new.shape[1] ** -0.5
+        rounding = torch.finfo(base.neurons(l).dtype).eps * spread
+        noise = rounding * float((L.T @ (scale[:, None] * old)).norm())
         r = int((s > max(noise, 1e-5 * float(s[0]))).sum())
         cosine, token = (Q[:, :r].T @ directions).norm(dim=0).topk(r)
         found += zip([l] * r, token.tolist(), cosine.tolist(), strict=True)
