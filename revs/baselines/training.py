@@ -124,8 +124,8 @@ class Training:
         copied = lambda weight: weight.detach().float().requires_grad_()
         self.masters = [copied(weight) if low(weight) else weight for weight in self.weights]
         self.optimizer = torch.optim.AdamW(self.masters, lr=self.lr, weight_decay=0.0, fused=True)
-        self.others = frozen(self.model)
-        self.others.__enter__()  # last: nothing below can fail
+        self.until_exit = contextlib.ExitStack()
+        self.until_exit.enter_context(frozen(self.model))  # last: nothing below can fail
         for weight in self.weights:
             weight.requires_grad_(True)
         return self
@@ -173,7 +173,7 @@ class Training:
 
     def __exit__(self, kind, *_) -> None:
         self.clear()
-        self.others.__exit__(None, None, None)
+        self.until_exit.close()
         if kind is not None:
             self.edit.undo()
         elif not all(torch.isfinite(weight).all() for weight in self.weights):
