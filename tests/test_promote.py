@@ -4,22 +4,13 @@ import json
 
 import pytest
 import yaml
+from test_rows import a_row
 
 from companion.experiments import methods
-from companion.experiments.provenance import about_run
 from companion.store import rows, versions
 from companion.workflow import promote
 
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
-
-
-def a_row(folder, name: str, memorised: int = 3, **result) -> dict:
-    """A run's row with one per-example value, written."""
-    found = {"sentences": 4, "memorised": memorised, "loss": [1.0], "learned": [4]}
-    found |= {"tokenizer": "t", "vocabulary": 9}
-    made = about_run("finetune", {"model": "tiny", "seed": 0}, {"model": "m"}, {"load": 0.1})
-    values = [{"id": "a", "ranks": [0, memorised]}]
-    return rows.write(folder, name, "finetune", found | result, values, made | {"tokenizer": "t"})
 
 
 def test_rows_are_copied_and_differences_reported(tmp_path, monkeypatch):
