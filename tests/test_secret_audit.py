@@ -2,15 +2,16 @@
 
 import copy
 import math
+import random
 
 import pytest
 import torch
-from conftest import PEOPLE, build, same_bits, weights
+from conftest import FAMILIES, PEOPLE, build, same_bits, weights
 
 from revs.audit import exposure, leak, relearning, rounding, suite, two_checkpoints
 from revs.audit.context import FIELD, Parts, context
 from revs.measures.evaluate import secret_ranks
-from revs.method import edit, output_ban
+from revs.method import output_ban
 from revs.model import load
 from revs.model.targets import Record, encode
 
@@ -65,7 +66,7 @@ def test_leak_is_the_chance_that_one_of_k_samples_is_the_secret(p):
 
 
 def test_samples_hold_the_secret_as_often_as_the_formula_says():
-    """A model of two tokens is sampled; the formula never is."""
+    """Draws that are the secret with probability p, k at a time."""
     p, k, draw = 0.02, 30, torch.Generator().manual_seed(0)
     samples = torch.rand(20_000, k, generator=draw) < p
     assert float(samples.any(1).float().mean()) == pytest.approx(
@@ -83,6 +84,17 @@ def test_a_rank_counts_the_strings_that_are_more_probable(decoder):
         by_cache = exposure.log_p_of_strings(decoder, target.prompt_ids, about.strings[target.id])
         assert by_cache == pytest.approx(each)
         assert found[target.id] == sum(one > plain_log_p(decoder, target) for one in each)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_prompt_is_read_once_in_every_family(family):
+    """Sliding windows, capped logits and positions of every kind keep to their caches."""
+    length = "n_positions" if family in ("gpt2", "gptj") else "max_position_embeddings"
+    decoder = build(family, **{length: 192})
+    secrets, about = attacked(decoder)
+    strings = about.strings[secrets[0].id]
+    found = exposure.log_p_of_strings(decoder, secrets[0].prompt_ids, strings)
+    assert found == pytest.approx([plain_log_p(decoder, one) for one in strings], abs=1e-4)
 
 
 def test_strings_are_read_in_pieces(decoder, monkeypatch):
@@ -138,10 +150,7 @@ def test_relearning_is_gradient_steps_on_the_secrets_tokens(taught, monkeypatch)
         ),
     )
     relearning.attack(taught, secrets, about)
-    known = next(half for half in (secrets[:1], secrets[1:2], secrets[2:]) if half)
     groups = sorted(one.group for one in secrets)
-    import random
-
     random.Random(about.seed).shuffle(groups)
     known = [one for one in secrets if one.group in groups[::2]]
     losses = []
@@ -306,8 +315,6 @@ def test_a_string_has_the_shape_of_the_secret(tokenizer):
 
 
 def test_numbers_are_those_of_the_pool_and_common_words_stay():
-    import random
-
     parts = Parts(["941-14-8265", "977-02-1234"])
     for seed in range(5):
         area, group, serial = parts.replaced("915-33-5678", random.Random(seed)).split("-")
@@ -336,7 +343,3 @@ def test_checkpoints_of_two_vocabularies_are_refused(refused):
     one, other = build("llama-untied"), build("llama-untied", vocab_size=310)
     with refused("compare two checkpoints of one model"):
         two_checkpoints.moved(one, other)
-
-
-def test_an_unedited_control_is_an_edit_of_nothing(taught):
-    assert edit.unlearn(taught, [], edit.Hyperparameters()).summary()["weights"] == 0
