@@ -84,14 +84,18 @@ def compare(
     cases: Callable[[], Sequence[tuple]],
     right: Callable,
     mistakes: Mapping[str, Callable],
+    in_revs: bool = True,
 ) -> None:
-    """Adds an exercise whose answers are compared, case by case, with those of ``right``."""
+    """Adds an exercise whose answers are compared, case by case, with those of ``right``.
+
+    ``in_revs``: is that a function of revs, or a formula that revs does not name?
+    """
 
     def judge(function: Callable) -> str:
         given = cases()
         wanted, found = results(right, given), results(function, given)
         if same(found, wanted):
-            return f"Right: {name} agrees with revs in all {len(given)} cases."
+            return f"Right: {name} agrees{' with revs' * in_revs} in all {len(given)} cases."
         for said, wrong in mistakes.items():
             if same(found, results(wrong, given)):
                 raise Wrong(said)

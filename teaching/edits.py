@@ -223,6 +223,7 @@ compare(
         "You stop where the sum of all absolute moves is enough: a negative activation moves the "
         "output the other way.": lambda a, c, S: neurons_needed([abs(x) for x in a], c, S),
     },
+    in_revs=False,
 )
 
 # --- the least-squares write ----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from revs.method import schedules
-from revs.method.vocabulary import Line, Vocabulary
+from revs.method.vocabulary import Line, Vocabulary, product
 from teaching import toy
 from teaching.checking import compare
 
@@ -18,7 +18,7 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 def read(U, gamma, FF2, j, k):
-    return (U @ (gamma * FF2[:, j])).topk(k).indices.tolist()
+    return product(U, gamma * FF2[:, j]).topk(k).indices.tolist()
 
 
 def read_cases():
@@ -130,6 +130,7 @@ compare(
         )[torch.arange(len(A)) != t],
         "You return all V tokens: leave t itself out.": lambda A, w, t: (A - A[t]) / (w[t] - w),
     },
+    in_revs=False,
 )
 
 

@@ -17,8 +17,8 @@ from teaching.checking import compare
 
 
 def memorised(logits, secret_ids, start):
-    best = logits.argmax(-1).tolist()[start - 1 :]
-    return all(best[i] == t for i, t in enumerate(secret_ids))
+    before = logits[start - 1 : start - 1 + len(secret_ids)]
+    return not vocabulary.rank(before, torch.tensor(secret_ids)).any()
 
 
 def memorised_cases():
@@ -241,6 +241,7 @@ compare(
             ]
         ),
     },
+    in_revs=False,
 )
 
 # --- attacks --------------------------------------------------------------------------------------
