@@ -20,7 +20,7 @@ from companion.store.paths import HTML, ROOT
 SOURCE = ROOT / "live"
 WORKER = ("engine/model.js", "engine/revs.js", "engine/tokenizer.js", "page/worker.js")
 PAGE = ("figure.css", "chart.js", "figure.js")
-PART = 3 << 20  # bytes of a script: 4 MB of base64
+PART = 3 << 19  # bytes of a script: 2 MB of base64
 EMBEDDED = "model.embed_tokens.weight"
 
 

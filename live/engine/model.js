@@ -1,4 +1,4 @@
-// A small Llama with weights of 8 bits, in a worker or in Node. Vectors of several
+// A small Llama with weights of 8 bits. Vectors of several
 // positions lie one after the other in Float32Arrays; the last index runs fastest.
 "use strict";
 
@@ -267,5 +267,3 @@ function joined(one, other) {
   both.set(other, one.length);
   return both;
 }
-
-if (typeof module !== "undefined") module.exports = { Weights, Model, addMove };

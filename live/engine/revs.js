@@ -197,7 +197,3 @@ function solve(G, b) {
   });
   return A.map((row, i) => row[b.length] / row[i]);
 }
-
-if (typeof module !== "undefined") {
-  module.exports = { Vocabulary, rank, demotion, unlearn, leastSquares, ranksByLayer };
-}

@@ -51,5 +51,3 @@ class BytePairs {
     return new TextDecoder().decode(bytes);
   }
 }
-
-if (typeof module !== "undefined") module.exports = { BytePairs };

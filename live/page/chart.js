@@ -61,5 +61,3 @@ function chart({ layers, before, after, r_h, V, moved, token }) {
     text(4, HIGH - 4, "tick left", "Bars: how many neurons (columns of FF₂) each layer moves."),
   ].join("");
 }
-
-if (typeof module !== "undefined") module.exports = { chart, WIDE, HIGH };
