@@ -77,7 +77,7 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description"))
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 60) -> float:
+    def wait(self, expression: str, seconds: float = 300) -> float:
         """Waits until an expression is true; returns the seconds that took."""
         start = time.monotonic()
         while not self.evaluate(expression):

@@ -133,6 +133,7 @@ const revsLive = (() => {
     state.examples = model.examples;
     find("loading").hidden = true;
     find("panel").hidden = false;
+    say("The model is here; its first edit is made …");
     const option = ({ name }, i) => `<option value="${i}">${name}</option>`;
     const own = '<option value="own">a prompt of yours</option>';
     find("secret").innerHTML = model.examples.secrets.map(option).join("") + own;

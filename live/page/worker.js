@@ -4,6 +4,7 @@
 
 const WRITTEN = 14; // tokens that the model goes on with
 let engine = null;
+let opening = null; // a part may come before there is room for it
 let newest = 0;
 
 onmessage = ({ data }) => {
@@ -15,13 +16,12 @@ onmessage = ({ data }) => {
 
 const steps = {
   async open({ model }) {
-    const weights = await Weights.make(model.bytes, decoded(model.kernel));
-    engine = { model, weights, left: model.parts };
-    postMessage({ opened: true });
+    opening = Weights.make(model.bytes, decoded(model.kernel));
+    engine = { model, weights: await opening, left: model.parts };
   },
 
   async part({ at, text }) {
-    engine.weights.file.set(decoded(text), at);
+    (await opening).file.set(decoded(text), at);
     engine.left -= 1;
     if (engine.left) return;
     const { model: told, weights } = engine;
