@@ -71,7 +71,7 @@ def asked(**parameters) -> dict:
         ),
         (asked(sed=1), "There is no parameter 'sed': did you mean 'seed'?"),
         (asked(method="rev"), "There is no method 'rev': did you mean 'revs'?"),
-        (asked(data=3), "data is 3, a int, but must be str."),
+        (asked(data=3), "data is 3, a int, but must be str (papermill: -r data 3)."),
         (asked(hyperparameters=[3]), "hyperparameters is [3], a list, but must be dict or None."),
         (asked(rows="rows"), "rows is set by the workflow: leave it out."),
         (
