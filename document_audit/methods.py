@@ -16,6 +16,7 @@ from revs.model.architecture import Decoder
 from revs.model.text import WINDOW, training_windows
 
 GENERAL, PROTECTED = 1024, 1024  # tokens whose activations are spared: of each kind, at most
+SMALL = 0.1  # a scale of a norm, by the median of its scales
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,23 @@ def general_activations(decoder: Decoder) -> dict:
 def least_squares_hyperparameters(
     decoder: Decoder, searched: dict, fixed: dict
 ) -> least_squares.Hyperparameters:
-    """The settings; r_h is a share of the vocabulary, and a rank of 1 at least."""
-    given = {"tokens": GENERAL} | searched | fixed
+    """The settings; r_h is a share of the vocabulary, and a rank of 1 at least. Where a scale of a
+    norm is small the paper's step is long, and is taken with a ridge."""
+    given = {"tokens": GENERAL, "ridge": 1.0 if has_small_scales(decoder) else 0.0}
+    given |= searched | fixed
     least = 1 / len(decoder.head.weight)
     return least_squares.Hyperparameters(**given | {"r_h": max(given["r_h"], least)})
+
+
+def has_small_scales(decoder: Decoder) -> bool:
+    """Is a scale of a norm between FF₂ and the head far smaller than its others?"""
+    after = [decoder.after(l) for l in range(len(decoder.layers))]
+    scales = [
+        (norm.weight.detach().float() + decoder.architecture.offset).abs()
+        for norm in [decoder.norm, *after]
+        if norm is not None
+    ]
+    return any(bool(one.min() < SMALL * one.median()) for one in scales)
 
 
 LEAST_SQUARES = Method(

@@ -198,8 +198,10 @@ def write(
     spared: Sequence[tuple[float, Tensor | Sample]],
 ) -> None:
     """Adds ΔW to a layer's FF₂; K (n, ff), S (n,), ``spared``: weights and second moments."""
-    M = solution(K, lam, spared)
     moved = S.nan_to_num().nonzero()[:, 0].tolist()
+    if not moved:
+        return
+    M = solution(K, lam, spared)
     along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
     edit.add(l, along.to(K) * S[moved, None].to(K), M[moved])
 
