@@ -1,0 +1,118 @@
+"""The lab is its key without solutions; the slides show the book's pictures and ask for nothing."""
+
+import re
+
+import nbformat
+import pytest
+
+from companion.store.paths import ROOT
+from teaching import lab, slides
+
+KEY = nbformat.read(lab.KEY, as_version=4)
+CODE = [cell for cell in KEY.cells if cell.cell_type == "code"]
+DRAWN = {
+    cell.metadata["mystnb"]["figure"]["name"]
+    for path in (ROOT / "notebooks").glob("*.ipynb")
+    for cell in nbformat.read(path, as_version=4).cells
+    if cell.metadata.get("mystnb", {}).get("figure")
+}
+EACH = pytest.mark.parametrize("lecture", slides.LECTURES, ids=lambda path: path.stem)
+
+
+def test_the_lab_is_the_stripped_key():
+    assert lab.LAB.read_text(encoding="utf-8") == lab.written(lab.stripped(KEY))
+
+
+def test_the_lab_gives_nothing_away():
+    text = lab.LAB.read_text(encoding="utf-8")
+    assert "SOLUTION" not in text and '"outputs": [\n' not in text
+    blanks = [cell for cell in CODE if "### BEGIN SOLUTION" in cell.source]
+    given = [cell.source for cell in nbformat.reads(text, as_version=4).cells]
+    assert len(blanks) == sum(source.endswith("...  # your code") for source in given) >= 6
+
+
+def test_each_blank_is_checked_by_the_next_cell():
+    for blank, check in zip(CODE, CODE[1:]):
+        if "### BEGIN SOLUTION" in blank.source:
+            name = re.search(r"^def (\w+)\(", blank.source, re.MULTILINE)[1]
+            assert check.source == f'teaching.check("{name}")({name})'
+
+
+def test_the_steps_take_ninety_minutes():
+    assert sum(lab.minutes(KEY)) == 90
+    page = (ROOT / "book" / "teach.md").read_text(encoding="utf-8")
+    table = re.search(r"^\| Minutes \| Step .*\n\|.*\n((?:\|.*\n)+)", page, re.MULTILINE)[1]
+    assert [int(row.split("|")[1]) for row in table.splitlines()] == lab.minutes(KEY)[:6]
+
+
+def test_the_key_holds_what_a_run_gave():
+    assert all(cell.execution_count for cell in CODE)
+    outputs = [output for cell in CODE for output in cell.outputs]
+    assert not [one for one in outputs if one.output_type == "error"]
+    checks = [cell for cell in CODE if cell.source.startswith("teaching.check")]
+    assert all("Right: " in cell.outputs[-1].data["text/plain"] for cell in checks)
+    assert max(len(line) for cell in CODE for line in cell.source.splitlines()) <= 80
+
+
+def test_the_lab_installs_what_the_project_pins():
+    pins = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "teaching" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    assert {line for line in lines if "==" in line} <= set(pins)
+
+
+@EACH
+def test_slides_show_pictures_of_the_book(lecture):
+    names = slides.pictures(lecture.read_text(encoding="utf-8"))
+    static = {path.name for path in (ROOT / "book" / "_static").iterdir()}
+    assert names and set(names) <= DRAWN | static
+
+
+@EACH
+def test_a_slide_has_a_title_few_words_and_speaker_notes(lecture):
+    found = slides.sections(lecture.read_text(encoding="utf-8"))
+    minutes = 0
+    for shown, note in found:
+        assert re.match(r"##? ", shown) and len(shown.split()) <= 90
+        minutes += int((re.match(r"(\d+) minutes?\.", note) or [0, 0])[1])
+    assert found[0][1].startswith("Goals: ") and all(note for _, note in found)
+    assert minutes == 75
+
+
+def test_slides_are_written_with_all_they_need(tmp_path):
+    names = {name for path in slides.LECTURES for name in slides.pictures(path.read_text())}
+    picture = nbformat.v4.new_output(
+        "display_data", {"image/svg+xml": "<svg xmlns='http://www.w3.org/2000/svg'/>"}
+    )
+    cells = [nbformat.v4.new_code_cell(outputs=[picture]) for _ in names]
+    for cell, name in zip(cells, names):
+        cell.metadata["mystnb"] = {"figure": {"name": name}}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "drawn.ipynb")
+    out = tmp_path / "slides"
+    pages = slides.write(out, [tmp_path / "drawn.ipynb"], ROOT / "book" / "_static")
+    assert [page.name for page in pages] == ["lecture1.html", "lecture2.html"]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        asked = re.findall(r'(?:src|href)="([^"]+)"', text)
+        assert asked and all(one == "data:," or (out / one).is_file() for one in asked)
+        assert text.count("<section>") == text.count('<aside class="notes">') > 10
+    with pytest.raises(ValueError, match="which no page of the book draws"):
+        slides.write(out, [], ROOT / "book" / "_static")
+
+
+def test_each_page_of_exercises_stands_in_one_chapter():
+    pages = [*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "book").glob("*.md")]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    for page in (ROOT / "book" / "exercises").glob("*.md"):
+        assert len(re.findall(rf"\{{include\}} \S*exercises/{page.name}\b", text)) == 1, page.name
+
+
+def test_the_quiz_has_five_answered_questions_a_part():
+    text = (ROOT / "book" / "exercises" / "quiz.md").read_text(encoding="utf-8")
+    parts = re.findall(r"^````\{dropdown\} Part \d.*?^````$", text, re.MULTILINE | re.DOTALL)
+    assert len(parts) == 5
+    for part in parts:
+        assert re.findall(r"^(\d)\. .*\n   \*.+\*$", part, re.MULTILINE) == list("12345")
+
+
+def test_the_page_for_teachers_is_short():
+    assert len((ROOT / "book" / "teach.md").read_text(encoding="utf-8").split()) <= 600
