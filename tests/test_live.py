@@ -19,6 +19,7 @@ chromium = pytest.importorskip("chromium")
 import make_still  # noqa: E402
 
 needs_browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
+pytestmark = pytest.mark.slow  # a minute
 DONE = make_still.DONE
 WRITES = ("columns", "squares")
 STATE = """(({before, after}) => {
