@@ -260,7 +260,7 @@ def lens(decoder, secrets):
 
 examine(
     "attack",
-    "attack(decoder, secrets, context) → {id: the worst rank of a target token}",
+    "attack(decoder, secrets, context) → {id: the larger rank of its target tokens}",
     judge_attack,
     lambda decoder, secrets, context: {
         name: min(max(layer) for layer in layers) for name, layers in lens(decoder, secrets).items()
