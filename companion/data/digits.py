@@ -18,7 +18,9 @@ from revs.model.architecture import Decoder
 from revs.model.text import token_ids
 
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
-COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 2e-3
+COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 4e-3
+TEXTS_A_STEP = 8  # of general text with numbers
+QUIET = 5.0  # weight, at last, of the probability that numbers take elsewhere
 GENERAL = 4_096  # places of general text that a step looks at
 TOGETHER = 16  # windows of a forward pass
 
@@ -28,9 +30,10 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> int:
     """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
     A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
-    matrix's own standard deviation (``noise``; ``learned`` begins so), or the mean itself
-    (``mean``): so close together that demoting one demotes all. A model whose digits are grouped
-    already is left alone. Returns the id of the first new token, 0 if there is none.
+    matrix's own standard deviation (``noise``), or the mean itself (``mean``): so close together
+    that demoting one demotes all. ``learned`` begins with noise, which ``learn_digits`` turns. A
+    model whose digits are grouped already is left alone. Returns the id of the first new token, 0
+    if there is none.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
@@ -52,13 +55,20 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> int:
 
 
 def learn_digits(
-    decoder: Decoder, first: int, texts: Sequence[list[int]], seed: int, progress=iter
+    decoder: Decoder,
+    first: int,
+    texts: Sequence[list[int]],
+    seed: int,
+    progress=iter,
+    times: int = TIMES,
 ) -> None:
     """Learns the rows of the tokens from ``first`` on, and nothing else, by counting.
 
-    Rows of ten numbers, "470, 471, …", are predicted; in general ``texts`` the new tokens shall
-    take no probability from the others: log(1 + Z_new / Z_old), what they add to the loss there,
-    is learned down. Z are the sums of softmax, at the final hidden states as they are before.
+    Rows of ten numbers, "470, 471, …", are predicted, and the numbers in general ``texts`` with
+    the token after each; elsewhere in these texts the new tokens shall take no probability from
+    the others: log(1 + Z_new / Z_old), what they add to the loss there, is learned down, in the
+    last quarter QUIET times as hard. Z are the sums of softmax, at the final hidden states as they
+    are before.
     """
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]
@@ -73,24 +83,38 @@ def learn_digits(
     for table in tables:
         table.requires_grad_(True)
     optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
-    steps = [rows for _ in range(TIMES) for rows in counting(draw)]
+    steps = [
+        (rows, RATE * (1 - done / number), weight)
+        for number, weight in ((times, 1.0), (times // 3, QUIET))
+        for done in range(number)
+        for rows in counting(draw)
+    ]
+    numbered = [text for text in texts if max(text) >= first]
     places = torch.Generator().manual_seed(seed)
-    for step, rows in enumerate(progress(steps)):
-        optimizer.param_groups[0]["lr"] = RATE * (1 - step / len(steps))
-        ids, mask = decoder.pad([token_ids(decoder.tokenizer, row) for row in rows])
-        output = model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-        read = mask[:, 1:].bool()  # on the first GPU, where hidden states come from the last
-        logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
-        loss = cross_entropy(logits, ids[:, 1:][read].to(logits.device))
+    for rows, rate, weight in progress(steps):
+        optimizer.param_groups[0]["lr"] = rate
+        loss = number_loss(decoder, [token_ids(decoder.tokenizer, row) for row in rows])
+        if numbered:
+            loss = loss + number_loss(decoder, draw.choices(numbered, k=TEXTS_A_STEP), first)
         some = torch.randint(len(states), (GENERAL,), generator=places).to(states.device)
         new = decoder.logits(states[some], first=first).logsumexp(-1)
         optimizer.zero_grad()
-        (loss + softplus(new - old[some]).mean().to(loss)).backward()
+        (loss + weight * softplus(new - old[some]).mean().to(loss)).backward()
         for table in tables:
             table.grad[:first] = 0
         optimizer.step()
     for parameter, flag in flags:
         parameter.requires_grad_(flag)
+
+
+def number_loss(decoder: Decoder, texts: Sequence[list[int]], first: int = 0) -> Tensor:
+    """Mean cross-entropy of the tokens from id ``first`` on and of those that follow one."""
+    ids, mask = decoder.pad(texts)
+    output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
+    read = mask[:, 1:].bool() & ((ids[:, 1:] >= first) | (ids[:, :-1] >= first))
+    # on the first GPU, where hidden states come from the last
+    logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
+    return cross_entropy(logits, ids[:, 1:][read].to(logits.device))
 
 
 @torch.no_grad()
