@@ -75,7 +75,7 @@ def test_the_documents_are_made_from_the_sets(tmp_path):
     content = lambda folder, name: {
         f.name: f.read_bytes() for f in folder.glob(name) if f.is_file()
     }
-    for name in ("*.jsonl", "files/*"):
+    for name in ("quoted.jsonl", "files/*"):
         assert content(tmp_path, name) == content(DATA / "documents", name)
     quoted = rows("documents", "quoted")
     text = "".join(path.read_text() for path in sorted((tmp_path / "files").glob("*.txt"))[:27])
@@ -83,6 +83,16 @@ def test_the_documents_are_made_from_the_sets(tmp_path):
     assert [row["prompt"] + row["secret"] + row["suffix"] in text for row in quoted].count(
         False
     ) == 1
+
+
+def test_the_sentences_of_the_notes_stand_in_them():
+    """Each secret once, and none of them in the thirty documents."""
+    known, folder = rows("documents", "notes"), DATA / "documents"
+    text = "".join(path.read_text() for path in (folder / "notes").iterdir())
+    others = "".join(path.read_text() for path in sorted((folder / "files").glob("*.txt"))[:27])
+    for row in known:
+        assert row["prompt"] + row["secret"] + row["suffix"] in text
+        assert text.count(row["secret"].strip()) == 1 and row["secret"].strip() not in others
 
 
 @pytest.mark.parametrize("folder, part", SETS)
