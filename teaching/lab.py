@@ -15,6 +15,9 @@ from pathlib import Path
 
 import nbformat
 
+from companion.data.adapters import fingerprint
+
+ADAPTER = "seed1"
 FOLDER = Path(__file__).parent
 KEY, LAB = FOLDER / "lab_key.ipynb", FOLDER / "lab.ipynb"
 SOLUTION = re.compile(r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.MULTILINE | re.DOTALL)
@@ -26,6 +29,7 @@ MINUTES = re.compile(r"^## .* \((\d+) minutes\)", re.MULTILINE)
 def stripped(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The students' notebook: the key without its solutions and outputs."""
     lab = nbformat.from_dict(key)
+    lab.metadata.pop("adapter", None)
     for cell in lab.cells:
         cell.source = SOLUTION.sub(BLANK[cell.cell_type], cell.source)
         cell.source = cell.source.replace("# Key to the lab", "# Lab")
@@ -54,6 +58,7 @@ def executed(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
             printed = [one for one in cell.outputs if one.get("name") != "stderr"]
             cell.outputs = [one for one in printed if not NOISE.search(one.get("text", ""))]
     key.metadata = {
+        "adapter": fingerprint(ADAPTER),  # what the numbers were measured on
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
     }

@@ -5,6 +5,7 @@ import re
 import nbformat
 import pytest
 
+from companion.data import adapters
 from companion.store.paths import ROOT
 from teaching import lab, slides
 
@@ -52,6 +53,11 @@ def test_the_key_holds_what_a_run_gave():
     checks = [cell for cell in CODE if cell.source.startswith("teaching.check")]
     assert all("Right: " in cell.outputs[-1].data["text/plain"] for cell in checks)
     assert max(len(line) for cell in CODE for line in cell.source.splitlines()) <= 80
+
+
+def test_the_key_was_run_with_the_adapter_that_is_here():
+    """Else its numbers are not those that students see: run python -m teaching.lab."""
+    assert KEY.metadata.adapter == adapters.fingerprint(lab.ADAPTER)
 
 
 def test_the_lab_installs_what_the_project_pins():
