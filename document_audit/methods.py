@@ -77,9 +77,9 @@ def has_small_scales(decoder: Decoder) -> bool:
 
 
 LEAST_SQUARES = Method(
-    ranges={"r_h": (0.001, 0.2), "mu": (0.001, 0.3), "nu": (0.001, 1.0), "lam": (0.0003, 0.1)},
+    ranges={"r_h": (0.001, 0.2), "mu": (0.003, 3.0), "nu": (0.003, 3.0), "lam": (0.0003, 0.1)},
     first=[
-        {"r_h": r_h, "mu": 0.03, "nu": 0.03, "lam": lam}
+        {"r_h": r_h, "mu": 0.3, "nu": 0.1, "lam": lam}
         for r_h, lam in ((0.004, 0.01), (0.015, 0.01), (0.05, 0.003))
     ],
     Hyperparameters=least_squares.Hyperparameters,
