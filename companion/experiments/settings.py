@@ -88,9 +88,7 @@ class Unlearn(Adapted):
     score_k: int = count(100, "k of Score@k")
     generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
     measures: list[str] = field([], "what else is measured, such as attacks")
-    protect: str | None = place(
-        None, "a data set whose sentences a method may spare; none of the evaluated one"
-    )
+    protect: str | None = place(None, "a data set whose sentences a method may spare; None: none")
     hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
     tag: str = field("", "added to the row's name")
     overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
