@@ -63,7 +63,8 @@ def test_a_secret_begins_where_a_token_does(tokenizer):
     """What the tokenizer merges with the secret's first character goes to the secret."""
     record = Record("e", "phone", "e", "Please ring ", "(212) 555-0147", "")
     assert candidates.aligned_to_token(record, tokenizer) == record  # bytes
-    merged = lambda text, **_: {"offset_mapping": [(0, 6), (6, 11), (11, 13), (13, len(text))]}
+    ends = lambda text: [(0, 6), (6, 11), (11, 13), (13, len(text))]
+    merged = lambda text, **_: {"input_ids": [5, 6, 7, 8], "offset_mapping": ends(text)}
     moved = candidates.aligned_to_token(record, merged)
     assert (moved.prompt, moved.secret) == ("Please ring", " (212) 555-0147")
     assert moved.text == record.text

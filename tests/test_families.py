@@ -333,7 +333,7 @@ def test_an_own_model_with_trained_statistics_is_not_broken(kind):
         edit = of.unlearn(decoder, secrets(decoder), hp)
         after, far = general_text.predictions(decoder, range(4)), furthest(decoder, plain)
         edit.undo()
-        assert far < 10
+        assert far < 20
         assert of is REVS or after.perplexity < 1.5 * before.perplexity
     if decoder.after(0) is not None:  # there the paper's step is long
         with algorithm.unlearn(decoder, secrets(decoder), replace(hp, ridge=0.0)):

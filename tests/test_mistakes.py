@@ -33,6 +33,7 @@ from companion.store.paths import alone
 from companion.workflow import build, sweep
 from document_audit import audit as own
 from document_audit import edit_file, export
+from revs.method import least_squares
 from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
@@ -434,11 +435,13 @@ def searching(place, document, listed=None):
     return partial(own.find_memorized, models.load(str(folder)), file, *more)
 
 
-@mistake("has 111 tokens, but .* reads at most 96")
+@mistake("has 108 tokens, but .* reads at most 96")
 def a_context_too_short(place):
     decoder = models.load(str(saved(place)))
     long = Record("long", "ssn", "long", "x" * 100, "941-14-8265", "")
-    yield partial(own.unlearn, decoder, [encode(long, decoder.tokenizer)], HP)
+    yield partial(
+        own.unlearn, decoder, [encode(long, decoder.tokenizer)], least_squares.Hyperparameters()
+    )
 
 
 @mistake("There are no documents at the path given", FileNotFoundError)
@@ -516,7 +519,7 @@ def parameters_that_are_no_mapping(place):
     yield running(place, "x = 1", "-y", "3")
 
 
-@mistake("There is no sweep 'quik': there are ablations, d")
+@mistake("There is no sweep 'quik': there are ablations, ")
 def an_unknown_sweep(place):
     yield partial(sweep.read, "quik")
 
@@ -541,7 +544,7 @@ def spoiled_row(spoil):
 
 
 for name, said, spoil in (
-    ("an old row", "A row of schema 0 was met, but this", lambda file: change(file, schema=0)),
+    ("an old row", "or check out the version that wrote it", lambda file: change(file, schema=0)),
     ("a row cut short", "is no whole row", cut),
     ("a row that does not fit", "does not fit the schema", lambda file: change(file, result={})),
 ):

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ast
 import itertools
+import warnings
 from types import ModuleType
 
 from companion.experiments.command import MISTAKES, row_of
 from companion.experiments.settings import check
 from companion.store.paths import resolve
 from companion.store.suggestions import hint
+
+# peft asks transformers for it; a page shows no warning of a library to another
+warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 
 
 class Refused(Exception):
