@@ -8,6 +8,7 @@ present sources is left as it is.
 from __future__ import annotations
 
 import argparse
+import os
 import queue
 import sys
 import threading
@@ -99,6 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m companion.workflow.pages")
     parser.add_argument("--cores", type=int, default=1, help="how many kernels")
     kernels = parser.parse_args().cores
+    os.environ["OMP_NUM_THREADS"] = "1"  # of each kernel: more would wait for one another
     sweep, start = read("quick"), time.monotonic()
     made = [str(job.row) for job in sweep.jobs.values()]
     others = sources.content(sources.files([*sources.PAGES, *sources.RUNS]) + made)
