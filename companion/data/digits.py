@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, softplus
 
-from revs.model.architecture import Decoder
+from revs.model.architecture import Decoder, frozen
 from revs.model.text import token_ids
 
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
@@ -73,38 +73,35 @@ def learn_digits(
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]
     tables = list({id(table): table for table in places}.values())
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    model.requires_grad_(False)
-    states, old = final_states(decoder, texts, first)
-    rows = quiet_noise(decoder, first, states)
-    with torch.no_grad():
+    with frozen(model):
+        states, old = final_states(decoder, texts, first)
+        rows = quiet_noise(decoder, first, states)
+        with torch.no_grad():
+            for table in tables:
+                table[first:] = rows.to(table)
         for table in tables:
-            table[first:] = rows.to(table)
-    for table in tables:
-        table.requires_grad_(True)
-    optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
-    steps = [
-        (rows, RATE * (1 - done / number), weight)
-        for number, weight in ((times, 1.0), (times // 3, QUIET))
-        for done in range(number)
-        for rows in counting(draw)
-    ]
-    numbered = [text for text in texts if max(text) >= first]
-    places = torch.Generator().manual_seed(seed)
-    for rows, rate, weight in progress(steps):
-        optimizer.param_groups[0]["lr"] = rate
-        loss = number_loss(decoder, [token_ids(decoder.tokenizer, row) for row in rows])
-        if numbered:
-            loss = loss + number_loss(decoder, draw.choices(numbered, k=TEXTS_A_STEP), first)
-        some = torch.randint(len(states), (GENERAL,), generator=places).to(states.device)
-        new = decoder.logits(states[some], first=first).logsumexp(-1)
-        optimizer.zero_grad()
-        (loss + weight * softplus(new - old[some]).mean().to(loss)).backward()
-        for table in tables:
-            table.grad[:first] = 0
-        optimizer.step()
-    for parameter, flag in flags:
-        parameter.requires_grad_(flag)
+            table.requires_grad_(True)
+        optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
+        steps = [
+            (rows, RATE * (1 - done / number), weight)
+            for number, weight in ((times, 1.0), (times // 3, QUIET))
+            for done in range(number)
+            for rows in counting(draw)
+        ]
+        numbered = [text for text in texts if max(text) >= first]
+        places = torch.Generator().manual_seed(seed)
+        for rows, rate, weight in progress(steps):
+            optimizer.param_groups[0]["lr"] = rate
+            loss = number_loss(decoder, [token_ids(decoder.tokenizer, row) for row in rows])
+            if numbered:
+                loss = loss + number_loss(decoder, draw.choices(numbered, k=TEXTS_A_STEP), first)
+            some = torch.randint(len(states), (GENERAL,), generator=places).to(states.device)
+            new = decoder.logits(states[some], first=first).logsumexp(-1)
+            optimizer.zero_grad()
+            (loss + weight * softplus(new - old[some]).mean().to(loss)).backward()
+            for table in tables:
+                table.grad[:first] = 0
+            optimizer.step()
 
 
 def number_loss(decoder: Decoder, texts: Sequence[list[int]], first: int = 0) -> Tensor:

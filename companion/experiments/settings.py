@@ -73,46 +73,42 @@ class Adapted(Model):
         return self.name_of_row(kind, Path(about).stem, "-".join(filter(None, parts)))
 
 
-class Unlearn(Adapted):
-    """What is unlearned, from which model, by which method, and what is measured."""
+class OneSplit(Adapted):
+    """One method on one split: what is forgotten, and how."""
 
     data: str = place("ssn", "a built-in data set or a JSON Lines file")
     method: str = field("revs", "a name of params/methods.yml")
     seed: int = field(1, "draws what is forgotten and what is kept")
     forget: int | None = count(None, "secrets to forget; None: half")
-    sentences: int | None = count(
-        None, "of a secret, measured besides the unlearned one; None: all"
-    )
     T: int = count(2, "target tokens of a secret")
     tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
-    score_k: int = count(100, "k of Score@k")
-    generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
-    measures: list[str] = field([], "what else is measured, such as attacks")
     protect: str | None = place(None, "a data set whose sentences a method may spare; None: none")
     hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
     tag: str = field("", "added to the row's name")
     overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
+
+
+class Unlearn(OneSplit):
+    """What is unlearned, from which model, by which method, and what is measured."""
+
+    sentences: int | None = count(
+        None, "of a secret, measured besides the unlearned one; None: all"
+    )
+    score_k: int = count(100, "k of Score@k")
+    generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
+    measures: list[str] = field([], "what else is measured, such as attacks")
 
     @property
     def row_name(self) -> str:
         return self.name_with_method("unlearn", self.data)
 
 
-class Audit(Adapted):
+class Audit(OneSplit):
     """Attacks on a model that one method has unlearned, and on the secrets that it should lack."""
 
-    data: str = place("ssn", "a built-in data set or a JSON Lines file")
     method: str = field("revs", "a name of params/methods.yml, or gold: never trained")
-    seed: int = field(1, "draws what is forgotten and what is kept")
-    forget: int | None = count(None, "secrets to forget; None: half")
-    T: int = count(2, "target tokens of a secret")
-    tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
-    protect: str | None = place(None, "a data set that a method may spare; not the evaluated one")
     never_trained: str | None = place(None, "such secrets that it never read; None: the tuning set")
     strings: int = count(200, "never-trained strings beside each secret", least=2)
-    hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
-    tag: str = field("", "added to the row's name")
-    overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
 
     @property
     def row_name(self) -> str:

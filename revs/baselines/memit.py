@@ -39,11 +39,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import ff2_names, frozen, require, tail
+from revs.baselines.training import ff2_names, require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.method.moments import Text, general_moments, second_moments
-from revs.model.architecture import Decoder, Stop, stream_of
+from revs.model.architecture import Decoder, Stop, frozen, stream_of
 from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, token_ids
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from revs.method.edit import Edit
 from revs.method.moments import Text
-from revs.model.architecture import Decoder
+from revs.model.architecture import Decoder, frozen
 from revs.model.text import training_windows
 
 WINDOW = 32  # tokens of general text beside each target
@@ -91,18 +91,6 @@ def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
     """The names of some layers' FF₂ weights."""
     parts = decoder.architecture
     return [f"{parts.layers}.{l}.{parts.ff2}.weight" for l in layers]
-
-
-@contextlib.contextmanager
-def frozen(model) -> Iterator[None]:
-    """No weight has a gradient inside; afterwards those have one that had it before."""
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
-    model.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
 
 
 class Training:

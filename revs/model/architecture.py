@@ -7,7 +7,7 @@ checkpoint also does what its family's row takes for granted is asked of it itse
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -72,6 +72,18 @@ def architecture(kind: str, name: str) -> Architecture:
         known = ", ".join(sorted(ARCHITECTURES))
         raise ValueError(f"{said}{known}, or add its family as CONTRIBUTING.md says.")
     return ARCHITECTURES[kind]
+
+
+@contextlib.contextmanager
+def frozen(model) -> Iterator[None]:
+    """No weight has a gradient inside; afterwards those have one that had it before."""
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
 
 
 class Stop(Exception):
