@@ -85,14 +85,19 @@ def test_the_documents_are_made_from_the_sets(tmp_path):
     ) == 1
 
 
-def test_the_sentences_of_the_notes_stand_in_them():
-    """Each secret once, and none of them in the thirty documents."""
-    known, folder = rows("documents", "notes"), DATA / "documents"
-    text = "".join(path.read_text() for path in (folder / "notes").iterdir())
-    others = "".join(path.read_text() for path in sorted((folder / "files").glob("*.txt"))[:27])
+def test_the_sentences_of_the_office_stand_in_its_documents():
+    """Each secret once, and none of them in the thirty documents; all are nobody's."""
+    known, folder = rows("documents", "office"), DATA / "documents"
+    read_all = lambda paths: "".join(path.read_text(encoding="utf-8") for path in paths)
+    text = read_all((folder / "office").iterdir())
+    others = read_all(sorted((folder / "files").glob("*.txt"))[:27])
     for row in known:
+        secret = row["secret"].strip()
         assert row["prompt"] + row["secret"] + row["suffix"] in text
-        assert text.count(row["secret"].strip()) == 1 and row["secret"].strip() not in others
+        assert text.count(secret) == 1 and secret not in others
+    assert all(HOST.search(host) for host in re.findall(r"@\S+|//\S+", text))
+    assert set(re.findall(r"\b\d{3}-\d{4}\b", text)) <= {f"555-0{n}" for n in range(100, 200)}
+    assert all(re.match(r"9\d\d-[0-4]\d", one) for one in re.findall(r"\d{3}-\d\d-\d{4}", text))
 
 
 @pytest.mark.parametrize("folder, part", SETS)
