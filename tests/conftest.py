@@ -211,11 +211,13 @@ def shelf(tmp_path, monkeypatch):
         depths=None,
         model="smollm2-135m",
         unseen=True,
+        overrides=None,
+        targets=1,
     ):
         unedited = {"efficacy": 0.0, "generalization": 0.0 if unseen else None, "specificity": 1.0}
         after = {"efficacy": efficacy, "generalization": efficacy if unseen else None}
         after |= {"specificity": specificity, "specificity_within_50": None}
-        after |= {"k": 100, "forget": 1, "retain": 1}
+        after |= {"k": 100, "forget": targets, "retain": 1}
         score = metrics.unlearning_score(efficacy, specificity, after["generalization"])
         edit = {"layers": [0], "columns": 3, "weights": 12, "moves": 4, "unreached": 0, "norm": 2.0}
         result = {"before": after | unedited | {"unlearning_score": 0.0}, "edit": edit}
@@ -232,14 +234,14 @@ def shelf(tmp_path, monkeypatch):
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"model": model, "method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
-        made = about_run("unlearn", settings, {"model": f"x{tag}"}, {"unlearn": seconds}) | {
+        made = about_run("unlearn", settings, {"model": "x"}, {"unlearn": seconds}) | {
             "tokenizer": "x",
             "extra_memory_mb": extra,
         }
         if failed:
             result = {"failed": failed}
         items = [] if failed else [gone, kept]
-        return rows.write(rows.RECORDED, name, "unlearn", result, items, made, tag)
+        return rows.write(rows.RECORDED, name, "unlearn", result, items, made, tag, overrides)
 
     return put
 

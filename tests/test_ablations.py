@@ -2,69 +2,27 @@
 
 import pytest
 
-from companion.analysis import ablations, errata, results, tuning
-from companion.analysis.tables import DASH, METRICS
+from companion.analysis import ablations, errata, tuning
+from companion.analysis.tables import DASH
 from companion.experiments import methods
 from companion.store import paper, rows
 
 MODEL = "smollm2-135m"
-BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_n": 0.1}
-
-
-@pytest.fixture
-def shelf(monkeypatch):
-    """shelf(tag, method, seed, …): a run that takes its place among rows which stand for all."""
-    found = {}
-    monkeypatch.setattr(
-        rows,
-        "find",
-        lambda *folders, kind=None, data=None: {
-            name: row for name, row in found.items() if (row["kind"], row["data"]) == (kind, data)
-        },
-    )
-
-    def put(
-        tag="", method="revs", seed=0, data="ssn", given=None, overrides=None, targets=20,
-        model=MODEL, efficacy=0.5, specificity=0.5, resistance=None, failed=None, **result
-    ):  # fmt: skip
-        scores = dict.fromkeys(METRICS, efficacy) | {
-            "generalization": None,
-            "specificity": specificity,
-            "unlearning_score": results.metrics.unlearning_score(efficacy, specificity, None),
-            "forget": targets,
-        }
-        result |= {"before": scores, "after": scores, "edit": {"columns": 3}}
-        if resistance:
-            result["attacks"] = {"resistance_score": {"released": resistance}}
-        made = {
-            "settings": {"hyperparameters": BASE | (given or {})},
-            "environment": {"device": "cpu", "processor": "Z80"},
-            "inputs": {"model": "0123456789"},
-            "seconds": {"unlearn": 10.0},
-            "extra_memory_mb": 100,
-        }
-        row = {"kind": "unlearn", "data": data, "model": model, "method": method, "seed": seed}
-        row |= {"tag": tag, "overrides": overrides or {}, "origin": "recorded"} | made
-        row |= {"name": f"unlearn/{data}/{model}/{method}-seed{seed}-{tag}"}
-        row |= {"result": {"failed": failed} if failed else result}
-        found[row["name"]] = row
-        return row
-
-    return put
 
 
 # --- ablations -----------------------------------------------------------------------------------
 
 
 def test_an_ablation_stands_beside_the_papers_rows(shelf):
-    shelf("base", efficacy=0.8, resistance=0.7)
+    shelf("base", efficacy=0.8, depths=[[70, 70]], unseen=False)
     shelf("neurons-random", efficacy=0.1)
     shelf("base", data="emails")  # alone: nothing to compare it with
     table = ablations.beside("neurons", MODEL).set_index(["alternative", "measured"])
     ours = [index for index in table.index if index[1] != "paper, Emails"]
     assert ours == [("random", "ours, SSN"), ("hybrid", "ours, SSN")] and len(table) == 7
     hybrid, printed = table.loc[("hybrid", "ours, SSN")], table.loc[("hybrid", "paper, Emails")]
-    assert (hybrid["Efficacy"], hybrid["Resistance"], hybrid["columns"]) == (80, 70, 3)
+    assert (hybrid["Efficacy"], hybrid["columns"]) == (80, 3)
+    assert hybrid["Resistance"] == pytest.approx(70)
     assert printed["Unlearning Score"] == "75.2"  # as printed
     assert table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2"
     assert table["Resistance"].isna()[("random", "ours, SSN")] and hybrid.isna()["Generalization"]
@@ -94,11 +52,11 @@ def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
 
 def test_a_curve_holds_everything_else_fixed(shelf):
     shelf("base", efficacy=0.3)
-    shelf("curve-n_max90", given={"n_max": 90}, efficacy=0.9)
-    shelf("curve-n_max10", given={"n_max": 10}, efficacy=0.1)
-    shelf("curve-n_max50", given={"n_max": 50, "r_n": 0.9})  # something else moved too
-    shelf("curve-k200", given={"k": 200})
-    shelf("other", given={"n_max": 70})
+    shelf("curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
+    shelf("curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
+    shelf("curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
+    shelf("curve-k200", hyperparameters={"k": 200})
+    shelf("other", hyperparameters={"n_max": 70})
     runs = ablations.scores(MODEL, "ssn")
     assert runs.loc["curve-n_max50", "changed"] == {"n_max": 50, "r_n": 0.9}
     found = ablations.curve(runs, "n_max")

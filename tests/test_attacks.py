@@ -113,21 +113,6 @@ def test_the_four_readings_by_hand():
     assert attacks.token_wise([c], 10) == 0.0
 
 
-def test_the_readings_are_ordered(decoder):
-    """per_example ≥ union ≥ token_wise; released ≥ per_example as a minimum of means."""
-    targets = secrets(decoder)
-    for k in (3, 20, 100):
-        result, _ = attacks.measure(decoder, Split(targets, [], targets), k)
-        for attack in attacks.ATTACKS:
-            found = result[attack]
-            assert found["per_example"] >= found["union"] >= found["token_wise"]
-            assert attack == "delta" or found["released"] >= found["per_example"]
-        for reading in attacks.AGGREGATIONS:
-            values = [result[attack][reading] for attack in attacks.ATTACKS]
-            wanted = 0 if min(values) == 0 else 3 / sum(1 / value for value in values)
-            assert result["resistance_score"][reading] == pytest.approx(wanted)
-
-
 def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, refused):
     text, ids = "x" * 84, lambda text: decoder.tokenizer(text)["input_ids"]
     target = Target("long", "ssn", "long", ids(text), ids("941"), (0, 2), text)

@@ -67,7 +67,7 @@ def commanded(monkeypatch, options: list[str], run=lambda settings: None):
 def test_a_command_reads_options_as_yaml(monkeypatch):
     seen = []
     options = ["--seed", "3", "--hyperparameters", "{n_max: 20}", "--adapter", "null"]
-    run = lambda settings: seen.append(settings)  # noqa: E731
+    run = lambda settings: seen.append(settings)
     run.__doc__ = "Keeps them."
     assert (
         commanded(monkeypatch, [*options, "--measures", "[attacks]", "--data", "@x"], run) is None
@@ -86,7 +86,7 @@ def test_a_command_reads_options_as_yaml(monkeypatch):
     ],
 )
 def test_a_command_refuses_in_one_sentence(monkeypatch, options, said):
-    run = lambda settings: pytest.fail("nothing is to be run")  # noqa: E731
+    run = lambda settings: pytest.fail("nothing is to be run")
     run.__doc__ = "Fails."
     assert commanded(monkeypatch, options.split(), run) == said
 
@@ -118,7 +118,7 @@ def test_a_full_gpu_is_one_sentence_on_a_command_line_and_in_a_notebook(monkeypa
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_help_names_every_setting(name, monkeypatch, capsys):
-    run = lambda settings: None  # noqa: E731
+    run = lambda settings: None
     run.__doc__ = "Runs."
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     with pytest.raises(SystemExit):

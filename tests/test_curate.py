@@ -153,21 +153,6 @@ def test_documents_without_any_secret_make_an_empty_set(run, tmp_path, curated, 
     assert one_sentence(error)
 
 
-@pytest.mark.parametrize(
-    "wrong, message",
-    [
-        ({"documents": ""}, "documents is empty: give a path"),
-        ({"kinds": ["emial"]}, "kinds is .'emial'., but must be list.email, url"),
-        ({"kinds": []}, "kinds is empty"),
-        ({"name": "../own"}, "name is '../own', but becomes the name of a file"),
-    ],
-)
-def test_wrong_settings_are_refused(run, wrong, message, one_sentence):
-    with pytest.raises(ValueError, match=message) as error:
-        run(**wrong)
-    assert one_sentence(error)
-
-
 def test_two_searches_do_not_write_one_set(run, curated, one_sentence):
     """Those that write another at the same time may."""
     with alone(curated(""), "wait", ".own.lock"):

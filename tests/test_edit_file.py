@@ -187,19 +187,6 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
         assert one_sentence(error) and same_bits(model, before)
 
 
-def test_the_newest_of_two_edits_is_undone_first(base, one_sentence):
-    decoder = base()
-    plain = weights(decoder)
-    older, newer = edit_file.apply(decoder, made(base())[1]), None
-    newer = least_squares.unlearn(decoder, targets(decoder), replace(LEAST_SQUARES, r_h=290))
-    with pytest.raises(ValueError, match="undo what is newer first") as error:
-        older.undo()
-    assert one_sentence(error)
-    newer.undo()
-    older.undo()
-    assert same_bits(decoder, plain)
-
-
 def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, one_sentence):
     """Cut short, of something else, of another format, crafted, with a part missing or changed."""
     whole = written(tmp_path / "edit", made(base())[1]) / edit_file.WEIGHTS
@@ -322,14 +309,3 @@ def test_the_difference_of_two_checkpoints_names_the_tokens(base, kind, method):
     assert set(found["token"]) <= tokens and (found["cosine"] > 0.99).all()
     ranks = found.groupby("layer").size()
     assert len(ranks) == len(about.factors) and ranks.max() == about.rank
-
-
-def test_a_random_edit_points_at_no_token(base):
-    """Changes in random directions: the best token is far from all of them."""
-    decoder, plain = base(), base()
-    with Edit(decoder) as edit:
-        edit.add(
-            1, torch.randn(2, 16, generator=torch.Generator().manual_seed(1)), torch.ones(2, 64)
-        )
-    found = export.recover(decoder, plain)
-    assert len(found) and (found["cosine"] < 0.99).all()

@@ -23,7 +23,7 @@ from revs.method import algorithm
 from revs.method.algorithm import Hyperparameters
 from revs.method.edit import Edit
 from revs.method.selection import attributions
-from revs.method.vocabulary import Vocabulary, rank
+from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import ARCHITECTURES, Decoder, check_fit
 from revs.model.targets import Split, Target
 
@@ -209,23 +209,6 @@ def test_heads_may_be_tied_or_not(kind, tied):
     assert edit.moves and torch.equal(embeddings, before)
     edit.undo()
     agree(decoder, copy.deepcopy, IDS, next_tokens(decoder, IDS, 1)[0], HP)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("kind", BIASED)
-def test_a_bias_of_the_head_moves_ranks(kind):
-    """The token that a bias lifts is the model's first, in the answer and in the ranks that an edit
-    looks at."""
-    decoder, t = build(kind), 7
-    stream = attacks.streams(decoder, [IDS], [(0, len(IDS) - 1)])[-1]
-    of_t = lambda: int(rank(decoder.logits(decoder.norm(stream))[0], t))
-    assert of_t() > 0
-    decoder.head.bias[t] += 1000
-    assert of_t() == int(Vocabulary(decoder).line(stream, t).rank_at_rest()[0]) == 0
-
-
-def test_biases_are_where_the_suite_looks_for_them():
-    assert {kind for kind in FAMILIES if build(kind).head.bias is not None} == set(BIASED)
 
 
 @torch.no_grad()

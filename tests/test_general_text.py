@@ -84,18 +84,6 @@ def test_the_text_is_committed_and_its_hash_is_an_input():
     assert text.PASSAGES.join(parts) == text.general_text() and 1e6 < len(whole) <= 1.3e6
 
 
-@pytest.mark.parametrize("number, length", [(1, 1), (5, 32), (16, 128)])
-def test_windows_are_consecutive(tokenizer, number, length):
-    for windows, whole in (
-        (text.evaluation_windows, text.evaluation_text()),
-        (text.training_windows, text.training_text()),
-    ):
-        found = windows(tokenizer, number, length)
-        assert [len(window) for window in found] == [length] * number
-        ids = tokenizer(whole[: 40 * number * length])["input_ids"]
-        assert sum(found, []) == ids[: number * length]
-
-
 def test_windows_begin_again_where_the_text_ends(tokenizer, refused):
     whole = "abcdefghijk"
     letters = tokenizer(whole)["input_ids"]

@@ -94,12 +94,6 @@ def test_the_batched_pass_is_the_plain_loop(options):
         torch.testing.assert_close(decoder.neurons(l), plain.neurons(l), rtol=1e-5, atol=1e-8)
 
 
-def test_both_forms_of_the_system_agree():
-    K = torch.randn(5, 40, dtype=torch.float64)
-    nothing = [(1.0, torch.zeros(40, 40))]
-    torch.testing.assert_close(solution(K, 0.1), solution(K, 0.1, nothing))
-
-
 def test_one_target_gets_the_minimum_norm_solution():
     """λ → 0: m = a / ‖a‖², which moves a by one and what is orthogonal to a not at all."""
     a = torch.randn(1, 40, dtype=torch.float64)
@@ -110,17 +104,11 @@ def test_one_target_gets_the_minimum_norm_solution():
     assert abs(float(m[0] @ other)) < 1e-10
 
 
-def test_targets_with_closed_gates_do_not_move():
-    """Every target already ranks lower: nothing is written."""
-    decoder, targets = build("llama-tied"), secrets()
-    edit = unlearn(decoder, targets, Hyperparameters(r_h=1, mu=0.0))
-    closed = stream_ranks(decoder, targets) >= 1
-    assert closed.any()
-    vocabulary = Vocabulary(decoder)
+def test_a_target_that_ranks_low_already_does_not_move():
+    vocabulary = Vocabulary(build("llama-tied"))
     x = torch.randn(2, 16, dtype=torch.float64)
-    ranks = vocabulary.line(x, 7).rank_at_rest()
-    assert shifts(vocabulary, 0, x, x, [7, 7], int(ranks.min())).eq(0).all()
-    edit.undo()
+    lowest = int(vocabulary.line(x, 7).rank_at_rest().min())
+    assert shifts(vocabulary, 0, x, x, [7, 7], lowest).eq(0).all()
 
 
 def test_protected_text_feels_less():
@@ -140,19 +128,13 @@ def test_protected_text_feels_less():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"r_h": -1}, {"lam": 0.0, "mu": 0.0}, {"projection": "no"}, {"tokens": 3}]
+    "wrong",
+    [{"r_h": -1}, {"lam": 0.0, "mu": 0.0}, {"projection": "no"}, {"tokens": 3}]
+    + [{"r_h": 300}, {"nu": 0.1}],  # which do not fit the model
 )
-def test_impossible_settings_are_refused(wrong, one_sentence):
-    with pytest.raises(ValueError) as error:
-        Hyperparameters(**wrong)
-    assert one_sentence(error)
-
-
-@pytest.mark.parametrize("wrong", [{"r_h": 300}, {"nu": 0.1}])
-def test_what_does_not_fit_the_model_is_refused(wrong, one_sentence):
-    with pytest.raises(ValueError) as error:
+def test_impossible_settings_are_refused(wrong, refused):
+    with refused(""):
         unlearn(build("llama-tied"), secrets(), Hyperparameters(**wrong))
-    assert one_sentence(error)
 
 
 @pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
@@ -169,10 +151,6 @@ def test_the_output_ban_leaves_the_network_alone(kind):
     assert edit.summary()["weights"] == len(banned) * head.shape[1]
     edit.undo()
     assert decoder.head.weight is head
-
-
-def test_the_write_is_declared():
-    assert least_squares.VERSION >= 1 and output_ban.VERSION >= 1
 
 
 def test_samples_of_activations_solve_the_same_system():

@@ -146,7 +146,7 @@ def test_the_sliders_begin_where_python_does(seen):
 
 @needs_browser
 def test_the_still_is_what_the_model_shows(seen):
-    numbers = lambda text: [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", text)]  # noqa: E731
+    numbers = lambda text: [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", text)]
     assert numbers(seen["still"]) == numbers(seen["first"]) and len(numbers(seen["still"])) > 50
 
 

@@ -79,23 +79,6 @@ def test_the_unlearning_score_has_two_parts_or_three():
     assert unlearning_score(0.5, 1.0, 0.0) == 0.0 and unlearning_score(0.0, 1.0) == 0.0
 
 
-@examples
-@given(seeds=st.lists(st.tuples(shares, shares, shares), min_size=1, max_size=6))
-def test_a_mean_of_unlearning_scores_never_exceeds_the_score_of_the_means(seeds):
-    """The harmonic mean is concave: tables that show the opposite are not of the same seeds."""
-    of_means = unlearning_score(*map(mean, zip(*seeds)))
-    assert mean([unlearning_score(*seed) for seed in seeds]) <= of_means + 1e-9
-
-
-@examples
-@given(values=st.lists(shares, min_size=2, max_size=6))
-def test_a_summary_is_the_mean_and_the_sample_deviation(values):
-    """Over seeds, with ddof = 1."""
-    assert summary(values) == pytest.approx(
-        (statistics.mean(values), statistics.stdev(values)), abs=1e-9
-    )
-
-
 def test_one_seed_has_no_deviation_and_no_items_have_no_mean():
     m, deviation = summary([0.3])
     assert m == 0.3 and math.isnan(deviation) and math.isnan(mean([]))
@@ -219,20 +202,6 @@ def test_effectiveness_of_an_unlearned_model(decoder):
     assert {item["id"]: item["ranks"] for item in items} == found
     assert [item["exact"] for item in items[3:]] == exact
     assert [item["within_50"] for item in items] == [None] * 3 + within
-
-
-def test_sentences_that_are_reproduced_exactly_need_not_be_written(decoder):
-    """They are within 50 tokens already: the result is that of writing all retained ones out.
-    Specificity is equality (§4.4.2); the released code's substring stands beside it."""
-    split = replace(some_split(decoder), unseen=[])
-    ranks, written = secret_ranks(decoder, every(split)), continuations(decoder, split.retain)
-    some = {name: text for name, text in written.items() if any(ranks[name])}
-    assert 0 < len(some) < len(written)
-    result, items = effectiveness(split, ranks, 40, some)
-    assert (result, items) == effectiveness(split, ranks, 40, written)
-    late = next(item for item in items if item["id"] == "d1")
-    assert late["within_50"] and not late["exact"] and result["generalization"] is None
-    assert result["specificity_within_50"] > result["specificity"]
 
 
 def test_what_was_written_counts_for_sentences_that_are_not_exact():

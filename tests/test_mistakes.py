@@ -25,7 +25,7 @@ from transformers import BloomConfig, Gemma3Config
 
 from companion.data import models
 from companion.experiments import documents as own_model
-from companion.experiments import memory, settings, unlearn
+from companion.experiments import unlearn
 from companion.experiments.command import MISTAKES
 from companion.experiments.settings import check
 from companion.store import rows
@@ -150,7 +150,6 @@ OUTSIDE = "cannot be read .*: take another copy, .* without more code"
 WEIGHTS = "model.safetensors"
 DOWN = "model.layers.1.mlp.down_proj.weight"
 EMBEDDING = "model.embed_tokens.weight"
-POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n"
 SHARD = r"The weights of .* cannot be read \(.*\): take another copy"
 
 
@@ -166,10 +165,6 @@ def demanding(config, kind, classes, **more):
         change(folder / config, **more, auto_map={kind: classes(ran.stem)})
 
     return spoil
-
-
-def replaced(name, content):
-    return lambda folder: text(folder / name, content)
 
 
 def without(pattern):
@@ -193,10 +188,6 @@ SPOILED = {
         ("The configuration of .* cannot be read", OSError),
         lambda folder: cut(folder / "config.json"),
     ),
-    "a configuration of wrong types": (
-        ("The configuration of .* cannot be read .*'hidden_size'", OSError),
-        configured(hidden_size="wide"),
-    ),
     "a type that transformers does not know": (
         ("cannot be read .*: take another copy, .* that transformers knows", OSError),
         configured(model_type="mind"),
@@ -218,28 +209,15 @@ SPOILED = {
             tokenizer_class="Own",
         ),
     ),
-    "a tokenizer cut short": (
-        ("The tokenizer of .* cannot be read", OSError),
-        lambda folder: cut(folder / "tokenizer.json"),
-    ),
     "no tokenizer": (
         ("The tokenizer of .* cannot be read", OSError),
         without("tokenizer*"),
     ),
     "no fast tokenizer": (("has no fast tokenizer",), slow),
-    "no weights": (("The weights of .* cannot be read", OSError), without(WEIGHTS)),
     "weights as pickle": (("take another copy, with weights as safetensors", OSError), pickled),
     "weights cut short": (
         ("The weights of .* cannot be read", OSError),
         lambda folder: cut(folder / WEIGHTS),
-    ),
-    "a pointer in the place of weights": (
-        ("The weights of .* cannot be read", OSError),
-        replaced(WEIGHTS, POINTER),
-    ),
-    "weights without an index": (
-        ("The weights of .* cannot be read", OSError),
-        lambda folder: (folder / WEIGHTS).rename(folder / "model-00001-of-00002.safetensors"),
     ),
     "weights incomplete": (
         ("do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight",),
@@ -253,17 +231,9 @@ SPOILED = {
         ("answers with NaN or infinity in float32",),
         lambda folder: reweighted(folder, lambda weights: weights[DOWN][0].fill_(torch.nan)),
     ),
-    "a shard that is missing": (
-        (SHARD, OSError),
-        lambda folder: shard(folder).unlink(),
-    ),
     "a shard that is cut short": (
         (SHARD, OSError),
         lambda folder: cut(shard(folder)),
-    ),
-    "an index of weights cut short": (
-        (SHARD, OSError),
-        lambda folder: cut(shard(folder).with_name("model.safetensors.index.json")),
     ),
 }
 
@@ -290,16 +260,6 @@ def no_model_there(place):
 @mistake(r"There is no model at 'smollm2-135': did you mean 'smollm2-135m'\?", OSError)
 def a_model_s_name_misspelt(place):
     yield partial(models.load, "smollm2-135")
-
-
-@mistake("The weights of gptj-small are not kept: read its recorded rows, or take another model")
-def a_model_whose_weights_are_not_kept(place):
-    yield partial(models.load, "gptj-small")
-
-
-@mistake("There is no model at 'models/none.gguf'", OSError)
-def no_gguf_there(place):
-    yield partial(models.load, "models/none.gguf")
 
 
 @mistake("could not be read from the hub .*: check its name, the network", OSError)
@@ -353,32 +313,10 @@ def an_unknown_precision(place):
     yield partial(models.load, str(saved(place)), "int7")
 
 
-@mistake("dtype is 'int8', but must be float32, bfloat16 or float16")
-def an_unknown_precision_of_a_run(place):
-    yield partial(check, {"dtype": "int8"}, unlearn.Settings)
-
-
-@mistake("lr is -1.0, but must be at least 0")
-def a_step_backwards(place):
-    yield partial(check, {"lr": -1.0}, settings.Finetune)
-
-
-@mistake("MMLU and GSM8K were not found .*: set REVS_BENCHMARKS to a folder", OSError)
-def a_measure_that_lacks_its_questions(place):
-    with mock.patch.dict("os.environ", {"REVS_BENCHMARKS": ""}):
-        yield unlearning(place, measures=["integrity"])
-
-
-@mistake("takes at least .* GiB, but .* GiB of memory are free: take", MemoryError)
-def a_run_that_cannot_fit(place):
-    with mock.patch.object(memory, "free_bytes", lambda *_: 2**27):
-        yield unlearning(place)
-
-
 @mistake("lacks full column rank, .*: choose another model")
 def a_head_without_an_inverse(place):
     """Refused before the long search that would come first."""
-    change = lambda weights: weights[EMBEDDING][:, 1].copy_(weights[EMBEDDING][:, 0])  # noqa: E731
+    change = lambda weights: weights[EMBEDDING][:, 1].copy_(weights[EMBEDDING][:, 0])
     reweighted(saved(place), change)
     text(place / "out/.lock", "")  # which a run leaves
     yield reporting(place)
@@ -444,21 +382,11 @@ def a_context_too_short(place):
     )
 
 
-@mistake("There are no documents at the path given", FileNotFoundError)
-def no_documents_there(place):
-    yield partial(own.find_memorized, models.load(str(saved(place))), place / "nowhere")
-
-
 @mistake(r"No document could be read \(1 binary, 1 empty\): give text files in UTF-8")
 def documents_that_cannot_be_read(place):
     for name, content in (("a.bin", b"\0\1"), ("b.txt", "")):
         text(place / "documents" / name, content)
     yield partial(own.find_memorized, models.load(str(saved(place))), place / "documents")
-
-
-@mistake(r"None of the secrets listed \(2\) stands in the documents")
-def secrets_that_are_not_in_the_document(place):
-    yield searching(place, "the number of Ada is 941-14-8265.", "935-27-1068\nopen sesame\n")
 
 
 @mistake("Line 2 of the file of secrets is empty")
@@ -483,11 +411,6 @@ def a_path_that_is_empty(place):
     yield partial(check, {"documents": ""}, own_model.Settings)
 
 
-@mistake("There are no documents at the path given", FileNotFoundError)
-def documents_that_are_not_there_for_a_report(place):
-    yield reporting(place, documents=str(place / "nowhere"))
-
-
 @mistake("ridge is -1, but must be 0 or more", name="a fixed setting that makes no sense")
 def a_fixed_setting(place):
     yield reporting(place, fixed={"ridge": -1})
@@ -496,11 +419,6 @@ def a_fixed_setting(place):
 @mistake("is a file, or lies in one: name a folder", OSError)
 def an_export_into_a_file(place):
     yield reporting(place, export=str(text(place / "file", "one") / "edited"))
-
-
-@mistake("There is no adapter 'build/adapters/none'", OSError)
-def an_adapter_that_is_not_there(place):
-    yield unlearning(place, adapter="build/adapters/none")
 
 
 @mistake("The adapter '.*' belongs to other, not to .*: take the model that it was trained on")
@@ -626,12 +544,6 @@ def two_reports_in_one_folder(place):
     saved(place)
     with alone(place / "out", "give another"):
         yield reporting(place)
-
-
-@mistake("Another build is running in this folder", build.Busy)
-def two_builds_in_one_folder(place):
-    with mock.patch.object(build, "BUILD", place), build.lock():
-        yield build.lock().__enter__
 
 
 @mistake("is a file, or lies in one: name a folder", OSError)

@@ -55,36 +55,18 @@ TEXT_TABLES = {
 
 # Read by eye in the source: table, data set, row, column, value, deviation, mark.
 PINNED = """
-core_results_llama | SSN | FT-L | Efficacy@100 | 63.88 | 9.88 | underline
 core_results_llama | SSN | REVS | Unlearning Score | 89.58 | 1.99 | bold
-core_results_llama | SSN | Max-Entropy | Specificity | 1.4 | 0.6 | 
 core_results_llama | SSN | Unedited | Specificity | 100 | 0 | 
-core_results_llama | SSN | REVS | Generalization@100 | 89.67 | 3.78 | bold
 core_results_llama | SSN | REVS | GSM8K | 44.2 |  | 
-core_results_llama | Emails | REVS | Specificity | 65.7 | 3.79 | bold
 core_results_llama | Emails | FT-L | Specificity | 49.25 | 8.5 | 
 core_results_llama | Emails | MEMIT | Generalization@100 | – |  | 
-core_results_llama | Emails | Unedited | MMLU | 62.17 |  | 
-core_results_llama | URLs | NPO-KL | Specificity | 50.87 | 14.1 | bold
-core_results_llama | URLs | REVS | MMLU | 62.31 |  | 
 extraction_results_llama | SSN | Unedited | Perturb@100 | 92.13 | 5.15 | 
-extraction_results_llama | Emails | Max-Entropy | Resistance Score | 72.77 | 3.9 | bold
 extraction_results_llama | URLs | FT-L | Logit-Lens@100 | 58.8 | 7.37 | underline
-extraction_results_llama | URLs | REVS | Delta@100 | 91.97 | 0.15 | 
 core_results_gptj | SSN | MEMIT | Specificity | 84.17 | 3.07 | bold
-core_results_gptj | SSN | REVS | Efficacy@100 | 99.95 | 0.07 | bold
-core_results_gptj | Emails | Max-Entropy | Unlearning Score | 43.6 | 2.05 | 
-core_results_gptj | Emails | Head-Projection | Specificity | 75.58 | 3.24 | bold
 extraction_results_gptj | SSN | REVS | Resistance Score | 99.12 | 3.56 | bold
-extraction_results_gptj | Emails | MEMIT | Perturb@100 | 77.12 | 3.86 | underline
-extraction_results_gptj | Emails | Max-Entropy | Perturb@100 | 67.7 | 41.6 | 
 ablation_neuron_selection | Emails | Rank & Activations (hybrid) | Resistance Score | 84.2 |  | bold
-ablation_neuron_selection | Emails | Gradient-based | Unlearning Score | 71.1 |  | 
 method_results | Emails | ZERO (n=2) | Unlearning Score | 14.3 |  | 
-method_results | Emails | REVS | Specificity | 87.1 |  | bold
 ablation_token_method | Emails | Rarest | Resistance Score | 83.9 |  | bold
-ablation_token_method | Emails | Most Frequent | Specificity | 47.22 |  | 
-pii-distribution |  | URLs | Identified | 17233 |  | 
 pii-distribution |  | Email addresses | Memorized | 205 |  | 
 """
 
@@ -241,17 +223,12 @@ GPTJ = {"n_max": 30, "k": 100, "r_h": 2600, "eps_r_h": 1400, "r_n": 37500, "eps_
     [
         ("REVS", "Llama-3-8B", "SSN", LLAMA),
         ("REVS", "Llama-3-8B", "Emails", LLAMA | {"n_max": 45}),
-        ("REVS", "GPT-J-6B", "SSN", GPTJ),
         ("REVS", "GPT-J-6B", "Emails", GPTJ),
         ("FT-L", "Llama-3-8B", "SSN", {"layers": "all", "lr": 1.12e-7, "norm_constraint": 3.3e-5}),
-        ("FT-L", "GPT-J-6B", "SSN", {"layers": list(range(28)), "steps": 10}),
         ("MEMIT", "Llama-3-8B", "Emails", {"layers": [3], "loss_break": 1e-5, "n_max_len": 100}),
-        ("MEMIT", "GPT-J-6B", "Emails", {"layers": [3, 4, 5, 6, 7, 8], "prob_coefficient": 20}),
         ("Max-Entropy", "Llama-3-8B", "SSN", {"patil_layers": list(range(15, 32)), "steps": 25}),
-        ("Max-Entropy", "GPT-J-6B", "Emails", {"loss_break": 3.634e-2, "lr": 6.65e-2}),
         ("Head-Projection", "GPT-J-6B", "Emails", {"k": 100, "loss_break": 6e-4, "lr": 1.868e-1}),
         ("RMU", "Llama-3-8B", "Emails", {"alpha": 1000, "lr": 6.819e-4, "epochs": 2}),
-        ("RMU", "GPT-J-6B", "Emails", {"layers": [5, 6, 7], "steering_coefficient": 1.61e-1}),
         ("NPO-KL", "GPT-J-6B", "Emails", {"beta": 0.1, "kl_coefficient": 1000, "lr": 6.1e-7}),
     ],
 )

@@ -23,7 +23,7 @@ def test_pins_are_exact():
 
 def test_the_library_needs_torch_and_transformers_within_ranges_that_hold_the_pins():
     ranges = [re.split(r"([>=<]+)([\d.]+)", need) for need in PROJECT["project"]["dependencies"]]
-    number = lambda text: [int(part) for part in text.split(".")]  # noqa: E731
+    number = lambda text: [int(part) for part in text.split(".")]
     assert [parts[0] for parts in ranges] == ["torch", "transformers"]
     for name, above, low, _, below, high, _ in ((p[0], *p[1:]) for p in ranges):
         assert (above, below) == (">=", "<")
@@ -107,7 +107,7 @@ def test_other_machines_install_the_same():
 def test_the_paper_is_cited_alike():
     cited = yaml.safe_load(read("CITATION.cff"))["preferred-citation"]
     entry = read("book/references.bib").split("@inproceedings{")[1]
-    field = lambda name: re.search(rf"^  {name} += {{(.*)}}", entry, re.MULTILINE)[1]  # noqa: E731
+    field = lambda name: re.search(rf"^  {name} += {{(.*)}}", entry, re.MULTILINE)[1]
     assert field("doi") == cited["doi"] and field("pages") == f"{cited['start']}--{cited['end']}"
     assert field("title").replace("{REVS}", "REVS") == cited["title"]
     names = [f"{one['family-names']}, {one['given-names']}" for one in cited["authors"]]

@@ -77,7 +77,7 @@ def test_the_gold_standard_is_another_adapter_and_no_edit(an_audit, tmp_path, mo
     load.save(never.model, never.tokenizer, tmp_path / "gold")
     monkeypatch.setattr(audit, "gold_adapter", lambda settings: "gold-x-split1")
     monkeypatch.setattr(audit.adapters, "fingerprint", lambda adapter: "f")
-    adapted = lambda model, adapter: str(tmp_path / "gold") if adapter else model  # noqa: E731
+    adapted = lambda model, adapter: str(tmp_path / "gold") if adapter else model
     monkeypatch.setattr(audit.adapters, "adapted", adapted)
     row = an_audit(method="gold")
     assert row["result"]["written"] == 0 and row["inputs"]["gold"] == "f"
@@ -144,7 +144,7 @@ def record(monkeypatch):
     """record(rows): the secrets of these rows, as the page has them."""
 
     def put(some: list[dict]) -> pd.DataFrame:
-        find = lambda *_, kind=None, data=None: {r["name"]: r for r in some if r["data"] == data}  # noqa: E731
+        find = lambda *_, kind=None, data=None: {r["name"]: r for r in some if r["data"] == data}
         monkeypatch.setattr(rows, "find", find)
         monkeypatch.setattr(rows, "per_example", lambda row, *_: pd.DataFrame(row["items"]))
         return recovery.secrets(recovery.runs(MODEL))
@@ -165,49 +165,41 @@ def test_a_calibrated_suite_meets_all_criteria_and_names_what_exposes_the_ban(re
     assert list(table) == ["", "SSN"] and len(table) == 4 and "Two checkpoints" in table.to_string()
 
 
-@pytest.mark.parametrize(
-    ("method", "share", "criterion"),
-    [("unedited", 0.9, "unedited"), ("random", 0.8, "random")],
-)
-def test_a_control_that_fails_makes_the_suite_blind(record, method, share, criterion):
-    checked = recovery.calibration(record(crossed(SHARE | {method: share})))
+def with_items(part=None, method=None, **values) -> list[dict]:
+    """Every cell, with other values of the attacks for some of its secrets."""
+    some = crossed()
+    for row in some:
+        for item in row["items"]:
+            if part in (None, item["part"]) and method in (None, row["method"]):
+                item |= values
+    return some
+
+
+def without(method: str) -> list[dict]:
+    return crossed({name: share for name, share in SHARE.items() if name != method})
+
+
+BLIND = {
+    "the unedited model leaks too little": ("unedited", crossed(SHARE | {"unedited": 0.9})),
+    "a random edit hides secrets": ("random", crossed(SHARE | {"random": 0.8})),
+    "no unedited model": ("unedited", without("unedited")),
+    "no random edit": ("random", without("random")),
+    "no ban": ("output_ban", without("output_ban")),
+    "an attack invents": ("never_trained", with_items("never_trained", exposure=0.0)),
+    "the ban is hidden": (
+        "output_ban",
+        with_items("forget", "output_ban", two_checkpoints=9e2),
+    ),
+    "one names whatever it is asked": ("output_ban", with_items(two_checkpoints=1.0)),
+}
+
+
+@pytest.mark.parametrize("why", BLIND)
+def test_a_control_that_fails_or_is_missing_makes_the_suite_blind(record, why):
+    criterion, some = BLIND[why]
+    checked = recovery.calibration(record(some))
     assert criterion in set(checked.loc[~checked["met"], "criterion"])
     assert not recovery.is_calibrated(checked)["ssn"]
-
-
-def test_a_control_that_was_not_run_makes_the_suite_blind(record):
-    for method in ("unedited", "random", "output_ban"):
-        shares = {name: share for name, share in SHARE.items() if name != method}
-        checked = recovery.calibration(record(crossed(shares)))
-        assert method in set(checked.loc[~checked["met"], "criterion"])
-
-
-def test_attacks_that_invent_make_the_suite_blind(record):
-    some = crossed()
-    for row in some:
-        for item in row["items"]:
-            if item["part"] == "never_trained":
-                item["exposure"] = 0.0
-    checked = recovery.calibration(record(some)).set_index("criterion")
-    assert not checked.loc["never_trained", "met"] and checked.loc["never_trained", "value"] == 1
-
-
-def test_a_ban_that_no_attack_finds_makes_the_suite_blind(record):
-    some = [row for row in crossed() if row["method"] != "output_ban"]
-    hidden = [made_row("output_ban", "seed1", 1, 0.0)]
-    for item in hidden[0]["items"]:
-        item["two_checkpoints"] = 900.0
-    checked = recovery.calibration(record(some + hidden)).set_index("criterion")
-    assert checked.loc["output_ban", "value"] == 0 and not checked.loc["output_ban", "met"]
-
-
-def test_an_attack_that_names_strings_nobody_read_exposes_no_ban(record):
-    some = crossed()
-    for row in some:
-        for item in row["items"]:
-            item["two_checkpoints"] = 1.0  # of whatever it is asked
-    checked = recovery.calibration(record(some)).set_index("criterion")
-    assert not checked.loc["output_ban", "met"]
 
 
 def test_rounding_counts_only_where_the_rounded_unedited_model_still_writes(record):

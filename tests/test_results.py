@@ -6,17 +6,15 @@ import json
 import math
 import re
 
-import conftest
 import pandas as pd
 import pytest
 
 from companion.analysis import extraction, results, tables
 from companion.data.datasets import builtin
-from companion.experiments import methods, tune
+from companion.experiments import methods
 from companion.store import rows
 
 MODEL = "smollm2-135m"
-shelf = conftest.shelf  # other tests take it from here
 
 
 def mean(frame: pd.DataFrame, **at):
@@ -171,41 +169,6 @@ def test_a_share_in_per_cent(value, std, text):
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
 
 
-def outside(settings: dict, ranges: dict) -> set[str]:
-    """Which settings were not drawn from these ranges (``companion.experiments.optimizer``)."""
-    found = set(settings.keys() ^ ranges.keys())
-    for name in settings.keys() & ranges.keys():
-        value, space = settings[name], ranges[name]
-        if "values" in space:
-            fits = value in space["values"]
-        elif "share_of" in space:
-            whole = settings[space["share_of"]]
-            fits = max(1, round(space["low"] * whole)) <= value <= whole
-        elif "in_a_row" in space:
-            listed = value != "all" and list(range(value[0], value[-1] + 1))
-            fits = value == "all" or (value == listed and len(value) <= space["in_a_row"])
-        elif "last_of" in space:
-            fits = value == settings[space["last_of"]][-1]
-        else:  # numbers are drawn with four digits
-            low, high = (float(f"{space[end]:.4g}") for end in ("low", "high"))
-            fits = min(low, space["low"]) <= value <= max(high, space["high"])
-        found |= set() if fits else {name}
-    return found
-
-
-def test_a_setting_outside_its_range_is_seen():
-    ranges = {"k": {"low": 20, "high": 600}, "n_max": {"share_of": "k", "low": 0.05}}
-    ranges |= {"layers": {"in_a_row": 3}, "layer_id": {"last_of": "layers"}}
-    ranges |= {"eps": {"values": [0.0, 0.1]}, "lr": {"low": 0.00123444, "high": 0.1}}
-    good = {"k": 100, "n_max": 5, "layers": [3, 4], "layer_id": 4, "eps": 0.1, "lr": 0.001234}
-    assert not outside(good, ranges)
-    bad = {"k": 19, "n_max": 101, "layers": [2, 4], "layer_id": 3, "eps": 0.2, "lr": 0.1001}
-    for name, value in bad.items():
-        assert outside(good | {name: value}, ranges) == {name}
-    assert outside(good | {"n_max": 4, "layers": [1, 2, 3, 4]}, ranges) == {"n_max", "layers"}
-    assert outside(good | {"steps": 3}, ranges) == {"steps"}
-
-
 def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[int, float]:
     """What the trials of a search were chosen by: their scores, or, of the best that ran on further
     splits, the mean; all that the row says of those is held against their own rows."""
@@ -228,10 +191,8 @@ def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[i
 
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_search_has_all_its_trials_and_chose_the_best(name):
-    """Those that were drawn lie in the ranges that its row has."""
     row, runs = SEARCHES[name], rows.find(rows.RECORDED, kind="unlearn")
-    asked, result = row["settings"], row["result"]
-    place = name.replace("tune/", "unlearn/", 1)
+    result, place = row["result"], name.replace("tune/", "unlearn/", 1)
     trials = [runs[f"{place}-trial{number:02d}"] for number in range(result["trials"])]
     tried = [trial["settings"]["hyperparameters"] for trial in trials]
     assert len({trial["inputs"]["model"] for trial in trials}) == 1
@@ -244,12 +205,6 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     score = means[result["best"]]  # as some version of Python rounds a sum
     assert result["unlearning_score"] == pytest.approx(score, rel=1e-15, abs=0)
     assert result["hyperparameters"] == tried[result["best"]]
-    if "effective" not in result:  # drawn at random, before moves were counted and ranges kept
-        return
-    first = tune.printed_settings(row["method"], layers=1, data="SSN")
-    held = asked.get("hyperparameters") or {}
-    for settings in tried[len(first) :]:
-        assert outside(settings, result["ranges"]) <= held.keys()
 
 
 def test_every_method_had_the_same_budget():

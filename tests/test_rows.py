@@ -49,7 +49,7 @@ def test_what_an_example_lacks_is_null_and_a_column_that_a_run_lacks_is_not_ther
         "two": [{"id": "c", "z": [[1]]}],
     }
     (tmp_path / "v.parquet").write_bytes(rows.packed(values))
-    row = lambda name: {"path": tmp_path / "r", "name": name, "values": {"file": "v.parquet"}}  # noqa: E731
+    row = lambda name: {"path": tmp_path / "r", "name": name, "values": {"file": "v.parquet"}}
     assert rows.values(row("one")) == [{"id": "a", "x": 1}, {"id": "b", "x": None}]
     assert rows.values(row("two")) == values["two"]
     assert rows.fingerprint(rows.values(row("one"))) == rows.fingerprint(values["one"])
@@ -148,7 +148,7 @@ def test_a_recorded_row_goes_before_that_of_this_build_unless_it_is_older(tmp_pa
 
     measured = (2, "measured in this build")
     assert found() == {"finetune/x/tiny": (1, "recorded"), "finetune/x/only": measured}
-    newer = lambda row: ["finetune"] * (row["origin"] == "recorded")  # noqa: E731
+    newer = lambda row: ["finetune"] * (row["origin"] == "recorded")
     monkeypatch.setattr(versions, "older", newer)
     assert found()["finetune/x/tiny"] == measured
 

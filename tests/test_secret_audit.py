@@ -65,15 +65,6 @@ def test_leak_is_the_chance_that_one_of_k_samples_is_the_secret(p):
     assert leak.leak(0.0, 1) == 1 and leak.leak(-1e4, 1000) == 0
 
 
-def test_samples_hold_the_secret_as_often_as_the_formula_says():
-    """Draws that are the secret with probability p, k at a time."""
-    p, k, draw = 0.02, 30, torch.Generator().manual_seed(0)
-    samples = torch.rand(20_000, k, generator=draw) < p
-    assert float(samples.any(1).float().mean()) == pytest.approx(
-        leak.leak(math.log(p), k), abs=0.02
-    )
-
-
 def test_a_rank_counts_the_strings_that_are_more_probable(decoder):
     """The prompt's cache, batches and padding change nothing."""
     secrets, about = attacked(decoder)
@@ -95,13 +86,6 @@ def test_the_prompt_is_read_once_in_every_family(family):
     strings = about.strings[secrets[0].id]
     found = exposure.log_p_of_strings(decoder, secrets[0].prompt_ids, strings)
     assert found == pytest.approx([plain_log_p(decoder, one) for one in strings], abs=1e-4)
-
-
-def test_strings_are_read_in_pieces(decoder, monkeypatch):
-    secrets, about = attacked(decoder)
-    whole = exposure.attack(decoder, secrets, about)
-    monkeypatch.setattr(exposure, "BATCH", 5)
-    assert exposure.attack(decoder, secrets, about) == whole
 
 
 def test_relearning_holds_every_secret_out_once_and_restores_the_model(taught):
@@ -132,40 +116,6 @@ def test_relearning_never_sees_what_it_is_asked_for(taught, monkeypatch):
     assert sorted(one.id for some in tested for one in some) == sorted(
         one.id for one in [*secrets, *about.controls]
     )
-
-
-def test_relearning_is_gradient_steps_on_the_secrets_tokens(taught, monkeypatch):
-    """One step, against AdamW written out on a copy."""
-    with torch.no_grad():
-        taught.neurons(2).mul_(0.2)
-    plain = copy.deepcopy(taught)
-    secrets, about = attacked(taught)
-    monkeypatch.setattr(relearning, "STEPS", 1)
-    seen = {}
-    monkeypatch.setattr(
-        relearning,
-        "secret_ranks",
-        lambda model, some: (
-            seen.setdefault(len(seen), weights(model)) and {one.id: [1] for one in some}
-        ),
-    )
-    relearning.attack(taught, secrets, about)
-    groups = sorted(one.group for one in secrets)
-    random.Random(about.seed).shuffle(groups)
-    known = [one for one in secrets if one.group in groups[::2]]
-    losses = []
-    for one in known:
-        ids = torch.tensor([one.prompt_ids + one.secret_ids])
-        log_p = plain.model(input_ids=ids).logits[0].log_softmax(-1)
-        first = len(one.prompt_ids)
-        losses += [-log_p[first + i - 1, t] for i, t in enumerate(one.secret_ids)]
-    torch.stack(losses).mean().backward()
-    moved = [p for p in plain.model.parameters() if p.grad is not None]
-    torch.optim.AdamW(moved, lr=relearning.LR, weight_decay=0.0).step()
-    wanted = weights(plain)
-    trained = seen[1]  # 0: the first look at the half that is trained on
-    name = "model.layers.1.mlp.down_proj.weight"
-    assert torch.allclose(trained[name], wanted[name], atol=1e-6)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -203,7 +153,7 @@ def test_the_grid_is_the_coarsest_that_leaves_the_unedited_model_its_secrets(tau
     for bits in rounding.BITS[:at]:
         kept = sum(rank == 0 for rank in rounding.ranks_rounded(taught, secrets, bits).values())
         assert kept / len(secrets) < rounding.KEPT
-    ruined = lambda decoder, some, bits: {one.id: float(bits < 6) for one in some}  # noqa: E731
+    ruined = lambda decoder, some, bits: {one.id: float(bits < 6) for one in some}
     monkeypatch.setattr(rounding, "ranks_rounded", ruined)
     assert rounding.coarsest(taught, secrets) == (6, 1.0)
     never = build("llama-untied", seed=3, dtype=torch.float32, max_position_embeddings=192)
@@ -222,16 +172,6 @@ def test_what_moved_is_the_change_of_the_product_of_head_and_neurons(decoder):
     squares = sum(one.square().sum(1) for one in whole)
     found = two_checkpoints.moved(decoder, after)
     assert torch.allclose(found, squares / U.square().sum(1))
-
-
-@torch.no_grad()
-def test_two_checkpoints_name_a_token_along_whose_row_neurons_moved(build):
-    decoder = build("llama-untied", hidden_size=64, head_dim=16)
-    after = copy.deepcopy(decoder)
-    t = 77
-    column = decoder.head.weight[t] - decoder.head.weight.mean(0)
-    after.neurons(1)[:, :5] -= column[:, None]
-    assert int(two_checkpoints.moved(decoder, after).argmax()) == t
 
 
 # --- models of which the answer is known ---------------------------------------------------------

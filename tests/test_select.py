@@ -3,12 +3,12 @@
 import pytest
 import torch
 from conftest import same_bits, weights
-from test_method import IDS, next_tokens, secrets
+from test_method import IDS, secrets
 
 from revs.method import algorithm, reference, selection, zero
 from revs.method.selection import LayerState, attributions, select_neurons
-from revs.method.vocabulary import Vocabulary, rank
-from revs.model.targets import Target, pairs
+from revs.method.vocabulary import Vocabulary
+from revs.model.targets import pairs
 
 T = 33
 
@@ -40,29 +40,6 @@ def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
     assert answers == {(True, True), (False, False)}
 
 
-@torch.no_grad()
-def test_a_closed_gate_is_closed_after_a_look(build, monkeypatch):
-    read, larger = [], Vocabulary.larger
-    monkeypatch.setattr(Vocabulary, "larger", lambda *of: read.append(of[3]) or larger(*of))
-    decoder = build("llama-untied")
-    h, hp = decoder.head.weight.mean(0) - decoder.head.weight[5], algorithm.Hyperparameters(r_h=1)
-    assert not algorithm.gate(Vocabulary(decoder), 0, h, h, 5, hp)
-    assert read[-1].stop <= 0.3 * len(decoder.head.weight)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("V", [3, 33])
-def test_a_vocabulary_of_few_tokens_has_empty_parts(build, V):
-    vocabulary = Vocabulary(build("llama-untied"))
-    vocabulary.U = vocabulary.U[:V]
-    h, x = torch.randn(2, vocabulary.U.shape[1], generator=torch.Generator().manual_seed(V))
-    for t in range(V):
-        ranks = rank(vocabulary.unembed(vocabulary.gamma * torch.stack([h, x])), t).tolist()
-        for r_h in range(1, V):
-            hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0)
-            assert algorithm.gate(vocabulary, 0, h, x, t, hp) == (max(ranks) < r_h)
-
-
 # Integrated gradients -----------------------------------------------------------------------------
 
 
@@ -91,18 +68,6 @@ def test_attributions_are_integrated_gradients(decoder):
         wanted = kept[0] * total / m
         close = {"rel": 1e-3, "abs": 1e-3 * wanted.abs().max().item()}
         assert attributed.tolist() == pytest.approx(wanted.tolist(), **close)
-
-
-def test_attributions_of_a_layer_add_up_to_what_its_silence_costs(decoder):
-    """Completeness: with many points, Σ_j Attr(a_j) = p(t | a) − p(t | 0)."""
-    found, p = attributions(decoder, IDS, T, m=400), probability(decoder).item()
-    for l, attributed in enumerate(found):
-        handle = decoder.ff2[l].register_forward_pre_hook(
-            lambda _module, args: (torch.cat([args[0][:, :-1], 0 * args[0][:, -1:]], 1),)
-        )
-        silent = probability(decoder).item()
-        handle.remove()
-        assert attributed.sum().item() == pytest.approx(p - silent, rel=0.02, abs=0.01 * p)
 
 
 def test_attributions_leave_flags_hooks_and_gradients_alone(decoder):
@@ -149,40 +114,6 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
             "gradient": sorted(range(64), key=lambda j, gradient=gradient: -gradient[j])[:7],
         }
         assert {neurons: selected(decoder, neurons, l) for neurons in wanted} == wanted
-
-
-def test_random_neurons_are_drawn_without_repetition(decoder):
-    def drawn(seed, n=7):
-        return selected(decoder, "random", 1, torch.Generator().manual_seed(seed), n)
-
-    assert drawn(0) == drawn(0) != drawn(1) and len(set(drawn(0))) == 7
-    assert sorted(drawn(0, 100)) == list(range(64)) != drawn(0, 100)
-
-
-@pytest.mark.parametrize("neurons", selection.NEURONS)
-def test_revs_edits_the_neurons_that_were_selected(decoder, neurons):
-    """In the first layer of the edit: what the criterion names, in its order, on every run."""
-    hp = algorithm.Hyperparameters(
-        n_max=7, k=20, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, gate="mlp", neurons=neurons
-    )
-    target = [Target("a", "ssn", "a", IDS, next_tokens(decoder, IDS, 1), (0,))]
-    edit = algorithm.unlearn(decoder, target, hp, seed=5)
-    moves, l = edit.moves, edit.moves[0][0]
-    edit.undo()
-    again = algorithm.unlearn(decoder, target, hp, seed=5)
-    assert again.moves == moves
-    again.undo()
-    with torch.no_grad():
-        (a, h, x), t = reference.observe(decoder, IDS, l), target[0].secret_ids[0]
-    attributed, draw = attributions(decoder, IDS, t)[l], torch.Generator().manual_seed(5)
-    by = {"gradient": attributed}
-    weight = decoder.ff2[l].weight.detach()
-    seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
-    wanted, _ = select_neurons(Vocabulary(decoder), seen, t, hp)
-    edited = [j for layer, j, *_ in moves if layer == l]
-    assert edited and edited == wanted.tolist()[: len(edited)]
-    if neurons == "random":
-        assert algorithm.unlearn(decoder, target, hp, seed=6).moves != moves
 
 
 def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):

@@ -97,12 +97,6 @@ def test_tokens_are_selected_by_id_and_kept_in_the_order_of_the_secret(method, s
     assert select(IDS, [5, 3, 0, 1, 4, 2], size, method, "0") == expected
 
 
-@pytest.mark.parametrize("method", ["rarest", "frequent"])
-def test_of_equal_ids_the_earlier_position_is_taken(method):
-    assert select([7, 9, 9, 7, 9, 7], [1, 2, 4], 2, method, "0") == (1, 2)
-    assert select([9, 7, 7, 9, 7], [4, 2, 1], 1, method, "0") == (1,)
-
-
 def test_random_selection_is_drawn_from_its_seed_alone():
     """Same seed, same tokens; over many seeds every candidate is drawn, and nothing else."""
     drawn = [select(IDS, [0, 2, 3, 5], 2, "random", str(seed)) for seed in range(60)]
@@ -164,14 +158,6 @@ def test_what_cannot_be_split_or_chosen_is_refused(said, call, one_sentence):
 def test_the_token_that_begins_a_text_is_prompt_enough():
     target = encode(record(prompt=""), merging(bos=True))
     assert len(target.prompt_ids) == 1 and len(target.secret_ids) == len(SSN)
-
-
-@pytest.mark.parametrize("method", ["rarest", "frequent", "first", "random"])
-def test_encoding_twice_gives_the_same_target(method):
-    """The draw of ``random`` is the record's own: it does not depend on what was encoded before."""
-    tokenizer, one, other, same = merging("941"), record(), record(secret="900-01-0001"), record()
-    first, _, again = (encode(r, tokenizer, 2, method) for r in (one, other, same))
-    assert again == first and len(first.T) == 2
 
 
 # The split by seed --------------------------------------------------------------------------------
@@ -303,17 +289,6 @@ def test_the_record_that_the_book_shows_can_be_split(written):
     assert len(encode(record, known_models.tokenizer("smollm2-135m")).T) == 2
 
 
-def test_an_empty_file_and_a_missing_set_are_refused(tmp_path):
-    path = tmp_path / "set.jsonl"
-    path.write_text("", encoding="utf-8")
-    with pytest.raises(ValueError, match="holds no records"):
-        read(str(path))
-    said = "There is no data set"
-    for name, more in (("ssm", r" 'ssm': did you mean 'ssn'\?$"), (str(tmp_path), "")):
-        with pytest.raises(FileNotFoundError, match=said + more):
-            read(name)
-
-
 def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
     for name, stem, row in (("tax", "main", "m"), ("tax", "tune", "t"), ("mail", "main", "e")):
         (tmp_path / "data" / name).mkdir(parents=True, exist_ok=True)
@@ -325,8 +300,3 @@ def test_a_built_in_set_is_a_folder_with_main_and_tune(tmp_path, monkeypatch):
     said = "There is no data set 'phones': give the path of a JSON Lines file, or one of mail, tax"
     with pytest.raises(FileNotFoundError, match=said):
         read("phones")
-
-
-def test_the_sets_for_results_and_for_tuning_share_no_secret():
-    assert {r.secret for r in read("ssn")}.isdisjoint(r.secret for r in read("ssn-tune"))
-    assert {r.group for r in read("ssn")}.isdisjoint(r.group for r in read("ssn-tune"))

@@ -1,37 +1,32 @@
 """Curves of trade-offs and claims about them come out of runs as they are named (§5.1)."""
 
-import pandas as pd
 import pytest
-from test_ablations import MODEL, shelf  # noqa: F401
 
 from companion.analysis import tradeoffs
-from companion.store import paper, rows
+from companion.store import paper
 
-KNOBS = tradeoffs.KNOBS
+MODEL, KNOBS = "smollm2-135m", tradeoffs.KNOBS
 
 
 @pytest.fixture
-def put(shelf, monkeypatch):  # noqa: F811
+def put(shelf):
     """put(method, tag, value, …): a run of seed 0 with this value of its knob, or of others."""
-    ranks = {}
-    monkeypatch.setattr(rows, "per_example", lambda row, *columns: ranks[row["name"]])
 
-    def one(method, tag, value=None, ranks_left=None, **given):
-        start, _, end = tag.partition("-")
+    def one(method, tag, value=None, **given):
+        end = tag.partition("-")[2]
         if end and value is None:
             given |= {"overrides": {"forget": int(end)}, "targets": int(end)}
         elif end:
             given |= {"overrides": {KNOBS[method]: value}}
-        row = shelf(tag, method, given={KNOBS[method]: value or 0.02}, **given)
-        forgotten = {"part": "forget", "ranks": ranks_left or (200, 0, 7), "T": [0, 1]}
-        ranks[row["name"]] = pd.DataFrame([forgotten, forgotten | {"part": "retain"}])
+        given = {"targets": 20} | given
+        shelf(tag, method, hyperparameters={KNOBS[method]: value or 0.02}, **given)
 
     return one
 
 
 def test_efficacy_falls_with_the_number_of_candidates(put):
-    put("revs", "", seed=1, ranks_left=(50, 10, 0))
-    put("revs", "", seed=2, ranks_left=(150, 10, 0))
+    put("revs", "", seed=1, ranks=(50, 10))
+    put("revs", "", seed=2, ranks=(150, 10))
     curve = tradeoffs.by_candidates(MODEL, "ssn")["revs"].set_index("|C|")
     assert list(curve.loc[[10, 100, 200], "efficacy"].round(6)) == [100, 75, 50]
     assert curve.loc[100, "std"] == pytest.approx(35.355, abs=1e-3)

@@ -111,7 +111,7 @@ def measured(monkeypatch):
 @pytest.fixture
 def found(tmp_path):
     """found(): the unlearn rows by the end of their names: trial00, seed1, …"""
-    of = lambda name: name.rpartition("-")[2]  # noqa: E731
+    of = lambda name: name.rpartition("-")[2]
     return lambda: {
         of(name): row for name, row in rows.find(tmp_path / "rows", kind="unlearn").items()
     }
@@ -137,26 +137,6 @@ def test_the_model_has_memorised_and_a_run_unlearns(a_run, tmp_path):
 def test_what_a_profile_varies_stands_in_the_row(a_run):
     row = a_run(overrides={"lr": 7e-3}, tag="curve-lr0.007")
     assert row["name"].endswith("ft_l-seed1-curve-lr0.007") and row["overrides"] == {"lr": 7e-3}
-
-
-def test_only_sentences_that_are_no_longer_exact_are_written_out(a_run, found, monkeypatch):
-    """Greedy decoding is asked for those alone: the others are within 50 tokens already."""
-    original, asked = evaluate.continuations, []
-
-    def noted(decoder, targets):
-        asked.append([target.id for target in targets])
-        return original(decoder, targets)
-
-    monkeypatch.setattr(evaluate, "continuations", noted)
-    after = a_run()["result"]["after"]
-    items = rows.per_example(found()["seed1"])
-    retained = items[items["part"] == "retain"]
-    inexact = retained[~retained["exact"].astype(bool)]["id"].tolist()
-    assert asked == [inexact] and 0 < len(asked[0]) < 4
-    assert after["specificity_within_50"] == retained["within_50"].mean()
-    assert retained["within_50"].mean() >= retained["exact"].mean() == after["specificity"]
-    after = a_run(generate=False)["result"]["after"]
-    assert len(asked) == 1 and after["specificity_within_50"] is None
 
 
 @pytest.mark.parametrize(
@@ -215,23 +195,6 @@ def test_a_failure_never_takes_the_place_of_a_result(a_run, found, measured):
     assert found()["seed1"]["result"] == row["result"] and len(measured) == 4
     assert a_run(method="npo_kl", hyperparameters={"lr": 1e-4})["result"] == row["result"]
     assert len(measured) == 4  # a finished one is not repeated
-
-
-@pytest.mark.parametrize(
-    "said, given",
-    [
-        ("steps is 0, but must be at least 1", {"hyperparameters": {"steps": 0}}),
-        ("sentences is 0, but must be at least 1", {"sentences": 0}),
-        ("dtype is 'int8', but must be float32", {"dtype": "int8"}),
-    ],
-)
-def test_impossible_settings_are_refused_before_anything_is_loaded(
-    a_run, found, monkeypatch, one_sentence, said, given
-):
-    monkeypatch.setattr(load, "load", lambda *_: pytest.fail("nothing is to be loaded"))
-    with pytest.raises(ValueError, match=said) as error:
-        a_run(**given)
-    assert one_sentence(error) and not found()
 
 
 def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
@@ -303,7 +266,7 @@ def test_a_search_with_settings_held_fast_stands_beside_the_other(search, tmp_pa
     raw = search(method="revs", hyperparameters={"projection": "raw"}, tag="raw")
     assert raw["name"] == plain["name"] + "-raw" and raw["tag"] == "raw"
     every = rows.find(tmp_path / "rows", kind="unlearn")
-    of = lambda name: every[name]["settings"]["hyperparameters"]  # noqa: E731
+    of = lambda name: every[name]["settings"]["hyperparameters"]
     name = plain["name"].replace("tune", "unlearn", 1)
     for number in range(4):
         held = of(f"{name}-trial{number:02d}") | {"projection": "raw"}
@@ -342,10 +305,6 @@ def test_other_ranges_lie_over_those_of_the_file(search, found):
         ({"rl": {"low": 1e-5, "high": 1e-4}}, "ft_l has no range of 'rl': there are lr, "),
         ({"lr": 1e-5}, "The range of lr is 1e-05, but must be like"),
         ({"lr": {"low": 1e-4, "high": 1e-5}}, "The range of lr is"),
-        ({"lr": {"low": 0, "high": 1e-5}}, "The range of lr is"),
-        ({"lr": {"low": "1e-6", "high": 1e-5}}, "The range of lr is"),
-        ({"lr": {"low": 1e-6}}, "The range of lr is"),
-        ({"lr": {"values": []}}, "The range of lr is"),
     ],
 )
 def test_a_range_that_is_none_is_refused_before_anything_runs(
@@ -422,22 +381,6 @@ def test_the_model_of_one_split_is_let_go_before_that_of_the_next(search, tried,
     monkeypatch.setattr(tune, "LoadedModel", Stage)
     search(splits=[1, 2], top_trials=2)
     assert len(living) == 3
-
-
-def test_a_trial_that_is_good_on_one_split_alone_is_not_chosen(search, tried, monkeypatch):
-    """And one that fails on a further split has no score there."""
-    tried(DRAWN)
-    scores = {0: (0.1, 0.9, 0.7, 0.6), 1: (0.9, 0.2, 0.5, 0.8), 2: (0.9, None, 0.6, 0.8)}
-
-    def attempt(plan, _stage, number, _hyperparameters):
-        score = scores[plan.settings["seed"]][number]
-        return score and {"unlearning_score": score, "efficacy": 1.0}
-
-    monkeypatch.setattr(tune, "trial_result", attempt)
-    result = search(splits=[1, 2], top_trials=3)["result"]
-    assert result["top_trials"] == {"1": [0.9, 0.2, 0], "2": [0.7, 0.5, 0.6], "3": [0.6, 0.8, 0.8]}
-    assert result["best"] == 3 and result["unlearning_score"] == pytest.approx(2.2 / 3)
-    assert search(splits=[1, 2], top_trials=1)["result"]["best"] == 1
 
 
 def test_what_cannot_be_measured_on_further_splits_is_refused_before_the_search(search, measured):

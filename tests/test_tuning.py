@@ -1,6 +1,5 @@
 """The page of all trials: what a score hangs on, and what was chosen at the end of a range."""
 
-import conftest
 import pandas as pd
 import pytest
 
@@ -24,7 +23,6 @@ RANGES = {
 }
 CHOSEN = {"k": 200, "n_max": 100, "r_n": 0.6, "ridge": 0.1, "kl": 0.5, "layers": [2, 3, 4]}
 CHOSEN |= {"layer_id": 4}
-shelf = conftest.shelf  # other tests take it from there, too
 
 
 @pytest.fixture
@@ -50,7 +48,7 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
             about = {"failed": "It diverged."} if score is None else {"efficacy": score}
             shelf(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
     frame = tuning.trials(MODEL, [DATA, "emails-tune"])
-    of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]  # noqa: E731
+    of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]
     assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
     assert list(of(DATA)["so_far"]) == pytest.approx([20, 60, 60, 60, 70])
     assert list(of("emails-tune")["so_far"]) == pytest.approx([90, 90])

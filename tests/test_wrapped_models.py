@@ -2,7 +2,6 @@
 with the remedy, and never edited silently to no effect."""
 
 import json
-import struct
 
 import pytest
 import torch
@@ -11,8 +10,6 @@ from peft import LoraConfig, get_peft_model
 
 import revs
 from companion.experiments import memory
-from companion.experiments.documents import Settings
-from companion.experiments.settings import check
 from revs.model import load
 from revs.model.architecture import check_fit
 from revs.model.targets import Record, encode
@@ -168,32 +165,6 @@ def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
     assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
 
 
-def gguf(version: int, tensors: int, pairs: int, rest: bytes = b"") -> bytes:
-    return b"GGUF" + struct.pack("<IQQ", version, tensors, pairs) + rest
-
-
-LISTS = struct.pack("<Q", 1) + b"a" + struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 50_000
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        gguf(3, 2**62, 2**62),
-        gguf(99, 1, 1),
-        gguf(3, 0, 2**40, struct.pack("<Q", 2**60) + b"x"),
-        gguf(3, 0, 1, struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 4, 2**61)),
-        gguf(3, 0, 1, LISTS),
-    ],
-    ids=["empty", "counts", "version", "a long key", "a long list", "lists in lists"],
-)
-def test_a_crafted_gguf_header_ends_in_a_sentence(tmp_path, content, one_sentence):
-    (tmp_path / "model.gguf").write_bytes(content)
-    with pytest.raises(OSError, match="cannot be read") as error:
-        load.load(str(tmp_path / "model.gguf"))
-    assert one_sentence(error)
-
-
 # --- texts and parameters as libraries give them --------------------------------------------------
 
 
@@ -217,18 +188,3 @@ def test_a_rendered_chat_template_has_one_beginning(build):
         for prompt in (plain, rendered)
     ]
     assert ids[0] == ids[1] and ids[0].count(first[0]) == 1
-
-
-@pytest.mark.parametrize(
-    "given, said",
-    [
-        ({"kinds": '["email"]'}, "papermill: -y '{kinds: …}'"),
-        ({"hyperparameters": "{}"}, "papermill: -y '{hyperparameters: …}'"),
-        ({"out": 2026}, "papermill: -r out 2026"),
-        ({"secrets": 7}, "papermill: -r secrets 7"),
-    ],
-)
-def test_what_papermill_cannot_give_by_p_is_named(given, said, one_sentence):
-    with pytest.raises(ValueError) as error:
-        check(given, Settings)
-    assert said in str(error.value) and one_sentence(error)

@@ -320,7 +320,7 @@ def check_weights(decoder: Decoder) -> None:
 def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:
     """The stream after a block whose FF₂ puts out ``delta`` more, (T × d)."""
     seen: dict[int, Tensor] = {}
-    push = lambda _module, _inputs, output: output + delta.to(output).view_as(output)  # noqa: E731
+    push = lambda _module, _inputs, output: output + delta.to(output).view_as(output)
     handle = decoder.ff2[l].register_forward_hook(push)
     try:
         decoder.visit(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
