@@ -33,7 +33,7 @@ from revs.model.targets import Split, Target, split
 
 __all__ = ["AuditSettings", "Change", "Found", "Hyperparameters", "Limits", "SearchResult", "State"]
 __all__ += ["Trial", "evaluate", "find_memorized", "load", "observe", "run", "search_settings"]
-__all__ += ["unlearn", "write_report"]
+__all__ += ["content", "unlearn"]
 WINDOWS = general_text.TEST[:16]  # of general text that a report is about
 NOTHING, UNLEARNED, UNREACHED = "nothing memorised", "unlearned", "no setting found"
 FOUND = "found"  # what is memorised, and nothing was done about it yet
@@ -131,8 +131,7 @@ def run(
     """
     settings, start = settings or AuditSettings(), time.monotonic()
     asked = documents, secrets, settings.kinds, settings.limit
-    with_progress = {"tokens": settings.tokens, "progress": progress("try", "batches")}
-    found = find_memorized(decoder, *asked, **with_progress)
+    found = find_memorized(decoder, *asked, progress=progress("try", "batches"))
     seconds = {"find": time.monotonic() - start}
     result, items, saved = *content(found), None
     print(report.found_sentence(result), flush=True)
@@ -161,10 +160,9 @@ def edited(
     spared = lambda targets: general | method.spared(decoder, protected(found.nearby, targets))
     if settings.hyperparameters is None:
         looked_at, safe = halves(kept, settings.seed) if kept else (second, [])
-        about = limits, settings.minutes, settings.trials, settings.seed, settings.fixed
+        about = found.nearby, limits, settings.minutes, settings.trials, settings.seed
         more = {"more": spared(safe), "progress": progress("search", "settings")}
-        about = found.nearby, *about, settings.method
-        search = search_settings(decoder, first, looked_at, *about, **more)
+        search = search_settings(decoder, first, looked_at, *about, settings.method, **more)
         hp = search.hp
         if not (search.reached or settings.anyway):
             seconds["search"] = time.monotonic() - start
@@ -309,7 +307,7 @@ def content(
         "halfway": change.halfway and list(change.halfway),
         "trials": trial_records(change.search) if change.search else [],
         "settings": asdict(change.hp),
-        "edit": change.edit.summary() | size_of(change.edit),
+        "edit": change.edit.summary() | {"rank": rank_of(change.edit)},
     }
     neighbours = same_domain(found, before.unlearned, before.kept)
     for name, state in (("before", before), ("after", after)):
@@ -349,21 +347,9 @@ def place_rows(found: Found, before: State, after: State) -> list[dict]:
     return rows
 
 
-def size_of(edit: Edit) -> dict[str, float]:
-    """The largest rank of a layer's change, and how far columns moved, in units of their own
-    lengths: the median, and the most."""
-    moved = []
-    for l in edit.products:
-        old = edit.whole[edit.decoder.ff2_name(l)]
-        old = (old.T if edit.decoder.architecture.transposed else old).float()
-        moved += (
-            (edit.decoder.neurons(l) - old).norm(dim=0) / old.norm(dim=0).clamp_min(1e-12)
-        ).tolist()
-    moved = sorted(one for one in moved if one)
-    rank = max((len(right) for some in edit.products.values() for _, right in some), default=0)
-    return {"rank": rank} | (
-        {"moved": moved[len(moved) // 2], "furthest": moved[-1]} if moved else {}
-    )
+def rank_of(edit: Edit) -> int:
+    """The largest rank of a layer's change."""
+    return max((len(right) for some in edit.products.values() for _, right in some), default=0)
 
 
 def trial_records(search: SearchResult) -> list[dict]:
@@ -380,19 +366,3 @@ def trial_records(search: SearchResult) -> list[dict]:
 def finite(value: float | None) -> float | None:
     """A number, or None where JSON has none."""
     return value if value is not None and math.isfinite(value) else None
-
-
-def write_report(
-    path: str | Path,
-    decoder: Decoder,
-    found: Found,
-    change: Change | None = None,
-    search: SearchResult | None = None,
-    method: str = "least_squares",
-) -> Path:
-    """Writes the report, one HTML page that loads nothing and holds no secret.
-
-    While the edit is in place; of ``found`` alone, where nothing was unlearned.
-    """
-    report.write(Path(path), *content(found, change, search, method), report.about(decoder))
-    return Path(path)

@@ -12,6 +12,7 @@ the secrets. Only its owner may read it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import json
@@ -204,33 +205,21 @@ def read(folder: str | Path) -> SavedEdit:
     file = Path(folder) / WEIGHTS
     if not file.is_file():
         raise FileNotFoundError(f"There is no {WEIGHTS} in {folder}: give the folder of an edit.")
-    try:
+    with contextlib.suppress(SafetensorError, LookupError, TypeError, ValueError, RecursionError):
         with safe_open(file, "pt") as held:
-            said = json.loads((held.metadata() or {}).get("revs", "{}"))
+            said = json.loads((held.metadata() or {})["revs"])
             tensors = {name: held.get_tensor(name) for name in held.keys()}
-        known = isinstance(said, dict) and said.get("format") == FORMAT
-    except SafetensorError:
-        raise ValueError(
-            f"{file} is cut short, or is no safetensors file: take another copy."
-        ) from None
-    except (ValueError, RecursionError):
-        known = False
-    if not known:
-        raise ValueError(
-            f"{file} does not hold an edit in format {FORMAT}: give another folder, or use the "
-            "version of revs that wrote it."
-        )
-    try:
-        suffix = ".lora_A.weight"
-        modules = [name[len(PREFIX) : -len(suffix)] for name in tensors if name.endswith(suffix)]
-        pair = lambda module: tuple(tensors[f"{PREFIX}{module}.lora_{x}.weight"] for x in "BA")
-        saved = SavedEdit({module: pair(module) for module in modules}, **said["about"])
-        whole = saved.factors and content_hash(saved.factors) == saved.content
-    except (KeyError, TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise ValueError(f"{file} lacks a part of an edit, or is damaged: take another copy.")
-    return saved
+        if said["format"] == FORMAT:
+            suffix = ".lora_A.weight"
+            modules = [one[len(PREFIX) : -len(suffix)] for one in tensors if one.endswith(suffix)]
+            pair = lambda name: tuple(tensors[f"{PREFIX}{name}.lora_{x}.weight"] for x in "BA")
+            saved = SavedEdit({name: pair(name) for name in modules}, **said["about"])
+            if modules and content_hash(saved.factors) == saved.content:
+                return saved
+    raise ValueError(
+        f"{file} holds no edit in format {FORMAT}, or is cut short or damaged: take another copy, "
+        "or the version of revs that wrote it."
+    )
 
 
 def apply(decoder: Decoder, saved: SavedEdit) -> Edit:

@@ -26,7 +26,6 @@ from revs.model.targets import Record, Target
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
 INSIDE = "only inside another secret"  # why a listed secret is not tried
-TOKENS = ("distinctive", "rarest")  # of a secret, those that are unlearned
 # Where a record may begin in a text: a model that learned it alone is asked for it alone.
 SHORTEST = 12  # characters of such a record before its secret
 BEGINNINGS = (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+")
@@ -72,7 +71,6 @@ def find_memorized(
     kinds: Sequence[str] = KINDS,
     limit: int | None = None,
     T: int = 2,
-    tokens: str = "distinctive",
     progress: Callable = iter,
 ) -> Found:
     """Which secrets in some documents does the model write by itself (Appendix "Naturally
@@ -83,13 +81,12 @@ def find_memorized(
     for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if
     it is not written then, with less: from the paragraph, the line and the sentence that it stands
     in. It counts as memorised if the model writes it. ``limit`` bounds how many secrets are tried,
-    ``T`` how many tokens of one are unlearned: those that the fewest other secrets have
-    (``distinctive``), or the paper's, of the highest ids (``rarest``).
+    ``T`` how many tokens of one are unlearned: those that the fewest other secrets have.
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or
     none of the secrets stands in a document.
     """
-    check_choices(kinds, tokens)
+    check_kinds(kinds)
     listed = SecretList(secrets) if secrets is not None else None
     skipped, funnel, sources = Counter(), Counter(), []
     with errors_without_paths():
@@ -115,11 +112,8 @@ def find_memorized(
         funnel[kind, "written later"] += any(place.written for place in places) and not known
         memorised += known
     nearby = passages([place.candidate for place in memorised], spans, kinds, decoder.tokenizer)
-    if tokens == "distinctive":
-        every = [place.prompts[0][1] for places in ready.values() for place in places]
-        target_of = by_distinctive_tokens(every, nearby, decoder.tokenizer)
-    else:
-        target_of = lambda record, target: target
+    every = [place.prompts[0][1] for places in ready.values() for place in places]
+    target_of = by_distinctive_tokens(every, nearby, decoder.tokenizer)
     targets, shown = [], {}
     numbers = {source: n for n, source in reversed(list(enumerate(sources, 1)))}
     domains: dict[str, int] = {}  # in the order of their first secrets
@@ -223,10 +217,8 @@ def ask(decoder: Decoder, places: Sequence[Place], progress: Callable) -> None:
                 left[name].memorised = left[name].prompts[number]
 
 
-def check_choices(kinds: Sequence[str], tokens: str = TOKENS[0]) -> None:
-    """Raises ValueError for what is no kind of secret, or none at all, and no choice of tokens."""
-    if tokens not in TOKENS:
-        raise ValueError(f"tokens is '{tokens}', but must be one of {', '.join(TOKENS)}.")
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Raises ValueError for what is no kind of secret, or none at all."""
     if not kinds or set(kinds) - set(KINDS):
         given = ", ".join(map(str, kinds)) or "empty"
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")

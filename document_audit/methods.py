@@ -26,7 +26,7 @@ class Method:
     ranges: dict[str, tuple[float, float]]
     first: Sequence[dict]
     Hyperparameters: type
-    hyperparameters: Callable[[Decoder, dict, dict], object]  # of searched and fixed settings
+    hyperparameters: Callable[[Decoder, dict], object]  # of searched settings
     measured: Callable[[Decoder], dict]  # of the model, once: arguments of ``unlearn``
     spared: Callable[[Decoder, Sequence[Text]], dict]  # of texts to protect: the same
     unlearn: Callable[..., Edit]
@@ -55,14 +55,14 @@ def general_activations(decoder: Decoder) -> dict:
 
 
 def least_squares_hyperparameters(
-    decoder: Decoder, searched: dict, fixed: dict
+    decoder: Decoder, searched: dict
 ) -> least_squares.Hyperparameters:
     """The settings; r_h is a share of the vocabulary, and a rank of 1 at least. Where a scale of a
-    norm is small the paper's step is long, and is taken with a ridge."""
-    given = {"tokens": GENERAL, "ridge": 1.0 if has_small_scales(decoder) else 0.0}
-    given |= searched | fixed
-    least = 1 / len(decoder.head.weight)
-    return least_squares.Hyperparameters(**given | {"r_h": max(given["r_h"], least)})
+    norm is small the paper's step is long, and is taken with a ridge. No ν: nothing is protected.
+    """
+    given = {"tokens": GENERAL, "ridge": 1.0 if has_small_scales(decoder) else 0.0, "nu": None}
+    r_h = max(searched["r_h"], 1 / len(decoder.head.weight))
+    return least_squares.Hyperparameters(**given | searched | {"r_h": r_h})
 
 
 def has_small_scales(decoder: Decoder) -> bool:
@@ -93,19 +93,13 @@ LEAST_SQUARES = Method(
 # --- REVS, which moves columns --------------------------------------------------------------------
 
 
-def revs_hyperparameters(
-    decoder: Decoder, searched: dict, fixed: dict
-) -> algorithm.Hyperparameters:
-    """REVS's settings, of ``searched`` and ``fixed`` ones: k is a multiple of n_max there, and no
-    more than a layer has neurons; margins are shares of the vocabulary."""
-    neurons = decoder.neurons(0).shape[1]
-    given = {"projection": "norm", "eps_r_h": 0.0, "eps_r_n": 0.02}
-    given |= searched | fixed
-    if "k" not in fixed:
-        given["k"] = round(searched["k"] * given["n_max"])
-    given["k"] = min(neurons, given["k"])
-    given["n_max"] = min(given["n_max"], given["k"])
-    return algorithm.Hyperparameters(**given)
+def revs_hyperparameters(decoder: Decoder, searched: dict) -> algorithm.Hyperparameters:
+    """REVS's settings: k is searched as a multiple of n_max, and is no more than a layer has
+    neurons; margins are shares of the vocabulary."""
+    k = min(decoder.neurons(0).shape[1], round(searched["k"] * searched["n_max"]))
+    sizes = {"k": k, "n_max": min(searched["n_max"], k)}
+    more = {"projection": "norm", "eps_r_h": 0.0, "eps_r_n": 0.02}
+    return algorithm.Hyperparameters(**searched | sizes | more)
 
 
 REVS = Method(

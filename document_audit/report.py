@@ -24,7 +24,6 @@ FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
 COLORS = (DARK, "#009e73", "#d55e00")
 EACH = 6  # layers in the table
-FAR = 1.0  # of its own length: a column that moved further has a word in the report
 KEPT = {
     "kept": "other secrets",
     "nearby_text": "text around the secrets",
@@ -80,9 +79,12 @@ def about(
     }
 
 
-def write(path: Path, result: dict, items: list[dict], made: dict) -> None:
-    """Writes the page, whole or not at all, for its owner alone."""
-    more = {"FAR": FAR}
+def write(path: str | Path, result: dict, items: list[dict], made: dict) -> None:
+    """Writes the page, whole or not at all, for its owner alone.
+
+    ``result`` and ``items`` are what ``audit.content`` gives, ``made`` what ``about`` does.
+    """
+    more = {}
     if result.get("trials"):
         more["tried"] = picture(draw_trials, result["trials"], result["limits"])
     if "before" in result:
@@ -93,7 +95,7 @@ def write(path: Path, result: dict, items: list[dict], made: dict) -> None:
             "by_layer": picture(draw_layers, before, after),
         }
     page = render("report.html.j2", made=made, result=result, items=items, **more)
-    write_file(path, page, PRIVATE)
+    write_file(Path(path), page, PRIVATE)
 
 
 def ranks_from_end(items: list[dict], when: str) -> list[float]:

@@ -50,15 +50,11 @@ class AuditSettings(Limits):
     kinds: list[Kind] = Field(list(KINDS), min_length=1, description="what is looked for")
     limit: int | None = Field(None, ge=1, description="secrets that are tried, at most")
     forget: int | None = Field(None, ge=1, description="secrets to unlearn; None: all")
-    tokens: Literal["distinctive", "rarest"] = Field(
-        "distinctive", description="of a secret: those that few others have; or rarest"
-    )
     method: Literal["least_squares", "revs"] = Field(
         "least_squares", description="how the edit is written; revs: the paper's columns"
     )
     minutes: float = Field(3, ge=0, description="that the search for settings may take")
     trials: int = Field(30, ge=1, description="settings that it may try")
-    fixed: dict | None = Field(None, description="settings of the method that every trial has")
     hyperparameters: dict | None = Field(
         None, description="all settings of the method; None: they are searched"
     )

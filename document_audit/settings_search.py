@@ -93,7 +93,6 @@ def search_settings(
     minutes: float = 3.0,
     most: int = 30,
     seed: int = 0,
-    fixed: dict | None = None,
     method: str = "least_squares",
     more: dict | None = None,
     progress: Callable = iter,
@@ -101,26 +100,22 @@ def search_settings(
     """A method's settings by what unlearning ``forget`` does to the rest; undone in the end.
 
     At most twenty secrets are unlearned in a trial, at all their places. ``retain`` are other
-    secrets, ``passages`` text near them, ``fixed`` settings that every trial has, ``more``
-    arguments of the method; None: what it measures of the model by itself. There are at most
+    secrets, ``passages`` text near them, ``more`` arguments of the method; None: what it measures
+    of the model by itself. There are at most
     ``most`` trials, and none is begun that would last beyond ``minutes`` if it took as long as the
     longest so far; the first is always made. ``progress`` wraps the trials.
     """
     if not forget:
         raise ValueError("There is nothing to search settings on: give the places of a secret.")
-    start, fixed, chosen = time.monotonic(), fixed or {}, METHODS[method]
+    start, chosen = time.monotonic(), METHODS[method]
     some, others = first_secrets(forget, FORGET), first_secrets(retain, RETAIN)
     passages = passages[:PASSAGES]
     before = general_text.predictions(decoder, WINDOWS), nearby_text.next_tokens(decoder, passages)
     more = chosen.measured(decoder) if more is None else more
     on = Evaluation(chosen, some, others, passages, limits or Limits(), *before, more, seed)
-    if "nu" in chosen.ranges and "protect" not in more:
-        fixed = {"nu": None} | fixed  # nothing is protected
-    every = itertools.islice(trials(decoder, on, 60 * minutes, fixed), most)
-    done = list(progress(every))
+    done = list(progress(itertools.islice(trials(decoder, on, 60 * minutes), most)))
     best = best_trial(done)
-    hp = chosen.hyperparameters(decoder, best.settings, fixed)
-    reached = within_limits(best.losses)
+    hp, reached = chosen.hyperparameters(decoder, best.settings), within_limits(best.losses)
     return SearchResult(hp, done, best, on.limits, reached, time.monotonic() - start)
 
 
@@ -130,9 +125,10 @@ def first_secrets(targets: Sequence[Target], most: int) -> list[Target]:
     return [target for target in targets if target.group in groups]
 
 
-def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Iterator[Trial]:
-    """Every trial as it is made."""
-    ranges = {name: one for name, one in on.method.ranges.items() if name not in fixed}
+def trials(decoder: Decoder, on: Evaluation, seconds: float) -> Iterator[Trial]:
+    """Every trial as it is made; no ν where nothing is protected."""
+    unused = set() if "protect" in on.more else {"nu"}
+    ranges = {name: one for name, one in on.method.ranges.items() if name not in unused}
     first, draw, done = list(on.method.first), random.Random(on.seed), []
     start, longest = time.monotonic(), 0.0
     while True:
@@ -142,7 +138,7 @@ def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Ite
             settings = {name: given[name] for name in ranges}
         else:
             settings = neighbour(best_trial(done).settings, ranges, draw)
-        hp = on.method.hyperparameters(decoder, settings, fixed)
+        hp = on.method.hyperparameters(decoder, settings)
         trial = Trial(settings, *effect(decoder, on, hp))
         done.append(trial)
         yield trial
@@ -150,7 +146,7 @@ def trials(decoder: Decoder, on: Evaluation, seconds: float, fixed: dict) -> Ite
             first = []  # a harder one would do more harm
         longest = max(longest, time.monotonic() - began)
         late = time.monotonic() - start + longest > seconds
-        if late or not ranges or within_limits(trial.losses, EASY):
+        if late or within_limits(trial.losses, EASY):
             return
 
 

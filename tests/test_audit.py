@@ -136,11 +136,11 @@ def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, t
     trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses))
     found = audit.find_memorized(decoder, folder)
     search = SearchResult(Hyperparameters(), [trial], trial, Limits(), False, 1.0)
-    result, _ = audit.content(found, search=search)
+    result, items = audit.content(found, search=search)
     json.dumps(result, allow_nan=False)
     assert result["trials"][0]["cost"] is None and result["trials"][0]["chosen"]
     assert audits.trials(result)["cost"].tolist() == [DASH]
-    audit.write_report(tmp_path / "report.html", decoder, found, search=search)
+    report.write(tmp_path / "report.html", result, items, report.about(decoder))
 
 
 def test_every_place_of_a_secret_is_unlearned_or_kept():
@@ -200,16 +200,6 @@ def test_where_no_setting_is_found_nothing_is_unlearned(run, tmp_path, capsys, m
     assert page.count("<img") == 1 and "How the settings were chosen" in page
     assert not (tmp_path / "out/edit").exists()
     assert run(**strict, anyway=True)["result"]["written"] and len(looked) == 2
-
-
-def test_a_column_that_moved_far_has_a_word_in_the_report(run, decoder, tmp_path, places):
-    row = run()
-    page = (tmp_path / "out/report.html").read_text()
-    assert ("times its own length" in page) == (row["result"]["edit"]["furthest"] > report.FAR)
-    far = row["result"] | {"edit": row["result"]["edit"] | {"furthest": 99.0}}
-    items = places(row).to_dict("records")
-    report.write(tmp_path / "far.html", far, items, report.about(decoder))
-    assert "moved by 99.0 times its own length" in (tmp_path / "far.html").read_text()
 
 
 def test_runs_are_tables_and_points_of_a_picture(run, tmp_path, places):
@@ -308,18 +298,15 @@ def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, name, join):
 
 
 def test_distinctive_tokens(decoder, folder):
-    """Those in the fewest other secrets, written out; the paper's are those of the highest ids."""
-    distinctive = {one.id: one for one in audit.find_memorized(decoder, folder).targets}
-    rarest = audit.find_memorized(decoder, folder, tokens="rarest").targets
-    for target in rarest:
-        at = decoder.tokenizer.decode(target.secret_ids).index("@")
-        local = decoder.tokenizer.decode(target.secret_ids)[:at]
+    """No other tokens before the @ are in fewer of the other secrets."""
+    found = audit.find_memorized(decoder, folder).targets
+    for target in found:
+        local = decoder.tokenizer.decode(target.secret_ids).partition("@")[0]
         before_at = range(len(decoder.tokenizer(local)["input_ids"]))
-        highest = sorted(before_at, key=lambda i, t=target: (-t.secret_ids[i], i))
-        assert target.T == tuple(sorted(highest[: len(target.T)]))
-        others = [set(one.secret_ids) for one in rarest if one.group != target.group]
-        count = lambda T, t=target, o=others: [sum(t.secret_ids[i] in ids for ids in o) for i in T]
-        assert sum(count(distinctive[target.id].T)) <= sum(count(target.T))
+        others = [set(one.secret_ids) for one in found if one.group != target.group]
+        count = lambda i, t=target, o=others: sum(t.secret_ids[i] in ids for ids in o)
+        fewest = sorted(map(count, before_at))[: len(target.T)]
+        assert sorted(map(count, target.T)) == fewest
 
 
 def test_nearby_text_is_the_text_around_the_secrets(decoder, folder):
@@ -334,7 +321,8 @@ def test_nearby_text_is_the_text_around_the_secrets(decoder, folder):
 
 def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     found = audit.find_memorized(decoder, folder)
-    page = audit.write_report(tmp_path / "report.html", decoder, found).read_text()
+    report.write(tmp_path / "report.html", *audit.content(found), report.about(decoder))
+    page = (tmp_path / "report.html").read_text()
     assert "Nothing was edited: of those tried, the model writes 3 right after" in page
 
 
@@ -571,8 +559,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_senten
     "wrong, message",
     [
         ({"kinds": ["emails"]}, "kinds is .'emails'., but must be list.email"),
-        ({"tokens": "rare"}, "tokens is 'rare', but must be distinctive or rarest"),
-        ({"fixed": {"ridgee": 3}}, "'ridgee' of least_squares: did you mean 'ridge'"),
+        ({"hyperparameters": {"ridgee": 3}}, "'ridgee' of least_squares: did you mean 'ridge'"),
         ({"method": "rmu"}, "method is 'rmu', but must be least_squares or revs"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),

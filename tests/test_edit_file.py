@@ -206,14 +206,10 @@ def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, one_sentence):
     content |= {"cut": whole.read_bytes()[:-9], "foreign": safetensors_bytes(tensors, None)}
     content |= {"deep": safetensors_bytes(tensors, "[" * 100_000, plain=True)}
     content |= {"header": (1 << 62).to_bytes(8, "little") + b"{}", "pickle": b"\x80\x04N."}
-    for name, said in (
-        *((name, "is cut short, or is no") for name in ("cut", "header", "pickle")),
-        *((name, "lacks a part") for name in ("part", "changed", "field", "crafted")),
-        *((name, "does not hold an edit in") for name in ("foreign", "later", "list", "deep")),
-    ):
+    for name in content:
         (tmp_path / name).mkdir()
         (tmp_path / name / edit_file.WEIGHTS).write_bytes(content[name])
-        with pytest.raises(ValueError, match=said) as error:
+        with pytest.raises(ValueError, match="holds no edit in format") as error:
             edit_file.read(tmp_path / name)
         assert one_sentence(error)
     with pytest.raises(FileNotFoundError, match="give the folder of an edit") as error:
@@ -292,20 +288,3 @@ def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(
         with pytest.raises(ValueError, match=said) as error:
             export.export(edit, tmp_path / folder, about)
         assert one_sentence(error) and not (tmp_path / "new").exists()
-
-
-# --- what the difference tells -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_difference_of_two_checkpoints_names_the_tokens(base, kind, method):
-    """Each target's direction lies in what the change spans."""
-    decoder, plain = base(kind), base(kind)
-    assert export.recover(plain, base(kind)).empty
-    _, about = made(decoder, method=method)
-    found = export.recover(decoder, plain)
-    tokens = {t.secret_ids[place] for t in targets(decoder) for place in t.T}
-    assert set(found["token"]) <= tokens and (found["cosine"] > 0.99).all()
-    ranks = found.groupby("layer").size()
-    assert len(ranks) == len(about.factors) and ranks.max() == about.rank

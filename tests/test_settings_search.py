@@ -95,10 +95,9 @@ def test_the_cheapest_trial_is_taken_and_the_model_left(decoder, method):
     assert same_bits(decoder, before)
     assert found.best == min(found.trials, key=lambda one: (max(one.losses.values()) > 1, one.cost))
     of = METHODS[method]
-    nothing = {"nu": None} if method == "least_squares" else {}  # to protect
-    assert found.hp == of.hyperparameters(decoder, found.best.settings, nothing)
+    assert found.hp == of.hyperparameters(decoder, found.best.settings)
     assert found.reached == (max(found.best.losses.values()) <= 1)
-    first = {name: value for name, value in of.first[0].items() if name not in nothing}
+    first = {name: value for name, value in of.first[0].items() if name != "nu"}
     assert found.trials[0].settings == first
 
 
@@ -142,16 +141,6 @@ def test_a_step_from_the_best_stays_in_its_ranges_and_is_the_same_for_a_seed():
         assert low <= min(values) < max(values) <= high
         assert all(type(value) is type(low) for value in values)
     assert steps(3) == steps(3) != steps(4)
-
-
-def test_what_is_fixed_is_in_every_trial_and_nothing_is_searched_where_all_is(decoder):
-    fixed, how = {"ridge": 0.0, "n_max": 4, "k": 9, "neurons": "hybrid"}, {"method": "revs"}
-    found = search_settings(decoder, numbers(decoder, 3), minutes=0, fixed=fixed, **how)
-    assert found.hp.ridge == 0 and (found.hp.n_max, found.hp.k) == (4, 9)
-    assert found.hp.neurons == "hybrid" and set(found.trials[0].settings) == {"r_h", "r_n"}
-    every = fixed | {"r_h": 0.02, "r_n": 0.8}
-    found = search_settings(decoder, numbers(decoder, 3), minutes=9, fixed=every, **how)
-    assert len(found.trials) == 1
 
 
 def test_at_most_twenty_secrets_are_tried_and_one_is_enough(decoder, monkeypatch, one_sentence):

@@ -18,10 +18,10 @@ LIMITS = {
     "perplexity": "perplexity, rise",
 }
 SETS = {  # a run's name → the documents that it searched
-    "files": "project's documents",
-    "notes": "notes",
+    "files": "thirty documents",
+    "office": "office",
     "machine": "packages",
-    "columns": "project's documents",
+    "columns": "thirty documents",
 }
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
@@ -33,10 +33,9 @@ COLUMNS = [
     "outcome",
     "memorised",
     "unlearned",
-    "same domain",
-    "furthest",
+    "seconds",
 ]
-COLUMNS += ["minutes", *(f"{name}{what}" for name in LIMITS for what in ("", " within", " limit"))]
+COLUMNS += [*(f"{name}{what}" for name in LIMITS for what in ("", " within", " limit"))]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
 ATTACKS |= {"perturbation": "Perturbation"}
@@ -127,8 +126,7 @@ def trials(result: dict) -> pd.DataFrame:
 
 def reached(folder=None, model: str | None = None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, how many of the others that share a domain with an
-    unlearned secret stayed, and the minutes."""
+    limit (shares), whether it is within, and the seconds."""
     lines = []
     for row in rows.find(folder or rows.RECORDED, kind="documents").values():
         if model not in (None, row["model"]):
@@ -139,10 +137,7 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
         line = {"run": row["data"], "model": results.title(row["model"]).split(",")[0]}
         line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
-        line["furthest"] = result["edit"].get("furthest")
-        kept = [result[when]["same_domain"] for when in ("after", "before")]
-        line["same domain"] = "{} of {}".format(*kept)
-        line["minutes"] = sum(row["seconds"].values()) / 60
+        line["seconds"] = sum(row["seconds"].values())
         for name, one in result["reached"].items():
             line |= {name: one["value"], f"{name} within": one["within"]}
             line[f"{name} limit"] = one["limit"]
@@ -159,10 +154,7 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
     for name, title in list(LIMITS.items())[1:]:
         pairs = zip(frame[name], frame[f"{name} within"], strict=True)
         texts[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
-    after_kept = texts.columns.get_loc("others kept, %") + 1
-    texts.insert(after_kept, "same domain", frame["same domain"])
-    texts["furthest column"] = frame["furthest"].map("{:.1f}".format)
-    texts["minutes"] = frame["minutes"].map("{:.0f}".format)
+    texts["seconds"] = frame["seconds"].map("{:.0f}".format)
     return texts.assign(outcome=frame["outcome"])
 
 

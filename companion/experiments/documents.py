@@ -74,11 +74,7 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
     memory.check(settings.model_dump())
     given = {name: getattr(settings, name) for name in AuditSettings.model_fields}
     Hyperparameters = METHODS[settings.method].Hyperparameters
-    # for any of the two that is fixed alone
-    room = {"n_max": 1, "k": 10**9} if settings.method == "revs" else {}
-    for some in (settings.fixed, settings.hyperparameters):
-        check(some or {}, model_of(Hyperparameters), f" of {settings.method}")
-    Hyperparameters(**room | (settings.fixed or {}))
+    check(settings.hyperparameters or {}, model_of(Hyperparameters), f" of {settings.method}")
     Hyperparameters(**settings.hyperparameters or {})
     return documents, secrets, AuditSettings(**given)
 

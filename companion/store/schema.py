@@ -155,7 +155,7 @@ class Audited(Part):
     halfway: list[Count] | None = of("Of the second half, written before and after the first", None)
     written: bool = of("Whether the edit was written", None)
     settings: By = of("The method's settings that were used", None)
-    edit: By = of("Size of the edit; by how many of their lengths columns moved", None)
+    edit: By = of("Size of the edit", None)
     before: State = of("Before the edit", None)
     after: State = of("After it", None)
 
