@@ -18,14 +18,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+import torch
 import yaml
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from companion.store.paths import CACHE, ROOT, one_sentence_errors, resolve
 from companion.store.suggestions import hint
 from revs.model import load as loading
-from revs.model.architecture import Decoder
+from revs.model.architecture import Decoder, check_fit
 
+SEED = 0  # of random weights
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
 
@@ -40,7 +42,28 @@ def load(
     spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None
 ) -> Decoder:
     """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
+    if "random" in (entry := registry().get(spec, {})):
+        return random_weights(spec, entry, dtype, device_map)
     return loading.load(locate(spec, revision), dtype, device_map)
+
+
+def random_weights(
+    name: str, entry: dict, dtype: str = "float32", device_map: str | None = None
+) -> Decoder:
+    """A decoder of a model's shape that knows nothing: for what an edit takes, in time and memory.
+
+    It has the tokenizer of another model, whose ids are a part of its own.
+    """
+    loading.check_dtype(dtype)
+    place = loading.resolve_device_map(device_map)
+    place = "cuda" if place in loading.PLACES else place or "cpu"
+    torch.manual_seed(SEED)
+    with torch.device(place):
+        config = AutoConfig.for_model(**entry["random"])
+        model = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
+    decoder = Decoder(model.eval(), tokenizer(entry["vocabulary"]), name, identify(name))
+    check_fit(decoder)
+    return decoder
 
 
 def tokenizer(spec: str):
@@ -50,6 +73,8 @@ def tokenizer(spec: str):
 
 def identify(spec: str, revision: str | None = None) -> str:
     """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
+    if "random" in registry().get(spec, {}):
+        return f"random weights, seed {SEED}"
     place = locate(spec, revision)
     return place.pin or f"{UNPINNED} {place.name}"
 

@@ -22,6 +22,7 @@ from revs.model.load import tokenizer_hash
 from revs.model.text import WINDOW, text_inputs, training_windows
 
 TOGETHER = 16  # texts of a forward pass
+LARGEST = 4 * 2**30  # bytes of a model's moments that are kept on disk
 # token ids, and the first position whose activation counts, or all positions that do
 Text = tuple[list[int], int | Sequence[int]]
 
@@ -93,12 +94,14 @@ def general_moments(
 ) -> dict[int, Tensor]:
     """``second_moments`` over so many tokens of general text (``revs.model.text``).
 
-    With a folder ``cache``, this very model's are kept there, layer by layer.
+    With a folder ``cache``, this very model's are kept there, layer by layer, unless they are
+    larger than LARGEST: those of Llama-3-8B take 26 GB.
     """
     length = min(WINDOW, decoder.context)
     number = -(-tokens // length)
     texts = [(ids, 0) for ids in training_windows(decoder.tokenizer, number, length)]
-    if cache is None:
+    ff = decoder.neurons(0).shape[1]
+    if cache is None or 4 * ff**2 * len(layers) > LARGEST:
         return second_moments(decoder, texts, layers)
     sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
     content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
