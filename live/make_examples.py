@@ -1,8 +1,8 @@
 """Choose what the live figure offers: python live/make_examples.py
 
 Of the sentences that the rounded model says, in the order of the data set: the first five people
-whose two sentences it says, the next four people as those who should stay (a page shows three), and
-a sentence of general text. Written to live/model/examples.json as token ids.
+whose two sentences it says, the next three people as those who should stay, and a
+sentence of general text. Written to live/model/examples.json as token ids.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from companion.store.paths import ROOT
 from revs.measures import evaluate
 from revs.model.targets import Record, Target, encode
 
-SECRETS, KEPT = 5, 4
+SECRETS, KEPT = 5, 3
 PROSE = "The rain had stopped, and the children went out to play in the garden."
 
 

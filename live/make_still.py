@@ -1,8 +1,8 @@
 """Draw the picture that stands in the book before a click: python live/make_still.py
 
-Opens the figure in Chromium, lets it run its first example at the default settings and at the two
-bad ones, and writes what it shows into book/live_figure.md. The example is the first of
-examples.json, whatever it shows.
+Opens the figure in Chromium and lets it run its first example, the first of examples.json whatever
+it shows: at the default settings, which become book/live_figure.md, and at two bad ones, of which
+live/model/tried.json keeps what they show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from companion.store.paths import ROOT
 from companion.workflow import live
 
 TEMPLATE, TARGET = live.SOURCE / "page" / "figure.html", ROOT / "book" / "live_figure.md"
-BAD = {"r_h": {"r_h": 3}, "r_n": {"r_n": 400}}
+BAD = {"small_r_h": {"r_h": 3}, "small_r_n": {"r_n": 400}}
+PROMPT = 80  # the most characters of a prompt in the still
 DONE = "document.getElementById('revs-live').dataset.state === 'after'"
 
 
@@ -26,27 +27,33 @@ def main() -> None:
         open_figure(page, figure({}), Path(folder))
         page.evaluate("document.querySelector('[data-live=load]').click()")
         page.wait(DONE, 300)
-        find = "document.querySelector('[data-live=\"{}\"]').innerHTML"
-        found = {name: page.evaluate(find.format(name)) for name in ("chart", "prompt")}
-        found["before"] = page.evaluate(find.format("says-before"))
-        found["after"] = page.evaluate(find.format("says-after"))
-        found["alt"] = alt(page)
-        for name, setting in BAD.items():
-            page.evaluate(f"revsLive.set({{...revsLive.defaults, ...{json.dumps(setting)}}})")
+        places = {name: f"[data-live={name}]" for name in ("chart", "prompt")}
+        places |= {when: f"[data-when={when}][data-what=says]" for when in ("before", "after")}
+        find = "document.querySelector('{}').innerHTML"
+        found = {name: page.evaluate(find.format(place)) for name, place in places.items()}
+        found |= {"prompt": shortened(found["prompt"]), "alt": alt(page)}
+        tried = {}
+        for name, settings in BAD.items():
+            page.evaluate(f"revsLive.set({json.dumps(settings)})")
             page.wait(DONE, 300)
-            found |= {f"bad_{name}": json.dumps(setting), f"bad_{name}_shows": shows(page)}
+            tried[name] = {"settings": settings, "shows": shows(page)}
+    file = live.SOURCE / "model" / "tried.json"
+    file.write_text(json.dumps(tried, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     TARGET.write_text(f"```{{raw}} html\n{figure(found)}```\n", encoding="utf-8")
 
 
 def figure(found: dict[str, str]) -> str:
     """The figure's HTML with what was found in its places."""
-    config = live.read_json("model/config.json")
-    size = sum(len(text) for text in live.files().values()) / 1e6
-    found = {"megabytes": f"{size:.0f}", "tokens": f"{config['vocab_size']:,}"} | found
-    text = TEMPLATE.read_text(encoding="utf-8")
-    for name, value in found.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
+    size = sum(len(content) for content in live.files().values()) / 1e6
+    return live.filled(TEMPLATE.read_text(encoding="utf-8"), {"megabytes": f"{size:.0f}"} | found)
+
+
+def shortened(prompt: str) -> str:
+    """The last words of a long prompt, after an ellipsis."""
+    words = prompt.split()
+    while len(" ".join(words)) > PROMPT:
+        words.pop(0)
+    return f"… {' '.join(words)}" if words != prompt.split() else prompt
 
 
 def open_figure(page: chromium.Page, html: str, folder: Path, theme: str = "light") -> None:

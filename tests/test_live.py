@@ -1,8 +1,10 @@
 """The live figure: in Chromium it finds what Python finds on the same rounded weights."""
 
+import json
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,7 +12,7 @@ from companion.data import live
 from companion.store.paths import ROOT
 from companion.workflow import live as build
 from revs.measures import evaluate
-from revs.method import algorithm, least_squares
+from revs.method import algorithm
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Record, encode
 
@@ -86,8 +88,10 @@ def ranks(decoder, target):
 def edited(decoder, target, how):
     if how == "columns":
         return algorithm.unlearn(decoder, [target], algorithm.Hyperparameters(**live.settings()))
-    hp = least_squares.Hyperparameters(r_h=live.settings()["r_h"], mu=0)
-    return least_squares.unlearn(decoder, [target], hp)
+    prompt, secret = (
+        decoder.tokenizer.decode(ids) for ids in (target.prompt_ids, target.secret_ids)
+    )
+    return live.least_squares(decoder, prompt, secret)
 
 
 @needs_browser
@@ -154,6 +158,28 @@ def test_the_still_is_what_the_model_shows(seen):
 def test_the_figure_asks_nobody_and_breaks_nothing(seen):
     elsewhere = [url for url in seen["requests"] if not url.startswith(("file:", "blob:", "data:"))]
     assert elsewhere == [] and seen["errors"] == []
+
+
+def test_a_click_loads_at_most_30_megabytes_and_every_byte_arrives():
+    files, model = build.files(), (live.FOLDER / "model.safetensors").read_bytes()
+    assert sum(map(len, files.values())) <= 30_000_000
+    found = b""
+    for name in sorted(name for name in files if name.startswith("weights")):
+        part = json.loads(files[name].decode("utf-16").split(", ", 1)[1].removesuffix(");\n"))
+        pairs = np.frombuffer(part.encode("utf-16-le", "surrogatepass"), "<u2") ^ build.FLIP
+        found += pairs.tobytes()
+    assert found.startswith(model) and len(found) == len(model) + build.factor(model).nbytes
+
+
+def test_engine_and_page_are_short():
+    lines = {
+        folder: sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        for folder, paths in {
+            "engine": (build.SOURCE / "engine").glob("*.[jt]s"),
+            "page": (build.SOURCE / "page").glob("*.js"),
+        }.items()
+    }
+    assert lines["engine"] <= 600 and lines["page"] <= 400
 
 
 def test_the_model_passed_its_gate():

@@ -5,6 +5,7 @@
 
     decoder = live.load()
     revs.unlearn(decoder.model, decoder.tokenizer, [(prompt, secret)], live.settings(r_h=400))
+    live.least_squares(decoder, prompt, secret, r_h=400)
 
 A matrix is kept as whole numbers q of 8 bits and one float32 scale a row: W = scale · q.
 """
@@ -21,8 +22,10 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from companion.data import datasets
 from companion.store.paths import ROOT
+from revs.method import least_squares as squares
+from revs.method.edit import Edit
 from revs.model.architecture import Decoder
-from revs.model.targets import Record
+from revs.model.targets import Record, encode
 
 FOLDER = ROOT / "live" / "model"
 SCALE = ".scale"  # what follows the name of a matrix in the name of its scales
@@ -46,6 +49,12 @@ def settings(r_h: int = 1000, r_n: int = 7800, neurons: int = 90) -> dict[str, i
     """
     margins = {"r_h": r_h, "eps_r_h": r_h // 3, "r_n": r_n, "eps_r_n": r_n // 20}
     return margins | {"n_max": neurons, "k": neurons}
+
+
+def least_squares(decoder: Decoder, prompt: str, secret: str, r_h: int = 1000) -> Edit:
+    """The page's least-squares write of one secret, which spares no other text (μ = 0)."""
+    target = encode(Record("live", "text", "", prompt, secret, ""), decoder.tokenizer)
+    return squares.unlearn(decoder, [target], squares.Hyperparameters(r_h=r_h, mu=0))
 
 
 def load(folder: Path = FOLDER) -> Decoder:

@@ -1,15 +1,15 @@
 """Puts the live figure beside the book: its scripts, its worker, the model's weights as scripts.
 
 A page opened as a file can load classic scripts and nothing else. So the committed weights of
-``live/model`` become scripts of base64 here, small enough that none keeps a page busy for long,
-and the worker with its WebAssembly becomes a string. U's Cholesky factor comes along, which would
-take a page seconds.
+``live/model`` become strings here, in scripts small enough that none keeps a page busy for long,
+and the worker becomes a string too. U's Cholesky factor comes along, which would take a page
+seconds.
 """
 
 from __future__ import annotations
 
-import base64
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,25 +20,63 @@ from companion.store.paths import HTML, ROOT
 SOURCE = ROOT / "live"
 WORKER = ("engine/model.js", "engine/revs.js", "engine/tokenizer.js", "page/worker.js")
 PAGE = ("figure.css", "chart.js", "figure.js")
-PART = 3 << 19  # bytes of a script: 2 MB of base64
+PART = 1 << 21  # bytes of weights in a script
 EMBEDDED = "model.embed_tokens.weight"
+FLIP = 0x4000  # the bit that keeps the codes below rare among weights
+UNSAFE = re.compile(r'["\\\x00-\x1f\u2028\u2029\ud800-\udfff\ufffe\uffff]')  # as they are
 
 
-def files() -> dict[str, str]:
+def files() -> dict[str, bytes]:
     """The figure's files by name: figure.css, figure.js, worker.js, weights-00.js and so on."""
     weights = (SOURCE / "model" / "model.safetensors").read_bytes()
     content = weights + factor(weights).tobytes()
     parts = [content[start : start + PART] for start in range(0, len(content), PART)]
     model = {name: read_json(f"model/{name}.json") for name in ("config", "tokenizer", "examples")}
-    model |= {"weights": len(weights), "bytes": len(content), "parts": len(parts)}
-    model["kernel"] = base64.b64encode((SOURCE / "engine" / "kernel.wasm").read_bytes()).decode()
+    model |= {"weights": len(weights), "bytes": len(content), "parts": len(parts), "flip": FLIP}
+    model["kernel"] = list((SOURCE / "engine" / "kernel.wasm").read_bytes())
     source = "\n".join((SOURCE / name).read_text(encoding="utf-8") for name in WORKER)
-    found = {name: (SOURCE / "page" / name).read_text(encoding="utf-8") for name in PAGE}
-    found["worker.js"] = f"revsLive.start({json.dumps(source)}, {json.dumps(model)});\n"
+    found = {name: (SOURCE / "page" / name).read_bytes() for name in PAGE}
+    told = ", ".join(map(json.dumps, (source, panel(), model)))
+    found["worker.js"] = f"revsLive.start({told});\n".encode()
     for n, part in enumerate(parts):
-        text = base64.b64encode(part).decode()
-        found[f"weights-{n:02d}.js"] = f'revsLive.part({n * PART}, "{text}");\n'
+        script = f"revsLive.part({n * PART}, {literal(part)});\n"
+        found[f"weights-{n:02d}.js"] = script.encode("utf-16")
     return found
+
+
+def literal(part: bytes) -> str:
+    """Bytes as a literal of JavaScript, two a character, which UTF-16 writes as two bytes again:
+    a quarter less than base64. Characters that a script may not hold are escaped."""
+    text = (np.frombuffer(part, "<u2") ^ FLIP).tobytes().decode("utf-16-le", "surrogatepass")
+    return '"' + UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + '"'
+
+
+def panel() -> str:
+    """The controls, which come with the model: panel.html with what is known in its places."""
+    told, tried = read_json("model/examples.json"), read_json("model/tried.json")
+    names = enumerate(one["name"] for one in told["secrets"])
+    values = {
+        "secrets": "".join(f'<option value="{i}">{name}</option>' for i, name in names),
+        "kept": "".join(kept_row(one["name"]) for one in told["kept"]),
+        "prose": told["prose"],
+        "tokens": f"{read_json('model/config.json')['vocab_size']:,}",
+    }
+    for name, one in tried.items():
+        values |= {name: json.dumps(one["settings"]), f"{name}_shows": one["shows"]}
+    return filled((SOURCE / "page" / "panel.html").read_text(encoding="utf-8"), values)
+
+
+def kept_row(name: str) -> str:
+    """A person of whom the model should go on to say the number."""
+    cells = (f'<td data-when="{when}" data-what="{name}"></td>' for when in ("before", "after"))
+    return f'<tr><th scope="row">{name} (should stay)</th>{"".join(cells)}</tr>'
+
+
+def filled(template: str, values: dict[str, str]) -> str:
+    """A template with values in the places that it names in braces."""
+    for name, value in values.items():
+        template = template.replace(f"{{{name}}}", value)
+    return template
 
 
 def read_json(name: str):
@@ -61,5 +99,5 @@ def beside(html: Path = HTML) -> None:
     for path in folder.iterdir():
         if path.name not in wanted:
             path.unlink()
-    for name, text in wanted.items():
-        (folder / name).write_text(text, encoding="utf-8")
+    for name, content in wanted.items():
+        (folder / name).write_bytes(content)

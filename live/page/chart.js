@@ -2,62 +2,49 @@
 // and after an edit, and how many neurons each layer has moved. Also that of the still.
 "use strict";
 
-const WIDE = 460, HIGH = 350, LEFT = 58, RIGHT = 64, TOP = 54, FLOOR = 250, BARS = 312;
+const WIDE = 400, LEFT = 48, RIGHT = 46, TOP = 54, FLOOR = 226, BARS = 286, HIGH = 324;
 
 /** ranks before and after (layers); r_h; V; neurons moved (layers); the token's text. */
 function chart({ layers, before, after, r_h, V, moved, token }) {
   const step = (WIDE - LEFT - RIGHT) / (layers.length - 1);
-  const x = (i) => LEFT + i * step;
-  const y = (r) => TOP + ((FLOOR - TOP) * Math.log1p(r)) / Math.log1p(V);
+  const x = (i) => (LEFT + i * step).toFixed(1);
+  const y = (r) => +(TOP + ((FLOOR - TOP) * Math.log1p(r)) / Math.log1p(V)).toFixed(1);
   const text = (x, y, kind, said) => `<text x="${x}" y="${y}" class="${kind}">${said}</text>`;
+  const rule = (y) => `<line x1="${LEFT}" x2="${WIDE - RIGHT}" y1="${y}" y2="${y}"/>`;
   const number = (n) => n.toLocaleString("en-US");
-  const line = (ranks, kind) => {
-    const points = ranks.map((r, i) => `${x(i).toFixed(1)},${y(r).toFixed(1)}`);
-    const dots = points.map((point, i) => {
-      const [cx, cy] = point.split(",");
-      const said = `${kind} the edit, after layer ${layers[i]}: rank ${number(ranks[i])}`;
-      return `<circle cx="${cx}" cy="${cy}" r="4.5"><title>${said}</title></circle>`;
+  const line = (ranks, kind, shift) => {
+    const dots = ranks.map((r, i) => {
+      const said = `${kind} the edit, after layer ${layers[i]}: rank ${number(r)}`;
+      return `<circle cx="${x(i)}" cy="${y(r)}" r="4.5"><title>${said}</title></circle>`;
     });
-    const path = `<polyline points="${points.join(" ")}"/>`;
-    return `<g class="${kind}">${path}${dots.join("")}</g>`;
+    const points = ranks.map((r, i) => `${x(i)},${y(r)}`).join(" ");
+    const last = ranks.at(-1);
+    const end = text(WIDE - RIGHT + 10, y(last) + 5 + shift, `${kind} end`, number(last));
+    return `<g class="${kind}"><polyline points="${points}"/>${dots.join("")}</g>${end}`;
   };
-  const ends = (ranks, kind, shift) => {
-    const last = ranks[ranks.length - 1];
-    const at = y(last) + 5 + shift;
-    return text(x(layers.length - 1) + 10, at.toFixed(1), kind + " end", number(last));
-  };
-  const ticks = [0, 10, 100, 1000].map((r) => {
-    const at = y(r).toFixed(1);
-    const rule = `<line x1="${LEFT}" x2="${WIDE - RIGHT}" y1="${at}" y2="${at}"/>`;
-    return rule + text(LEFT - 12, +at + 4, "tick", number(r));
-  });
-  const wanted = y(r_h).toFixed(1);
-  const most = Math.max(1, ...moved);
+  const key = (at, kind, said) =>
+    `<g class="${kind}"><circle cx="${at}" cy="30" r="4.5"/></g>${text(at + 10, 34, "", said)}`;
+  const ticks = [0, 10, 100, 1000].map((r) =>
+    rule(y(r)) + text(LEFT - 12, y(r) + 4, "tick", number(r)));
   const bars = moved.map((n, i) => {
-    const high = n ? 3 + (26 * n) / most : 1;
-    const bar = `<rect x="${(x(i) - 9).toFixed(1)}" width="18" y="${(BARS - high).toFixed(1)}"`;
+    const high = n ? 3 + (26 * n) / Math.max(...moved) : 1;
+    const place = `x="${(x(i) - 9).toFixed(1)}" y="${(BARS - high).toFixed(1)}"`;
     const said = `<title>layer ${layers[i]}: ${n} neurons moved</title>`;
-    const many = n ? text(x(i).toFixed(1), (BARS - high - 4).toFixed(1), "many", n) : "";
-    return `${bar} height="${high.toFixed(1)}">${said}</rect>${many}`;
+    const many = n ? text(x(i), (BARS - high - 4).toFixed(1), "many", n) : "";
+    return `<rect ${place} width="18" height="${high.toFixed(1)}">${said}</rect>${many}`;
   });
-  const names = layers.map((l, i) => text(x(i).toFixed(1), BARS + 16, "many", l));
-  const lines = after ? line(before, "before") + line(after, "after") : line(before, "before");
-  const near = after && Math.abs(y(before.at(-1)) - y(after.at(-1))) < 16;
+  const near = after && Math.abs(y(before.at(-1)) - y(after.at(-1))) < 16 ? 9 : 0;
   return [
     `<g class="grid">${ticks.join("")}</g>`,
-    text(4, 14, "title", `Rank of “${token}” after each layer (0: it is written next)`),
-    `<g class="before"><circle cx="${LEFT + 5}" cy="30" r="4.5"/></g>`,
-    text(LEFT + 15, 34, "", "before the edit"),
-    after ? `<g class="after"><circle cx="${LEFT + 135}" cy="30" r="4.5"/></g>` : "",
-    after ? text(LEFT + 145, 34, "", "after it") : "",
-    `<g class="wanted"><line x1="${LEFT}" x2="${WIDE - RIGHT}" y1="${wanted}" y2="${wanted}"/>`,
-    text(LEFT + 6, +wanted + 15, "", `rₕ = ${number(r_h)}`) + "</g>",
-    lines,
-    ends(before, "before", near ? -9 : 0),
-    after ? ends(after, "after", near ? 9 : 0) : "",
+    text(4, 14, "title", `Rank of “${token}” after each layer (0: written next)`),
+    key(LEFT + 5, "before", "before the edit"),
+    after ? key(LEFT + 135, "after", "after it") : "",
+    `<g class="wanted">${rule(y(r_h))}`,
+    text(LEFT + 6, y(r_h) + 15, "", `rₕ = ${number(r_h)}`) + "</g>",
+    line(before, "before", -near) + (after ? line(after, "after", near) : ""),
     `<g class="moved">${bars.join("")}</g>`,
     text(4, BARS + 16, "tick left", "layer"),
-    names.join(""),
-    text(4, HIGH - 4, "tick left", "Bars: how many neurons (columns of FF₂) each layer moves."),
+    ...layers.map((l, i) => text(x(i), BARS + 16, "many", l)),
+    text(4, HIGH - 4, "tick left", "Bars: neurons (columns of FF₂) that each layer moves."),
   ].join("");
 }

@@ -6,37 +6,34 @@ const revsLive = (() => {
   const root = document.getElementById("revs-live");
   const base = document.currentScript.src.replace(/[^/]*$/, "");
   const find = (name) => root.querySelector(`[data-live="${name}"]`);
-  const SIMD = Uint8Array.of(
-    0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 10, 1, 8,
-    0, 65, 0, 253, 15, 253, 98, 11
-  );
+  const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+  const say = (text) => (find("status").textContent = text);
+  const SIMD = "AGFzbQEAAAABBQFgAAF7AwIBAAoKAQgAQQD9D/1iCw=="; // a function that needs it
   const SETTINGS = { r_h: 1000, r_n: 7800, neurons: 90, how: "columns" };
-  const nothing = { before: {}, after: null, pending: {} };
-  const state = { ...SETTINGS, ...nothing, secret: null, token: 0, id: 0, from: 0 };
-  let model, worker, loaded = 0;
+  // a slider's place, 0 to 1000, as a rank, and back: r_h by ratios, the others evenly
+  const SLIDERS = {
+    r_h: [(place) => 3 * 1667 ** (place / 1000), (r) => 1000 * Math.log(r / 3) / Math.log(1667)],
+    r_n: [(place) => 10 + 9.4 * place, (r) => (r - 10) / 9.4],
+    neurons: [(place) => Math.max(1, place / 5), (n) => 5 * n],
+  };
+  const state = { ...SETTINGS, before: {}, after: null, secret: null, token: 0, id: 0, from: 0 };
+  let model, worker;
 
   /** One sentence why the model cannot run here; nothing if it can. */
   function obstacle() {
-    if (!window.WebAssembly || !window.Worker || !WebAssembly.validate(SIMD)) {
-      return "This browser cannot run the model (it lacks WebAssembly SIMD).";
-    }
-    if (navigator.deviceMemory && navigator.deviceMemory < 2) {
-      return "This machine has too little memory to run the model.";
-    }
-    if (window.innerWidth < 600) {
-      return "On a wide screen, the model behind this picture runs in the page.";
-    }
-    return "";
+    const simd = Uint8Array.from(atob(SIMD), (one) => one.charCodeAt(0));
+    const able = window.WebAssembly && window.Worker && WebAssembly.validate(simd);
+    if (!able) return "This browser lacks WebAssembly SIMD, which the model needs.";
+    if (navigator.deviceMemory < 2) return "This machine has too little memory for the model.";
+    return window.innerWidth < 600 ? "On a wider screen the model runs in the page." : "";
   }
 
   // --- loading: classic scripts, which also a page opened as a file may load -------
 
   function script(name) {
-    return new Promise((done, failed) => {
-      const one = document.createElement("script");
+    return new Promise((onload, onerror) => {
+      const one = Object.assign(document.createElement("script"), { onload, onerror });
       one.src = base + name;
-      one.onload = () => (one.remove(), done());
-      one.onerror = () => failed(new Error(`${name} is not beside this page`));
       document.head.append(one);
     });
   }
@@ -48,30 +45,27 @@ const revsLive = (() => {
     await script("worker.js");
     for (let n = 0; n < model.parts; n++) {
       await script(`weights-${String(n).padStart(2, "0")}.js`);
+      find("bar").value = (n + 1) / model.parts;
     }
   }
 
-  /** Called by worker.js: the worker's source, and what belongs to the model. */
-  function start(source, told) {
+  /** Called by worker.js: the worker's source, the controls, and what belongs to the model. */
+  function start(source, panel, told) {
     model = told;
-    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-    worker = new Worker(address);
+    root.classList.add("open");
+    find("status").insertAdjacentHTML("beforebegin", panel);
+    worker = new Worker(URL.createObjectURL(new Blob([source], { type: "text/javascript" })));
     worker.onmessage = ({ data }) => heard(data);
     worker.onerror = (event) => stop(event.message);
     worker.postMessage({ do: "open", model });
   }
 
   /** Called by each script of weights. */
-  function part(at, text) {
-    worker.postMessage({ do: "part", at, text });
-    loaded += 1;
-    find("bar").value = loaded / model.parts;
-  }
+  const part = (at, text) => worker.postMessage({ do: "part", at, text });
 
   function stop(reason) {
     find("loading").hidden = true;
-    find("sorry").textContent = `The model could not be run: ${reason}.`;
-    find("sorry").hidden = false;
+    say(`The model could not be run: ${reason}.`);
     if (worker) worker.terminate();
   }
 
@@ -79,22 +73,23 @@ const revsLive = (() => {
 
   function ask(what, more) {
     state.id += 1;
+    root.dataset.state = "busy";
     worker.postMessage({ id: state.id, do: what, ...more });
   }
 
   function choose(secret) {
-    Object.assign(state, nothing, { secret, before: {}, pending: {} });
-    state.token = secret.T[0] - secret.start;
+    const token = secret.T[0] - secret.start;
+    Object.assign(state, { secret, token, before: {}, after: null, from: state.id + 1 });
     find("prompt").textContent = secret.prompt;
-    state.from = state.id + 1;
+    find("other").hidden = !secret.other;
+    find("secret").value = model.examples.secrets.indexOf(secret);
     ask("show", { secret });
-    busy(true);
   }
 
-  function edit() {
-    if (!state.before.done) return;
-    ask("edit", { secret: state.secret, how: state.how, hp: settings() });
-    busy(true);
+  function set(some) {
+    Object.assign(state, some);
+    if (state.before.done) ask("edit", { secret: state.secret, how: state.how, hp: settings() });
+    draw();
   }
 
   /** The sliders in the method's terms: the paper's ε are a third of r_h, a 20th of r_n. */
@@ -104,261 +99,163 @@ const revsLive = (() => {
     return { r_h, r_n, n_max: neurons, k: neurons, ...eps };
   }
 
-  function undo() {
-    Object.assign(state, { after: null, pending: {}, id: state.id + 1, from: state.id + 1 });
-    busy(false);
-    draw();
-    say("The edit is undone: the model is as it was.");
-  }
-
   function heard(data) {
-    if (data.ready) return ready(data);
+    if (data.ready) return ready();
     if (data.failed && !state.secret) return stop(data.failed);
     if (data.id < state.from) return;
-    if (data.failed) return busy(false), say(data.failed);
-    if (data.secret) return chosen(data.secret);
-    if (!data.when) return;
-    if (data.when === "before") Object.assign(state.before, data);
-    else if (state.pending.id === data.id) Object.assign(state.pending, data);
-    else state.pending = data;
-    // an edit shows once its ranks are there, also one that a newer one will overtake;
-    // what it has not told yet stays as it was
-    if (state.pending.ranks) state.after = { ...state.after, ...state.pending };
+    if (data.failed) return (root.dataset.state = "failed"), say(data.failed);
+    if (data.secret) return choose(data.secret);
+    // what an edit has not told yet stays as the one before it had it
+    state[data.when] = { ...state[data.when], ...data };
     draw();
     if (data.done && data.id === state.id) finished(data.when);
   }
 
-  function ready({ V }) {
-    Object.assign(model, { V });
+  function ready() {
     state.examples = model.examples;
     find("loading").hidden = true;
     find("panel").hidden = false;
+    find("panel").focus({ preventScroll: true });
     say("The model is here; its first edit is made …");
-    const option = ({ name }, i) => `<option value="${i}">${name}</option>`;
-    const own = '<option value="own">a prompt of yours</option>';
-    find("secret").innerHTML = model.examples.secrets.map(option).join("") + own;
     choose(model.examples.secrets[0]);
   }
 
-  function chosen(secret) {
-    choose({ ...secret, prompt: find("own").value });
-  }
-
   function finished(when) {
-    busy(false);
     root.dataset.state = when;
-    if (when === "before") return edit();
-    const { after, before, token } = state;
-    const last = (found) => found.ranks.at(-1)[token];
-    say(
-      `${many(after)} moved. Rank of ${before.tokens[token]} at the end: ` +
-      `${last(before)} before, ${last(after)} after. The model now writes: ${after.says.text}`
-    );
+    if (when === "before") return set({});
+    const { after, token } = state;
+    const rank = `rank ${after.ranks.at(-1)[token]} at the end`;
+    say(`${many()} moved; ${after.tokens[token]} has ${rank}. Now it says: ${after.says.text}`);
   }
 
   // --- drawing ---------------------------------------------------------------------
 
   function draw() {
-    const { before, token, r_h } = state;
-    const { after } = state;
+    const { before, after, token, r_h } = state;
     if (!before.ranks) return;
-    const ranks = (found) => found.ranks.map((row) => row[token]);
-    find("chart").innerHTML = chart({
-      layers: model.examples.layers, V: model.V, r_h, token: before.tokens[token].trim(),
-      before: ranks(before), after: after && ranks(after), moved: moved(after),
-    });
-    const ends = [before, after].filter(Boolean).map((one) => ranks(one).at(-1));
-    const said = `Rank of ${before.tokens[token]} after the last layer: ${ends.join(" before, ")}`;
-    find("chart").setAttribute("aria-label", said + (after ? " after the edit" : ""));
-    tokens();
-    find("says-before").innerHTML = spoken(before.says);
-    find("says-after").innerHTML = after ? spoken(after.says) : "was not edited.";
-    stays(before, after || {});
-    neurons(after);
-    find("code").textContent = python();
-    for (const name of ["r_h", "r_n", "neurons"]) {
+    const ranks = (found) => found && found.ranks.map((row) => row[token]);
+    const name = before.tokens[token].trim();
+    const own = { before: ranks(before), after: ranks(after), moved: moved(), token: name };
+    const V = model.config.vocab_size;
+    find("chart").innerHTML = chart({ layers: model.examples.layers, V, r_h, ...own });
+    const is = after ? `, ${own.after.at(-1)} after the edit` : "";
+    const said = `Rank of ${name} after the last layer: ${own.before.at(-1)} before${is}`;
+    find("chart").setAttribute("aria-label", said);
+    for (const name of Object.keys(SLIDERS)) {
       find(`${name}-value`).textContent = state[name].toLocaleString("en-US");
+      find(name).setAttribute("aria-valuetext", state[name]);
+      find(name).disabled = name !== "r_h" && state.how !== "columns";
     }
-    for (const name of ["r_n", "neurons"]) find(name).disabled = state.how !== "columns";
-    find("undo").disabled = !state.after;
+    find("undo").disabled = !after;
+    find("code").textContent = python();
+    tokens();
+    texts();
+    neurons();
   }
 
   /** Neurons moved in each layer; a least-squares write moves all of a layer a little. */
-  function moved(after) {
+  function moved() {
+    const moves = state.after ? state.after.moves : [];
     return model.examples.layers.map((_, l) => {
-      const some = after ? after.moves.filter(({ layer }) => layer === l) : [];
-      const those = ({ neurons, c }) => [...neurons].filter((_, i) => c[i]);
-      return new Set(some.flatMap(those)).size;
+      const own = moves.filter(({ layer }) => layer === l);
+      return new Set(own.flatMap(({ neurons, c }) => [...neurons].filter((_, i) => c[i]))).size;
     });
   }
 
-  function many(after) {
-    const layers = moved(after);
-    if (state.how === "squares") return `All neurons of ${layers.filter(Boolean).length} layers`;
-    return `${total(layers).toLocaleString("en-US")} neurons`;
+  function many() {
+    if (state.how === "squares") return `All neurons of ${moved().filter(Boolean).length} layers`;
+    return `${moved().reduce((a, b) => a + b).toLocaleString("en-US")} neurons`;
   }
 
   function tokens() {
     const { before, after, secret, token } = state;
-    const buttons = before.tokens.map((text, i) => {
-      const chosen = secret.T.includes(secret.start + i);
-      const rank = (after && after.ranks ? after : before).ranks.at(-1)[i];
-      const pressed = `aria-pressed="${i === token}" data-token="${i}"`;
-      const kind = chosen ? 'class="chosen" title="one of the two that REVS demotes"' : "";
-      const inner = `${escaped(text)}<small>${rank}</small>`;
-      return `<button type="button" ${pressed} ${kind}>${inner}</button>`;
-    });
-    const held = document.activeElement && document.activeElement.dataset.token;
-    find("tokens").innerHTML = buttons.join("");
+    const held = document.activeElement.dataset.token;
+    find("tokens").innerHTML = before.tokens.map((text, i) => {
+      const kind = secret.T.includes(secret.start + i) ? "chosen" : "";
+      const told = `aria-pressed="${i === token}" data-token="${i}" class="${kind}"`;
+      const inner = `${escaped(text)}<small>${(after || before).ranks.at(-1)[i]}</small>`;
+      return `<button type="button" ${told}>${inner}</button>`;
+    }).join("");
     if (held) find("tokens").querySelector(`[data-token="${held}"]`).focus();
   }
 
-  function spoken(says) {
-    if (!says) return "…";
-    const mark = says.said ? '<strong class="leak">says the secret</strong>' : "writes";
-    return `${mark}: <q>${escaped(says.text)}</q>`;
-  }
-
-  /** The rest, line by line: the same number elsewhere, other numbers, general text. */
-  function stays(before, after) {
-    const { secret, examples } = state;
-    const kept = examples.kept.filter(({ name }) => name !== secret.name).slice(0, 3);
-    const cell = (found, good) => {
-      if (!found) return "…";
-      const kind = found.said === good ? "good" : "bad";
-      const word = found.said ? "says it" : `<q>${escaped(found.text.slice(0, 12))}…</q>`;
-      return `<span class="${kind}" title="${escaped(found.text)}">${word}</span>`;
-    };
-    const line = (name, was, is) => {
-      const now = state.after ? is : "";
-      return `<tr><th scope="row">${name}</th><td>${was}</td><td>${now}</td></tr>`;
-    };
-    const lines = kept.map(({ name }) =>
-      line(`${name} (should stay)`, cell(before[name], true), cell(after[name], true)));
-    if (secret.other) {
-      const title = `${secret.name}, another sentence (should go)`;
-      lines.unshift(line(title, cell(before.other, true), cell(after.other, false)));
+  /** What is written and the loss on general text, wherever the page wants one of them. */
+  function texts() {
+    for (const place of root.querySelectorAll("[data-what]")) {
+      const { when, what } = place.dataset;
+      const found = state[when] && state[when][what];
+      if (found === undefined || found === null) place.textContent = "…";
+      else if (what === "prose") place.textContent = Math.exp(found).toFixed(0);
+      else place.innerHTML = spoken(found);
     }
-    const perplexity = (loss) => (loss === undefined ? "…" : Math.exp(loss).toFixed(0));
-    const title = `Perplexity of “${examples.prose}” (should stay)`;
-    lines.push(line(title, perplexity(before.prose), perplexity(after.prose)));
-    find("stays").innerHTML = lines.join("");
   }
 
-  function neurons(after) {
-    const moves = after ? after.moves : [];
+  function spoken({ said, text }) {
+    const mark = said ? '<strong class="leak">says the secret</strong>' : "writes";
+    return `${mark}<q>${escaped(text)}</q>`;
+  }
+
+  function neurons() {
+    const { moves, unreached } = state.after || { moves: [] };
     const all = moves.flatMap(({ layer, neurons, c }) =>
-      Array.from(neurons, (n, i) => ({ layer: model.examples.layers[layer], n, c: c[i] })));
-    const far = (a, b) => Math.abs(b.c) - Math.abs(a.c);
-    const most = all.filter(({ c }) => c).sort(far).slice(0, 12);
-    find("neurons-list").innerHTML = most.map(({ layer, n, c }) =>
+      Array.from(neurons, (n, i) => [model.examples.layers[layer], n, c[i]]));
+    const most = all.filter(([, , c]) => c).sort((a, b) => Math.abs(b[2]) - Math.abs(a[2]));
+    find("neurons-list").innerHTML = most.slice(0, 12).map(([layer, n, c]) =>
       `<tr><td>${layer}</td><td>${n}</td><td>${c.toPrecision(3)}</td></tr>`).join("");
-    find("how-many").textContent = after ? many(after) : "0 neurons";
-    const missed = after && after.unreached;
-    find("missed").textContent = missed ? ` In ${missed} of them rank r_n is out of reach.` : "";
+    find("how-many").textContent = many();
+    find("missed").textContent = unreached ? ` For ${unreached} r_n is out of reach.` : "";
   }
 
+  /** The lines of Python that do the same on the same weights. */
   function python() {
-    const { secret, how } = state;
-    const texts = [secret.prompt, state.before.tokens.join("")];
-    const [prompt, said] = texts.map((one) => JSON.stringify(one));
-    const first = "from companion.data import live\n\ndecoder = live.load()\n";
-    if (how === "columns") {
-      const hp = JSON.stringify(settings()).replace(/([:,])/g, "$1 ");
-      const asked = `decoder.model, decoder.tokenizer, [(${prompt}, ${said})], ${hp}`;
-      return `import revs\n${first}edit = revs.unlearn(${asked})`;
-    }
-    const more =
-      "from revs.method import least_squares\nfrom revs.model.targets import Record, encode\n";
-    const target = `Record("", "text", "", ${prompt}, ${said}, "")`;
-    const hp = `least_squares.Hyperparameters(r_h=${state.r_h}, mu=0)`;
-    return `${more}${first}target = encode(${target}, decoder.tokenizer)\n` +
-      `edit = least_squares.unlearn(decoder, [target], ${hp})`;
+    const { secret, how, before, r_h, r_n, neurons } = state;
+    const pair = [secret.prompt, before.tokens.join("")].map((one) => JSON.stringify(one));
+    const call = how === "columns"
+      ? `revs.unlearn(decoder.model, decoder.tokenizer, [(${pair.join(", ")})], ` +
+        `live.settings(r_h=${r_h}, r_n=${r_n}, neurons=${neurons}))`
+      : `live.least_squares(decoder, ${pair.join(", ")}, r_h=${r_h})`;
+    return `import revs\nfrom companion.data import live\n\ndecoder = live.load()\nedit = ${call}`;
   }
-
-  function say(text) {
-    find("status").textContent = text;
-  }
-
-  function busy(yes) {
-    root.classList.toggle("busy", yes);
-    if (yes) root.dataset.state = "busy";
-    root.setAttribute("aria-busy", yes);
-  }
-
-  const total = (numbers) => numbers.reduce((a, b) => a + b, 0);
-  const escaped = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 
   // --- controls ----------------------------------------------------------------------
 
-  /** A slider's place, 0 to 1000, as a rank: r_h by ratios, the others evenly. */
-  const scale = {
-    r_h: (place) => Math.round(3 * (5000 / 3) ** (place / 1000)),
-    r_n: (place) => Math.round(10 + (place / 1000) * (0.97 * model.V - 10)),
-    neurons: (place) => Math.max(1, Math.round((place / 1000) * 200)),
-  };
-  const place = {
-    r_h: (r) => (1000 * Math.log(r / 3)) / Math.log(5000 / 3),
-    r_n: (r) => (1000 * (r - 10)) / (0.97 * model.V - 10),
-    neurons: (n) => n * 5,
+  const clicks = {
+    load: () => load().catch(() => stop("a part of it is not beside this page")),
+    token: (i) => ((state.token = +i), draw()),
+    settings: (some) => put(JSON.parse(some)),
+    copy: () => navigator.clipboard.writeText(python()).then(
+      () => say("Copied."), () => say("Copying is not allowed here: select the lines above.")),
+    undo() {
+      Object.assign(state, { after: null, id: state.id + 1, from: state.id + 1 });
+      root.dataset.state = "before";
+      draw();
+      say("The edit is undone: the model is as it was.");
+    },
   };
 
-  function set(some) {
-    Object.assign(state, some);
-    for (const name of Object.keys(place)) {
-      if (!(name in some)) continue;
-      find(name).value = Math.round(place[name](state[name]));
-      find(name).setAttribute("aria-valuetext", `${state[name]}`);
-    }
-    for (const one of root.querySelectorAll('[name="live-how"]')) {
-      one.checked = one.value === state.how;
-    }
-    edit();
-    draw();
+  /** Settings laid over the defaults, and the controls where these want them. */
+  function put(settings) {
+    set({ ...SETTINGS, ...settings });
+    for (const [name, [, place]] of Object.entries(SLIDERS)) find(name).value = place(state[name]);
+    root.querySelector(`[value="${state.how}"]`).checked = true;
   }
 
-  function listen() {
-    find("load").addEventListener("click", () => load().catch((error) => stop(error.message)));
-    for (const name of Object.keys(scale)) {
-      find(name).addEventListener("input", (event) => {
-        state[name] = scale[name](+event.target.value);
-        event.target.setAttribute("aria-valuetext", `${state[name]}`);
-        edit();
-        draw();
-      });
-    }
-    root.addEventListener("change", ({ target }) => {
-      if (target.name === "live-how") set({ how: target.value });
-    });
-    root.addEventListener("click", ({ target }) => {
-      const token = target.closest("[data-token]");
-      if (token) (state.token = +token.dataset.token), draw();
-      const tried = target.closest("[data-try]");
-      if (tried && worker) set({ ...SETTINGS, ...JSON.parse(tried.dataset.try) });
-    });
-    find("secret").addEventListener("change", ({ target }) => {
-      find("own-form").hidden = target.value !== "own";
-      if (target.value === "own") find("own").focus();
-      else choose(model.examples.secrets[+target.value]);
-    });
-    find("own-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      busy(true);
-      ask("prompt", { text: find("own").value });
-    });
-    find("undo").addEventListener("click", undo);
-    find("copy").addEventListener("click", async () => {
-      const copy = async () => navigator.clipboard.writeText(python());
-      const copied = await copy().then(() => true, () => false);
-      say(copied ? "Copied." : "The browser does not allow copying: select the lines below.");
-      find("code").closest("details").open = true;
-    });
-  }
+  root.addEventListener("click", ({ target }) => {
+    const { live, ...more } = (target.closest("button") || root).dataset;
+    for (const [what, value] of Object.entries({ [live]: "", ...more })) clicks[what]?.(value);
+  });
+  root.addEventListener("input", ({ target: { dataset, value, name } }) => {
+    const slider = SLIDERS[dataset.live];
+    if (slider) set({ [dataset.live]: Math.round(slider[0](+value)) });
+    if (name === "live-how") set({ how: value });
+    if (dataset.live === "secret") choose(model.examples.secrets[value]);
+  });
+  root.addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask("prompt", { text: find("own").value });
+  });
 
-  const reason = obstacle();
-  find("offer").hidden = Boolean(reason);
-  find("sorry").hidden = !reason;
-  find("sorry").textContent = reason;
-  if (!reason) listen();
-  return { start, part, state, choose, set, defaults: SETTINGS };
+  find("offer").hidden = Boolean(obstacle());
+  say(obstacle());
+  return { start, part, state, choose, set: put, defaults: SETTINGS };
 })();
