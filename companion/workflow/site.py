@@ -34,6 +34,14 @@ MOVED = {  # addresses of pages that have become others
 RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
 this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`."""
+# what the theme's controls say to a screen reader: a name, and no second one beside visible text
+FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
+NAMES = {
+    '<summary><span class="toctree': '<summary aria-label="Pages below"><span class="toctree',
+    f'{FIELD} aria-label="Search"': FIELD,
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    **{f' title="{mode}"></i>': "></i>" for mode in ("Light", "Dark", "System Settings")},
+}
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -163,6 +171,15 @@ def explain_terms() -> None:
             write_text(path, explained)
 
 
+def name_controls() -> None:
+    """Gives the theme's controls the names that they lack for a reader who does not see them."""
+    for path in HTML.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for old, new in NAMES.items():
+            text = text.replace(old, new)
+        write_text(path, text)
+
+
 def rows_beside() -> None:
     """Puts every row that pages show into the book, where the list of rows leads to it."""
     shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
@@ -177,6 +194,7 @@ def main() -> None:
         stage(executed(sweep), report(sweep))
         render()
         explain_terms()
+        name_controls()
         redirects()
         rows_beside()
         live.beside()

@@ -82,6 +82,11 @@ def test_a_caption_does_not_end_in_a_bare_number(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_the_theme_s_controls_have_names(name):
+    assert [old for old in site.NAMES if old in page(name)] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_picture_has_a_caption(name):
     figures = all_of(r"<figure\b.*?</figure>", page(name))
     captioned = [figure for figure in figures if "<figcaption" in figure]
