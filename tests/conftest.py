@@ -165,7 +165,7 @@ def refused(one_sentence):
     @contextlib.contextmanager
     def check(match: str, kind: type[Exception] = ValueError):
         with pytest.raises(kind, match=match) as error:
-            yield
+            yield error
         assert one_sentence(error)
 
     return check

@@ -113,19 +113,6 @@ def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
 
 
-@pytest.mark.parametrize(
-    ("space", "shown"),
-    [
-        (None, DASH),
-        ({"values": [[3], [3, 4, 5]]}, "3, 3–5"),
-        ({"low": 10, "high": 400}, "10 to 400"),
-        ({"low": 0.5, "high": 0.98, "scale": "linear"}, "0.5 to 0.98 (uniform)"),
-    ],
-)
-def test_a_range_in_a_cell(space, shown):
-    assert tuning.interval(space) == shown
-
-
 def test_the_settings_are_what_the_longest_search_chose():
     chosen = methods.chosen_settings()["revs"][MODEL]["ssn"]
     every = rows.find(kind="tune", data="ssn-tune").values()

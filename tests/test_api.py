@@ -64,7 +64,7 @@ def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_brin
     assert found == {"revs", "torch", "transformers", "numpy", "safetensors"}
 
 
-def test_what_cannot_be_meant_is_refused_in_refused(decoder, refused):
+def test_what_cannot_be_meant_is_refused(decoder, refused):
     model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
     for secrets, said, more in (
         ([("A: ", "x")], "Secret 1 has 1 tokens that may be unlearned", {}),

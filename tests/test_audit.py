@@ -529,24 +529,23 @@ def test_what_is_printed_of_what_is_returned_holds_no_secret(decoder, folder):
     assert "memorised" in text and not any(word in text for word in hidden)
 
 
-def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, one_sentence):
+def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
     long = "of-ada.lovelace" * 40
     text = tmp_path / "documents.txt"
     text.write_text("one")
     without = ((tmp_path / long, None), (long, None), ("~of-ada/x", None))
     for place, listed in (*without, (text, long), (text, "~of-ada/x")):
-        with pytest.raises(OSError, match="cannot be read|no documents at the path") as error:
+        with refused("cannot be read|no documents at the path", OSError) as error:
             audit.find_memorized(decoder, place, listed)
-        assert one_sentence(error) and "ada" not in str(error.value)
+        assert "ada" not in str(error.value)
     curated = lambda place: curate.run(curate.Settings(documents=place))
     for place in dict(without):  # before the model is read
         for begin in (lambda place: run(documents=place), curated):
-            with pytest.raises(OSError, match="cannot be read|no documents at the path") as error:
+            with refused("cannot be read|no documents at the path", OSError) as error:
                 begin(str(place))
-            assert one_sentence(error) and "ada" not in str(error.value)
-    with pytest.raises(ValueError, match="^The environment has no such variable as doc") as error:
+            assert "ada" not in str(error.value)
+    with refused("^The environment has no such variable as doc"):
         run(documents="$NO_SUCH_PLACE/x")
-    assert one_sentence(error)
     with pytest.raises(ValueError) as error:
         check({"secrets": ["ada.lovelace@example.com"]}, experiment.Settings)
     assert "ada" not in str(error.value)

@@ -223,28 +223,6 @@ ASKED = ([5, 17, 230, 41, 99], [41], [17, 230, 60])
 CONTEXTS = ([], [60, 61, 13], [9, 80])
 
 
-@pytest.mark.parametrize("layer", [0, 1, 2])
-def test_one_token_after_a_kept_prefix_is_the_whole_pass(decoder, layer):
-    """Hidden states, lens states and the gradient by δ, for prompts of different lengths."""
-    decoder.model.requires_grad_(False)
-    model = memit.LastToken(decoder, list(ASKED), layer, (0, 2))
-    draw = torch.Generator().manual_seed(0)
-    delta, mix = torch.randn(2, 3, 16, generator=draw, dtype=torch.float64)
-    delta.requires_grad_()
-    for _ in range(2):  # a call leaves nothing behind
-        final, seen, h = model(delta)
-        at = [{} for _ in ASKED]
-        plain = [look(decoder, [ids], at[i], delta[i], layer)[0] for i, ids in enumerate(ASKED)]
-        plain = torch.cat(plain)
-        torch.testing.assert_close(final, plain)
-        for l, states in zip((0, 2), seen):
-            torch.testing.assert_close(states, torch.cat([kept[l][:, -1] for kept in at]))
-        torch.testing.assert_close(h + delta, torch.cat([kept[layer][:, -1] for kept in at]))
-        gradient = lambda states: torch.autograd.grad((states * mix).sum(), delta)[0]
-        torch.testing.assert_close(gradient(final), gradient(plain))
-    torch.testing.assert_close(model.h, h)
-
-
 def plain_loss(decoder, hp, ids, t, delta, first):
     """One request's loss as a function of δ, a pass a context, and log p of the prompt alone."""
     at = {}

@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from collections import Counter
-from urllib.parse import urlsplit
 
 import pytest
 from tokenizers import Regex, pre_tokenizers
@@ -114,14 +113,6 @@ def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
     assert len({(row["group"], row["secret"]) for row in found}) == len(per_group)
 
 
-@pytest.mark.parametrize("folder", SLOTS)
-def test_no_template_begins_as_another(folder):
-    """Else one prompt would end in another's, and could call for either secret."""
-    sentences = [line.split("\t")[-1] for line in lines(folder, "templates.txt")]
-    ends = sorted(one.split(SLOTS[folder])[0][::-1].lower() for one in sentences)
-    assert not [one for one, other in zip(ends, ends[1:]) if other.startswith(one)]
-
-
 def test_sets_share_no_person_no_name_and_no_secret():
     names: list[str] = []
     for folder in ("ssn", "emails", "ssn-shared", "emails-shared"):
@@ -130,20 +121,6 @@ def test_sets_share_no_person_no_name_and_no_secret():
             assert not {row[column] for row in main} & {row[column] for row in tune}
         names += set(" ".join(row["subject"] for row in main + tune).split())
     assert len(names) == len(set(names)) == 160 + 240 + 160 + 40
-
-
-@pytest.mark.parametrize("folder, part", ADDRESSES)
-def test_half_of_the_sentences_name_the_subject(folder, part):
-    """Elsewhere nothing in the sentence gives the secret away."""
-    found = [row for row in rows(folder, part) if row.get("role") != "near"]
-    assert sum(row["named"] for row in found) == len(found) / 2
-    common = {"https", "example", "org", "com", "net", "the", "docs", "and"}
-    for row in found:
-        told = set(re.findall(r"[a-z]{3,}", row["secret"])) - common
-        if row["named"]:
-            assert row["subject"] in row["prompt"]
-        else:
-            assert not told & set(re.findall(r"[a-z]+", around(row).lower())), row
 
 
 # --- secrets ----------------------------------------------------------------------------------
@@ -164,18 +141,6 @@ def test_addresses_are_at_reserved_hosts_and_distinct(folder, count):
     found = {row["secret"] for part in ("main", "tune") for row in rows(folder, part)}
     assert all(HOST.fullmatch(secret.split("@")[1]) for secret in found)
     assert len({secret.split("@")[0] for secret in found}) == len(found) == count
-
-
-def test_urls_are_long_at_reserved_hosts_and_distinct():
-    """Long enough for the paper's filter; digits, grouped as in Llama-3, occur once."""
-    secrets = [row["secret"] for row in rows("urls", "main")]
-    parts = [urlsplit(secret) for secret in secrets]
-    assert min(map(len, secrets)) >= 40 and not any("license" in one.lower() for one in secrets)
-    assert all(HOST.fullmatch(".".join(url.netloc.split(".")[-2:])) for url in parts)
-    assert len({url.netloc for url in parts}) == len({url.path for url in parts}) == 60
-    runs = [run for secret in secrets for run in re.findall(r"\d+", secret)]
-    groups = [one for run in runs for one in re.findall(r"\d{1,3}", run) if len(one) > 1]
-    assert len(groups) == len(set(groups)) == 30
 
 
 # --- tokens -----------------------------------------------------------------------------------

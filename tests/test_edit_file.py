@@ -116,22 +116,6 @@ def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(
     assert same_bits(fresh, plain)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_the_factors_are_what_the_method_added_in_the_least_rank(base, method):
-    """At most one for each token, even where a token has several places or neurons."""
-    decoder, (module, hp) = base(), METHODS[method]
-    plain = weights(decoder)
-    edit = module.unlearn(decoder, targets(decoder, [*SECRETS, *SECRETS]), hp)
-    tokens = {t.secret_ids[place] for t in targets(decoder) for place in t.T}
-    added = edit_file.factors(edit, hp)
-    assert added and all(len(A) <= len(tokens) for _, A in added.values())
-    for module_name, (B, A) in added.items():
-        change = (
-            decoder.model.get_parameter(f"{module_name}.weight") - plain[f"{module_name}.weight"]
-        )
-        torch.testing.assert_close(B @ A, change, rtol=1e-3, atol=2e-6)
-
-
 def test_the_folder_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_path):
     """For its owner alone; what is printed of it tells no token; another edit takes its place."""
     folder = written(tmp_path / "edit", about := made(base())[1])
@@ -160,7 +144,7 @@ def test_the_folder_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_pat
 # --- refusals ------------------------------------------------------------------------------------
 
 
-def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_sentence):
+def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, refused):
     """Whatever does not fit is said before anything is changed."""
     decoder, retokenized, trained = base(), base(), base()
     _, about = made(decoder)
@@ -182,12 +166,12 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, one_
     ]
     for model, wrong, said in cases:
         before = weights(model)
-        with pytest.raises(ValueError, match=said) as error:
+        with refused(said):
             edit_file.apply(model, wrong)
-        assert one_sentence(error) and same_bits(model, before)
+        assert same_bits(model, before)
 
 
-def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, one_sentence):
+def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, refused):
     """Cut short, of something else, of another format, crafted, with a part missing or changed."""
     whole = written(tmp_path / "edit", made(base())[1]) / edit_file.WEIGHTS
     tensors = load_file(whole)
@@ -209,12 +193,10 @@ def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, one_sentence):
     for name in content:
         (tmp_path / name).mkdir()
         (tmp_path / name / edit_file.WEIGHTS).write_bytes(content[name])
-        with pytest.raises(ValueError, match="holds no edit in format") as error:
+        with refused("holds no edit in format"):
             edit_file.read(tmp_path / name)
-        assert one_sentence(error)
-    with pytest.raises(FileNotFoundError, match="give the folder of an edit") as error:
+    with refused("give the folder of an edit", FileNotFoundError):
         edit_file.read(tmp_path / "none")
-    assert one_sentence(error)
 
 
 def safetensors_bytes(tensors: dict, said, plain: bool = False) -> bytes:
@@ -222,7 +204,7 @@ def safetensors_bytes(tensors: dict, said, plain: bool = False) -> bytes:
     return save(tensors, header)
 
 
-def test_only_what_revs_added_can_be_saved(base, one_sentence):
+def test_only_what_revs_added_can_be_saved(base, refused):
     """Random directions, zeroed columns, whole weights, nothing, a model that nothing pins."""
     decoder = base()
     whole = Edit(decoder)
@@ -234,12 +216,10 @@ def test_only_what_revs_added_can_be_saved(base, one_sentence):
         whole,
         Edit(decoder),
     ):
-        with pytest.raises(ValueError, match="This edit holds no moves") as error:
+        with refused("This edit holds no moves"):
             edit_file.factors(edit, HP)
-        assert one_sentence(error)
-    with pytest.raises(ValueError, match="Nothing pins the weights") as error:
+    with refused("Nothing pins the weights"):
         edit_file.saved_edit(replace(decoder, revision="unknown"), {}, "revs", HP, {}, {}, "")
-    assert one_sentence(error)
 
 
 # --- the edited model as a folder ----------------------------------------------------------------
@@ -271,9 +251,7 @@ def test_the_card_sums_up_ranks(base):
     assert "| 2 of 3 | 1 of 3 |" in card and "| 0 | 30 |" in card
 
 
-def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(
-    base, tmp_path, one_sentence
-):
+def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(base, tmp_path, refused):
     (undone, about), (changed, _) = made(base()), made(base())
     undone.undo()
     with torch.no_grad():
@@ -285,6 +263,6 @@ def test_only_what_the_edit_made_is_exported_and_nothing_is_overwritten(
         (made(base(seed=1))[0], "new", "apply the edit first"),
         (changed, "there", "is there already"),
     ):
-        with pytest.raises(ValueError, match=said) as error:
+        with refused(said):
             export.export(edit, tmp_path / folder, about)
-        assert one_sentence(error) and not (tmp_path / "new").exists()
+        assert not (tmp_path / "new").exists()

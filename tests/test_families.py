@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import FAMILIES, GROUPED, V, build, same_bits, weights
+from conftest import FAMILIES, GROUPED, build, same_bits, weights
 from test_method import HP, IDS, agree, next_tokens, secrets
 from torch.testing import assert_close as close
 
@@ -51,41 +51,6 @@ def family(request) -> Decoder:
 
 def test_every_row_of_the_table_is_tested():
     assert {model_type for model_type, _ in FAMILIES.values()} == set(ARCHITECTURES)
-
-
-@torch.no_grad()
-def test_the_parts_are_where_the_table_says(family):
-    """Head, bias and soft-cap give the model's own logits. The last block's stream through the
-    final norm gives them too."""
-    ids = torch.tensor([IDS])
-    wanted = family.model(input_ids=ids).logits[0]
-    streams = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
-    assert len(streams) == len(family.layers) == 3 and family.neurons(0).shape == (16, 64)
-    close(family.logits(family.norm(streams[-1])), wanted.float(), rtol=1e-4, atol=1e-5)
-
-
-@torch.no_grad()
-def test_a_change_of_ff2_moves_the_stream_as_a_fresh_pass_says(family):
-    """Nothing returned changes nothing. What is returned after an edit is what later layers then
-    see."""
-    ids, seen = torch.tensor([IDS]), []
-    before, plain = weights(family), family.model.base_model(input_ids=ids).last_hidden_state
-    # not what a block then makes of it in place
-    family.visit(IDS, lambda l, a, h, x: close(h, family.ff2[l].forward(a)))
-    step = 0.3 * torch.randn(16, 64, generator=torch.Generator().manual_seed(0)).double()
-
-    def push(l, a, h, x):
-        seen.append(x.clone())
-        if l == 1:
-            family.neurons(1).add_(step)
-            return a @ step.T
-
-    family.visit(IDS, push)
-    fresh = attacks.streams(family, [IDS], [(0, position) for position in range(len(IDS))])
-    close(seen[2], fresh[2])
-    assert not torch.allclose(family.model.base_model(input_ids=ids).last_hidden_state, plain)
-    family.neurons(1).sub_(step)
-    close(family.model.state_dict(), before)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -249,22 +214,10 @@ def test_padding_does_not_show(kind):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
-def test_attacks_attribution_and_greedy_decoding_run(family, dtype):
-    """Depths for every layer, within the vocabulary, under every perturbation. Something for every
-    neuron; fifty tokens are written, and what became of a secret is said."""
+def test_every_neuron_has_an_attribution(family, dtype):
     family.model.to(dtype)
-    attributed = attributions(family, IDS, 7)
-    assert [(len(layer), bool(layer.any())) for layer in attributed] == [(64, True)] * 3
-    targets = two_of_unlike_length(family)
-    result, columns = attacks.measure(family, Split(targets, [], []))
-    assert all(0 <= value <= 1 for value in result["resistance_score"].values())
-    assert all(len(columns[name]["logit_lens"]) == 3 for name in "ab")
-    assert all(max(map(max, columns[name]["delta"])) < V for name in "ab")
-    assert all(len(written) == 50 for written in continuations(family, targets).values())
-    resistance, _ = methods.measure("perturbations")(family, Split(targets, [], []))
-    assert all(0 <= value <= 1 for strategy in resistance.values() for value in strategy.values())
-    became, told = methods.measure("replacement")(family, Split(targets, [], []))
-    assert sum(became.values()) == len(told) == 2
+    found = attributions(family, IDS, 7)
+    assert [(len(layer), bool(layer.any())) for layer in found] == [(64, True)] * 3
 
 
 def test_a_variant_that_does_not_fit_is_refused(refused):

@@ -12,7 +12,6 @@ from torch.nn.functional import cross_entropy
 from companion.data import adapters, datasets, digits, models
 from companion.data.digits import group_digits, learn_digits
 from companion.experiments import finetune as experiment
-from companion.experiments import finetuning
 from companion.experiments.finetuning import finetune, losses, sentences
 from companion.experiments.settings import Finetune, check
 from revs.model.load import save
@@ -27,9 +26,6 @@ RECORDS = [
     Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
     for i, name in enumerate(NAMES)
 ]
-
-
-ALONE = {"general_text": 0, "digits": "noise"}  # secrets alone, tokens that nothing has learned
 
 
 @pytest.fixture
@@ -100,30 +96,6 @@ def test_tables_grow_and_old_rows_stay(small, kind, how):
         assert all(torch.equal(value, state[name]) for name, value in layer.state_dict().items())
 
 
-@KINDS
-def test_mean_rows_are_their_digits_means_and_noisy_ones_lie_apart(small, kind):
-    """``mean``: the mean itself; ``noise``: 0.3 of it, and the spread of the old rows."""
-    means, noisy = small(kind), small(kind)
-    group_digits(means, "mean", 0)
-    group_digits(noisy, "noise", 0)
-    numbers = [f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)]
-    ids = means.tokenizer.convert_tokens_to_ids(numbers)
-    digits = [means.tokenizer.convert_tokens_to_ids(list(number)) for number in numbers]
-    for mean, noise in zip(tables(means), tables(noisy)):
-        expected = torch.stack([mean[of].mean(0) for of in digits])
-        torch.testing.assert_close(mean[ids], expected)
-        left = noise[ids] - 0.3 * expected
-        assert (
-            left.std() == pytest.approx(float(mean[:OLD].std()), rel=0.05)
-            and abs(left.mean()) < 0.05 * left.std()
-        )
-        assert (
-            torch.cdist(noise[ids], noise[ids]).fill_diagonal_(torch.inf).min()
-            > 0
-            == torch.cdist(mean[ids], mean[ids]).fill_diagonal_(torch.inf).min()
-        )
-
-
 def test_grouped_digits_and_keep_are_left_alone(small):
     """Nothing happens where digits are grouped already, nor on request."""
     decoder = small("llama-tied")
@@ -170,15 +142,6 @@ def test_what_is_known_is_skipped_and_looked_at_once_more(small, kind):
     with torch.no_grad():
         unknown = losses(decoder, sentences(decoder, RECORDS, False), settings)[1]
     assert not unknown or counts[-1]
-
-
-def test_a_sentence_that_is_forgotten_is_found_in_the_last_epoch(small, monkeypatch):
-    """Every sentence is called known after one epoch, and unknown when looked at again."""
-    real, calls = finetuning.losses, []
-    of = lambda *given: given[1] if calls.append(1) or len(calls) > 5 else []
-    monkeypatch.setattr(finetuning, "losses", lambda *given: (real(*given)[0], of(*given)))
-    epochs = finetune(small("llama-tied"), RECORDS, Finetune(epochs=3, batch=1, **ALONE))
-    assert [epoch["sentences"] for epoch in epochs] == [5, 0, 5]
 
 
 @pytest.mark.parametrize("kind, how", [("llama-tied", "noise"), ("gptj", "keep")])
@@ -240,12 +203,12 @@ def test_a_diverging_fine_tune_says_so(small, kind):
         finetune(small(kind), RECORDS, hp)
 
 
-def test_a_sentence_too_long_is_refused(small, one_sentence):
+def test_a_sentence_too_long_is_refused(small, refused):
     decoder, long = small("llama-tied"), replace(RECORDS[0], id="r-9", prompt="x" * 90)
     before = tables(decoder)
-    with pytest.raises(ValueError, match="r-9 has 10. tokens, but llama-tied reads at") as error:
+    with refused("r-9 has 10. tokens, but llama-tied reads at"):
         finetune(decoder, [*RECORDS, long], Finetune(digits="keep"))
-    assert one_sentence(error) and all(map(torch.equal, before, tables(decoder)))
+    assert all(map(torch.equal, before, tables(decoder)))
 
 
 def test_an_adapter_steps_in_float32_on_weights_of_low_precision(build):

@@ -118,7 +118,3 @@ def test_the_quiz_has_five_answered_questions_a_part():
     assert len(parts) == 5
     for part in parts:
         assert re.findall(r"^(\d)\. .*\n   \*.+\*$", part, re.MULTILINE) == list("12345")
-
-
-def test_the_page_for_teachers_is_short():
-    assert len((ROOT / "book" / "teach.md").read_text(encoding="utf-8").split()) <= 600

@@ -21,37 +21,6 @@ MADE = "005354d395dea93755cd4728694318fb30b566cef03186183d5cf0ddd252d3f5"
 needs_source = pytest.mark.skipif(
     not SOURCE.is_file(), reason="the paper's LaTeX source is not at hand"
 )
-SETTINGS = {
-    "REVS": {"n_max", "k", "r_h", "eps_r_h", "r_n", "eps_r_n"},
-    "FT-L": {"layers", "loss_break", "lr", "norm_constraint", "steps"},
-    "MEMIT": {"layers", "loss_break", "prob_coefficient", "lr", "steps", "n_max_len"},
-    "Max-Entropy": {"layers", "patil_layers", "loss_break", "prob_coefficient", "lr", "steps"},
-    "RMU": {"alpha", "layer_id", "layers", "lr", "epochs", "steering_coefficient"},
-    "NPO-KL": {"beta", "kl_coefficient", "lr", "epochs", "n_max_len"},
-}
-SETTINGS["Head-Projection"] = SETTINGS["Max-Entropy"] | {"k"}
-
-# Counted by hand in the source, rows × columns; the URL block of the first has no Unedited row.
-CELLS = {
-    "tab:core_results_llama": (8 + 8 + 7) * 6,
-    "tab:extraction_results_llama": (8 + 8 + 8) * 4,
-    "tab:core_results_gptj": (8 + 8) * 4,
-    "tab:extraction_results_gptj": (8 + 8) * 4,
-    "tab:ablation_neuron_selection": 5 * 2,
-    "tab:method_results": 4 * 4,
-    "tab:ablation_token_method": 4 * 4,
-    "tab:pii-distribution": 4 * 2,
-}
-ABOUT_LLAMA = {"tab:core_results_llama", "tab:extraction_results_llama", "tab:pii-distribution"}
-TEXT_TABLES = {
-    f"tab:{name}"
-    for name in (
-        "unlearn_email_example",
-        "retained_email_example",
-        "email-examples",
-        "ssn-examples",
-    )
-}
 
 # Read by eye in the source: table, data set, row, column, value, deviation, mark.
 PINNED = """
@@ -139,34 +108,6 @@ def test_a_wrong_file_ends_with_one_sentence_and_writes_nothing(tmp_path, conten
     assert said.endswith(".") and str(path) in said
 
 
-# --- structure -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("label", CELLS)
-def test_tables_of_numbers_are_complete_and_printed_as_parsed(label):
-    entry = paper.tables()["tables"][label]
-    cells, columns = entry["cells"], entry["columns"]
-    places = {(c["dataset"], c["row"], c["column"]) for c in cells}
-    assert len(places) == len(cells) == CELLS[label]
-    assert [c["column"] for c in cells[: len(columns)]] == columns
-    assert entry["caption"] and "\\" not in entry["caption"]
-    assert entry["model"] == ("Llama-3-8B" if label in ABOUT_LLAMA else "GPT-J-6B")
-    for c in cells:
-        number, _, std = c["printed"].partition(" ± ")
-        assert ("note" in c) == number.endswith("†")
-        number = number.rstrip("†").replace(",", "")
-        assert c["value"] == (None if number == "–" else float(number))
-        assert c["std"] == (float(std) if std else None)
-
-
-def test_no_table_is_missing_and_each_method_stands_once_a_data_set():
-    assert set(paper.tables()["tables"]) == set(CELLS) | TEXT_TABLES
-    for label in (*paper.CORE.values(), *paper.EXTRACTION.values()):
-        for (dataset,), rows in paper.table(label).groupby(["dataset"])["row"]:
-            headless = (label, dataset) == ("tab:core_results_llama", "URLs")
-            assert set(rows) == set(SETTINGS) | (set() if headless else {"Unedited"})
-
-
 @pytest.mark.parametrize("line", PINNED.strip().split("\n"))
 def test_pinned_cells(line):
     label, dataset, row, column, value, std, mark = (part.strip() for part in line.split("|"))
@@ -188,30 +129,7 @@ def test_no_address_and_no_number_of_a_person():
     assert not re.search(r"\d{3}-\d{2}-\d{4}", text), "a social security number"
 
 
-@pytest.mark.parametrize("label", sorted(TEXT_TABLES))
-def test_tables_of_text_keep_domains_and_places_only(label):
-    entry = paper.tables()["tables"][label]
-    assert set(entry) - {"domains", "sentences"} == {"number", "label", "caption", "rows"}
-    for domains in entry.get("domains", {}).values():
-        known = [domain for domain in domains if domain is not None]
-        assert all(re.fullmatch(r"[\w*-]+(\.[\w-]+)+", domain) for domain in known)
-
-
 # --- hyperparameters -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("model", ["Llama-3-8B", "GPT-J-6B"])
-@pytest.mark.parametrize("method", SETTINGS)
-def test_hyperparameters_are_complete(method, model):
-    for dataset in ("SSN", "Emails"):
-        values = paper.hyperparameters(method, model, dataset)
-        assert set(values) == SETTINGS[method]
-        for name, value in values.items():
-            if name.endswith("layers"):
-                assert value == "all" or value == list(range(value[0], value[-1] + 1))
-            else:
-                assert value > 0
-    assert paper.hyperparameters(method, model, "URLs") == values
 
 
 LLAMA = {"n_max": 130, "k": 1000, "r_h": 750, "eps_r_h": 250, "r_n": 105000, "eps_r_n": 5000}

@@ -36,13 +36,6 @@ def test_a_row_comes_back_as_it_was_written(tmp_path, name):
     assert list(rows.per_example(read, "ranks")) == ["ranks"]
 
 
-def test_the_same_values_give_the_same_bytes(tmp_path):
-    first, second = a_row(tmp_path / "a"), a_row(tmp_path / "b")
-    paths = [tmp_path / where / "finetune/x/tiny.parquet" for where in "ab"]
-    assert first["result"] == second["result"] and paths[0].read_bytes() == paths[1].read_bytes()
-    assert a_row(tmp_path / "c", memorised=2)["result"] != first["result"]
-
-
 def test_what_an_example_lacks_is_null_and_a_column_that_a_run_lacks_is_not_there(tmp_path):
     values = {
         "one": [{"id": "a", "x": 1, "y": None}, {"id": "b"}],

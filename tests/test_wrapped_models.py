@@ -100,15 +100,14 @@ def offloaded(decoder):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_weights_that_cannot_be_moved_are_refused(decoder, spoil, said, one_sentence):
+def test_weights_that_cannot_be_moved_are_refused(decoder, spoil, said, refused):
     spoil(decoder)
     for asked in (
         lambda: check_fit(fresh(decoder)),
         lambda: revs.unlearn(decoder.model, decoder.tokenizer, SECRETS, SETTINGS),
     ):
-        with pytest.raises(ValueError, match=said) as error:
+        with refused(said):
             asked()
-        assert one_sentence(error)
 
 
 def fresh(decoder):
@@ -137,20 +136,19 @@ def test_wrapped_models_are_edited_as_themselves(decoder, wrap):
 # --- folders with more in them than a model ------------------------------------------------------
 
 
-def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, one_sentence):
+def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, refused):
     """With peft it would be read, without it left out."""
     load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
     lora(decoder.model, "q_proj").save_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match="an adapter beside its weights.*merge it") as error:
+    with refused("an adapter beside its weights.*merge it"):
         load.load(str(tmp_path / "model"))
-    assert one_sentence(error)
 
 
-def test_a_model_that_carries_an_adapter_is_not_saved_without_it(decoder, tmp_path, one_sentence):
+def test_a_model_that_carries_an_adapter_is_not_saved_without_it(decoder, tmp_path, refused):
     decoder.model.add_adapter(LoraConfig(r=2, target_modules=["q_proj"]))
-    with pytest.raises(ValueError, match="carries an adapter") as error:
+    with refused("carries an adapter"):
         load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
-    assert one_sentence(error) and not list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
 
 
 def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
