@@ -19,7 +19,6 @@ from test_settings_search import numbers
 
 from companion.analysis import audits
 from companion.analysis.tables import DASH
-from companion.data import models
 from companion.experiments import curate
 from companion.experiments import documents as experiment
 from companion.experiments.settings import check
@@ -29,7 +28,6 @@ from companion.workflow import notebook
 from document_audit import (
     audit,
     edit_file,
-    memorization,
     nearby_text,
     report,
     secret_list,
@@ -335,23 +333,6 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
         answer = {target.id: ids(text)}
         monkeypatch.setattr(audit.measuring, "continuations", lambda *_, a=answer: a)
         assert audit.evaluate(decoder, [target])[target.id]["written"] == written
-
-
-def test_a_secret_after_a_space_has_distinctive_tokens(decoder, tmp_path, monkeypatch):
-    """Its first token holds the space, so that the model is asked for both."""
-    decoder = replace(decoder, tokenizer=models.tokenizer("smollm2-135m"))
-
-    def all_known(_, places, __):
-        for place in places:
-            place.memorised = place.prompts[0]
-
-    monkeypatch.setattr(memorization, "ask", all_known)
-    lines = [f"For the minutes of the club write to {one} today." for one in PEOPLE.values()]
-    (tmp_path / "minutes.txt").write_text("\n\n".join(lines))
-    found = audit.find_memorized(decoder, tmp_path)
-    texts = [decoder.tokenizer.decode(target.secret_ids) for target in found.targets]
-    assert sorted(texts) == sorted(f" {one}" for one in PEOPLE.values())
-    assert all(target.T for target in found.targets)
 
 
 # --- secrets of a list ---------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """From documents to a data set of memorised secrets: what is tried; every count adds up."""
 
-import json
 from collections import Counter
 
 import pytest
@@ -9,7 +8,6 @@ from test_detection import URL
 
 from companion.data import datasets, models
 from companion.experiments import curate as experiment
-from companion.experiments import unlearn
 from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import alone
@@ -170,11 +168,6 @@ def test_a_set_of_another_model_is_not_overwritten(run, knowing, curated, refuse
     assert run() and curated("own.model").read_text() == models.identify(str(knowing))
 
 
-def test_a_kind_that_is_no_longer_asked_for_leaves_no_part_behind(run, curated):
-    run(), run(kinds=["url"])
-    assert {path.name for path in curated("").glob("own*.jsonl")} == {"own.jsonl"}
-
-
 def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
     run, tmp_path, curated, monkeypatch
 ):
@@ -187,23 +180,3 @@ def test_what_prompts_tell_is_left_out_where_that_was_asked_for(
     assert row["result"]["funnel"]["email"] == whole | {"kept": whole["both"] - 1}
     items = rows.per_example(row | {"path": tmp_path / "rows/curate/own/tiny.json"})
     assert len(datasets.read(str(curated("own.jsonl")))) == whole["both"] - 1 == len(items)
-
-
-def test_the_data_set_is_what_a_run_reads(run, knowing, tmp_path, curated, monkeypatch):
-    """From documents to an edit without a step between."""
-    monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
-    run()
-    given = {"lr": 1e-2, "norm_constraint": 1.0, "steps": 12, "loss_break": 1e-9}
-    given |= {"layers": "all"}
-    settings = unlearn.Settings(
-        model=str(knowing),
-        data=str(curated("own.jsonl")),
-        adapter=None,
-        method="ft_l",
-        forget=1,
-        rows=str(tmp_path / "rows"),
-        hyperparameters=given,
-    )
-    result = unlearn.run(settings)["result"]
-    assert result["before"]["specificity"] == 1 and result["after"]["efficacy"] > 0
-    json.dumps(result)

@@ -96,18 +96,6 @@ def test_tables_grow_and_old_rows_stay(small, kind, how):
         assert all(torch.equal(value, state[name]) for name, value in layer.state_dict().items())
 
 
-def test_grouped_digits_and_keep_are_left_alone(small):
-    """Nothing happens where digits are grouped already, nor on request."""
-    decoder = small("llama-tied")
-    before = tables(decoder)
-    group_digits(decoder, "keep", 0)
-    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD
-    group_digits(decoder, "noise", 0)
-    before = tables(decoder)
-    group_digits(decoder, "noise", 1)
-    assert all(map(torch.equal, before, tables(decoder))) and len(decoder.tokenizer) == OLD + 1100
-
-
 # The fine-tune ------------------------------------------------------------------------------------
 
 

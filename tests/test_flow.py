@@ -305,11 +305,6 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
     assert "Snakemake stopped: no rule" in build.failure("a\nno rule\n")
 
 
-def test_progress_is_what_snakemake_counts():
-    assert build.steps("Building DAG of jobs...\n") == "0 steps"
-    assert build.steps("1 of 9 steps (11%) done\nx\n2 of 9 steps (22%) done\n") == "2 of 9 steps"
-
-
 @pytest.mark.slow
 def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkeypatch):
     """Snakemake would put the row of before in its place, and take the run as done; in a folder

@@ -68,7 +68,7 @@ def test_changes_are_counted(refused):
 
 def test_training_and_evaluation_and_tuning_read_different_text(tokenizer):
     """No passage is in two parts; a paragraph that its author repeats is less than a hundredth."""
-    evaluated, trained = text.evaluation_text(), text.training_text()
+    evaluated, trained = text.parts()
     assert not set(evaluated.split(text.PASSAGES)) & set(trained.split(text.PASSAGES))
     pieces = [evaluated[start : start + 512] for start in range(0, len(evaluated) - 512, 512)]
     assert len(pieces) > 200 > 100 * sum(piece in trained for piece in pieces)
@@ -80,8 +80,7 @@ def test_training_and_evaluation_and_tuning_read_different_text(tokenizer):
 def test_the_text_is_committed_and_its_hash_is_an_input():
     whole = text.FILE.read_bytes()
     assert text.text_inputs() == {"general_text": hashlib.sha256(whole).hexdigest()}
-    parts = text.evaluation_text(), text.training_text()
-    assert text.PASSAGES.join(parts) == text.general_text() and 1e6 < len(whole) <= 1.3e6
+    assert text.PASSAGES.join(text.parts()) == text.general_text() and 1e6 < len(whole) <= 1.3e6
 
 
 def test_windows_begin_again_where_the_text_ends(tokenizer, refused):

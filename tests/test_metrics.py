@@ -47,13 +47,6 @@ def test_score_is_the_rank_over_k_below_k_and_1_from_there(r, expected):
 
 
 @examples
-@given(r=ranks, further=ranks, k=st.integers(1, 1000))
-def test_score_lies_between_0_and_1_and_never_falls_with_the_rank(r, further, k):
-    assert 0 <= score(r, k) <= score(r + further, k) <= 1
-    assert (score(r, k) == 1) == (r >= k) and (score(r, k) == 0) == (r == 0)
-
-
-@examples
 @given(found=st.lists(ranks, min_size=1, max_size=5), k=st.integers(1, 1000))
 def test_efficacy_is_the_score_of_the_hardest_token(found, k):
     """Eq. 3: whoever wants the whole secret needs every token of T."""

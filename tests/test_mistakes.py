@@ -32,7 +32,7 @@ from companion.store import rows
 from companion.store.paths import alone
 from companion.workflow import build, sweep
 from document_audit import audit as own
-from document_audit import edit_file, export
+from document_audit import edit_file
 from revs.method import least_squares
 from revs.model import load
 from revs.model.architecture import Decoder
@@ -57,14 +57,6 @@ def saved(place, name="model", seed=0, **configuration):
     decoder = tiny("llama-tied", seed, torch.float32, **configuration)
     load.save(decoder.model, decoder.tokenizer, place / name)
     return place / name
-
-
-def shard(folder):
-    """A model's weights in several files: the second of them."""
-    model = models.load(str(folder)).model
-    (folder / "model.safetensors").unlink()
-    model.save_pretrained(folder, max_shard_size="20KB")
-    return sorted(folder.glob("*.safetensors"))[1]
 
 
 def change(file, **values):
@@ -150,7 +142,6 @@ OUTSIDE = "cannot be read .*: take another copy, .* without more code"
 WEIGHTS = "model.safetensors"
 DOWN = "model.layers.1.mlp.down_proj.weight"
 EMBEDDING = "model.embed_tokens.weight"
-SHARD = r"The weights of .* cannot be read \(.*\): take another copy"
 
 
 def configured(**values):
@@ -231,10 +222,6 @@ SPOILED = {
         ("answers with NaN or infinity in float32",),
         lambda folder: reweighted(folder, lambda weights: weights[DOWN][0].fill_(torch.nan)),
     ),
-    "a shard that is cut short": (
-        (SHARD, OSError),
-        lambda folder: cut(shard(folder)),
-    ),
 }
 
 
@@ -252,16 +239,6 @@ for name, (said, spoil) in SPOILED.items():
 OFFLINE = mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
 
-@mistake("There is no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id", OSError)
-def no_model_there(place):
-    yield partial(models.load, "bert")
-
-
-@mistake(r"There is no model at 'smollm2-135': did you mean 'smollm2-135m'\?", OSError)
-def a_model_s_name_misspelt(place):
-    yield partial(models.load, "smollm2-135")
-
-
 @mistake("could not be read from the hub .*: check its name, the network", OSError)
 def a_hub_out_of_reach(place):
     with OFFLINE:
@@ -272,45 +249,6 @@ def a_hub_out_of_reach(place):
 def a_revision_that_nobody_knows(place):
     with OFFLINE:
         yield partial(models.load, "example/none", revision="new")
-
-
-@mistake("architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add")
-def an_unsupported_architecture(place):
-    BloomConfig(n_layer=1, hidden_size=8, n_head=2).save_pretrained(place / "bloom")
-    yield loading(place / "bloom")
-
-
-@mistake(r"reads more than text \(gemma3\): take its text-only checkpoint, or another model")
-def a_model_that_reads_more_than_text(place):
-    Gemma3Config().save_pretrained(place / "gemma3")
-    yield loading(place / "gemma3")
-
-
-@mistake("has 256 tokens, but its model has embeddings for 200")
-def a_tokenizer_too_large(place):
-    yield loading(saved(place, vocab_size=200))
-
-
-@mistake("The configuration of .* cannot be read", OSError)
-def a_gguf_that_is_none(place):
-    yield loading(text(place / "model.gguf", "GGUF no"))
-
-
-@mistake("torch finds no such device here: leave it out")
-def no_gpu_there(place):
-    if torch.cuda.is_available():
-        pytest.skip("a GPU is there")
-    yield partial(models.load, str(saved(place)), device_map="cuda")
-
-
-@mistake("device_map is 'gpu', but torch finds no such device")
-def a_place_that_is_none(place):
-    yield partial(models.load, str(saved(place)), device_map="gpu")
-
-
-@mistake("dtype is 'int7', but must be one of float32")
-def an_unknown_precision(place):
-    yield partial(models.load, str(saved(place)), "int7")
 
 
 @mistake("lacks full column rank, .*: choose another model")
@@ -342,27 +280,6 @@ DATA = {
     "bea has an empty secret: write it out": lines(ADA, BEA | {"secret": ""}),
     "holds no records: write one on each line": "",
 }
-SETTINGS = {
-    "There is no data set 'ssm': did you mean 'ssn'": {"data": "ssm"},
-    "The forget set would hold 2 of 2 secrets": {"forget": 2},
-    "'rarst' is no way to select tokens: use rarest": {"tokens": "rarst"},
-    r"tokens that may be unlearned, but \|T\| = 12 were asked for": {"T": 12},
-    r"There is no parameter 'adaptor': did you mean 'adapter'\?": {"adaptor": "seed1"},
-}
-
-
-def given(content=None, **more):
-    def provoke(place):
-        own = {} if content is None else {"data": str(text(place / "own.jsonl", content))}
-        yield unlearning(place, **own | more)
-
-    return provoke
-
-
-for said, content in DATA.items():
-    mistake(said, name=said)(given(content))
-for said, wrong in SETTINGS.items():
-    mistake(said, OSError if "data" in wrong else ValueError, name=said)(given(**wrong))
 
 
 def searching(place, document, listed=None):
@@ -382,45 +299,6 @@ def a_context_too_short(place):
     )
 
 
-@mistake(r"No document could be read \(1 binary, 1 empty\): give text files in UTF-8")
-def documents_that_cannot_be_read(place):
-    for name, content in (("a.bin", b"\0\1"), ("b.txt", "")):
-        text(place / "documents" / name, content)
-    yield partial(own.find_memorized, models.load(str(saved(place))), place / "documents")
-
-
-@mistake("Line 2 of the file of secrets is empty")
-def a_list_of_secrets_with_an_empty_line(place):
-    yield searching(place, "one", "one\n\ntwo\n")
-
-
-@mistake("The environment has no such variable as documents names: export it, or give the path")
-def a_variable_that_is_not_set(place):
-    saved(place)
-    yield reporting(place, documents="$NOWHERE")
-
-
-@mistake("The variable of the environment that documents names is empty: set it to the path")
-def a_variable_that_is_empty(place):
-    with mock.patch.dict("os.environ", {"NOTHING": ""}):
-        yield reporting(place, documents="$NOTHING")
-
-
-@mistake("documents is empty: give a path or a name")
-def a_path_that_is_empty(place):
-    yield partial(check, {"documents": ""}, own_model.Settings)
-
-
-@mistake("ridge is -1, but must be 0 or more", name="a fixed setting that makes no sense")
-def a_fixed_setting(place):
-    yield reporting(place, fixed={"ridge": -1})
-
-
-@mistake("is a file, or lies in one: name a folder", OSError)
-def an_export_into_a_file(place):
-    yield reporting(place, export=str(text(place / "file", "one") / "edited"))
-
-
 @mistake("The adapter '.*' belongs to other, not to .*: take the model that it was trained on")
 def an_adapter_of_another_model(place):
     text(place / "adapter/adapter_config.json", "{}")
@@ -429,17 +307,110 @@ def an_adapter_of_another_model(place):
     yield unlearning(place, adapter=str(place / "adapter"))
 
 
+def configured_by(config):
+    return lambda place: config.save_pretrained(place / "m") or loading(place / "m")
+
+
+def named(name):
+    return lambda place: partial(models.load, name)
+
+
+def with_model(*more, **named):
+    return lambda place: partial(models.load, str(saved(place)), *more, **named)
+
+
+def with_run(**more):
+    return lambda place: unlearning(place, **more)
+
+
+def with_data(content):
+    return lambda place: unlearning(place, data=str(text(place / "own.jsonl", content)))
+
+
+def with_report(**more):
+    return lambda place: saved(place) and reporting(place, **more)
+
+
+KILLED = "import os\nos.kill(os.getpid(), 9)"
+PLAIN = [  # words of the message, the exception, what is done, and a file that stays on purpose
+    *((said, ValueError, with_data(content)) for said, content in DATA.items()),
+    ("no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id", OSError, named("bert")),
+    (r"no model at .*: did you mean 'smollm2-135m'\?", OSError, named("smollm2-135")),
+    (
+        "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add",
+        ValueError,
+        configured_by(BloomConfig(n_layer=1, hidden_size=8)),
+    ),
+    (
+        r"reads more than text \(gemma3\): take its text-only checkpoint, or another model",
+        ValueError,
+        configured_by(Gemma3Config()),
+    ),
+    (
+        "has 256 tokens, but its model has embeddings for 200",
+        ValueError,
+        lambda place: loading(saved(place, vocab_size=200)),
+    ),
+    (
+        "The configuration of .* cannot be read",
+        OSError,
+        lambda place: loading(text(place / "model.gguf", "GGUF no")),
+    ),
+    ("device_map is 'gpu', but torch finds no such", ValueError, with_model(device_map="gpu")),
+    ("dtype is 'int7', but must be one of float32", ValueError, with_model("int7")),
+    ("There is no data set 'ssm': did you mean 'ssn'", OSError, with_run(data="ssm")),
+    ("The forget set would hold 2 of 2 secrets", ValueError, with_run(forget=2)),
+    ("'rarst' is no way to select tokens: use rarest", ValueError, with_run(tokens="rarst")),
+    (r"may be unlearned, but \|T\| = 12 were asked for", ValueError, with_run(T=12)),
+    ("parameter 'adaptor': did you mean 'adapter'", ValueError, with_run(adaptor="seed1")),
+    (
+        "is a file, or lies in one: name a folder",
+        OSError,
+        lambda place: unlearning(place, rows=str(text(place / "file", "one"))),
+    ),
+    (
+        "Line 2 of the file of secrets is empty",
+        ValueError,
+        lambda place: searching(place, "one", "one\n\ntwo\n"),
+    ),
+    (
+        r"No document could be read \(1 binary\): give text files in UTF-8",
+        ValueError,
+        lambda place: searching(place, b"\0\1"),
+    ),
+    ("no such variable as documents names: export", ValueError, with_report(documents="$NOWHERE")),
+    ("ridge is -1, but must be 0 or more", ValueError, with_report(fixed={"ridge": -1})),
+    (
+        "-y is '3', but must be a mapping, like '{name: value}'",
+        SystemExit,
+        lambda place: running(place, "x = 1", "-y", "3"),
+    ),
+    (
+        "process was killed, most often because",
+        SystemExit,
+        lambda place: running(place, KILLED, "--name", "n"),
+        "out.failed.ipynb",
+    ),
+    (
+        "There is no sweep 'quik': there are ablations, ",
+        ValueError,
+        lambda place: partial(sweep.read, "quik"),
+    ),
+]
+
+
+def done(begin):
+    def provoke(place):
+        yield begin(place)
+
+    return provoke
+
+
+for said, error, begin, *stay in PLAIN:
+    mistake(said, error, stay, name=said)(done(begin))
+
+
 # The workflow; test_flow.py has more of profiles, test_notebooks.py of parameters -----------------
-
-
-@mistake("-y is '3', but must be a mapping, like '{name: value}'", SystemExit)
-def parameters_that_are_no_mapping(place):
-    yield running(place, "x = 1", "-y", "3")
-
-
-@mistake("There is no sweep 'quik': there are ablations, ")
-def an_unknown_sweep(place):
-    yield partial(sweep.read, "quik")
 
 
 @mistake(r"is not YAML \(.*line 2.*\): correct it there")
@@ -469,23 +440,10 @@ for name, said, spoil in (
     mistake(said, name=name)(spoiled_row(spoil))
 
 
-@mistake("is there already: name a folder that is not")
-def a_folder_that_is_there(place):
-    edit, about = made(models.load(str(saved(place))))
-    yield partial(export.export, edit, place / "model", about)
-
-
 # The machine -------------------------------------------------------------------------------------
 
 FULL = "The disk is full at .*: make room"
 READ_ONLY = "cannot be written to: allow it, or name another folder"
-
-
-@mistake(FULL, OSError)
-def a_full_disk_for_a_model(place):
-    edit, about = made(models.load(str(saved(place))))
-    with mounted(place / "small", "size=16k") as small:
-        yield partial(export.export, edit, small / "edited", about)
 
 
 @mistake(FULL, OSError)
@@ -521,34 +479,11 @@ def a_read_only_folder(place):
         yield unlearning(place, rows=str(fixed / "rows"))
 
 
-@mistake(READ_ONLY, OSError)
-def a_read_only_checkout(place):
-    def run():
-        with build.lock():
-            pass
-
-    with (
-        mounted(place / "fixed", "ro") as fixed,
-        mock.patch.object(build, "BUILD", fixed / "build"),
-    ):
-        yield run
-
-
-@mistake("process was killed, most often because", SystemExit, ("out.failed.ipynb",))
-def a_killed_kernel(place):
-    yield running(place, "import os\nos.kill(os.getpid(), 9)", "--name", "n")
-
-
 @mistake("Another run writes to .*: wait for it, or name another folder with out", OSError)
 def two_reports_in_one_folder(place):
     saved(place)
     with alone(place / "out", "give another"):
         yield reporting(place)
-
-
-@mistake("is a file, or lies in one: name a folder", OSError)
-def a_file_in_the_place_of_a_folder(place):
-    yield unlearning(place, rows=str(text(place / "file", "one")))
 
 
 # What holds for all of them ----------------------------------------------------------------------

@@ -153,11 +153,6 @@ def test_what_cannot_be_split_or_chosen_is_refused(said, call, refused):
     assert len(encode(record(), merging(*SHORT), size=2).T) == 2
 
 
-def test_the_token_that_begins_a_text_is_prompt_enough():
-    target = encode(record(prompt=""), merging(bos=True))
-    assert len(target.prompt_ids) == 1 and len(target.secret_ids) == len(SSN)
-
-
 # The split by seed --------------------------------------------------------------------------------
 
 
@@ -269,14 +264,6 @@ def test_the_line_that_is_no_record_is_named(bad, written):
     said = "Line 3 of .*set.jsonl is not a record: each line is a JSON object with id, kind"
     with pytest.raises(ValueError, match=said):
         read(written(ROW, ROW | {"id": "r-2"}, bad, ROW | {"id": "r-3"}))
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\u0085"], ids=ascii)
-def test_only_line_feeds_end_a_line(separator, written):
-    """Other separators of Unicode may stand in a sentence, as they do in crawled text."""
-    sentence = "One" + separator + "two: "
-    row = json.dumps(ROW | {"prompt": sentence}, ensure_ascii=False)
-    assert read(written(row))[0].prompt == sentence
 
 
 def test_the_record_that_the_book_shows_can_be_split(written):

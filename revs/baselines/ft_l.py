@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from revs.baselines.training import Pair, Training, chunks, ff2_names, log_p, require
+from revs.baselines.training import Pair, Training, chunks, log_p, require
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -47,8 +47,7 @@ def unlearn(
 ) -> Edit:
     """Unlearns all targets together; draws nothing. FloatingPointError if it diverges."""
     todo = pairs(sorted(targets, key=lambda target: len(target.prompt_ids)))  # saves padding
-    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
-    with Training(decoder, names, hp.lr, "FT-L") as training:
+    with Training(decoder, decoder.ff2_names(hp.layers), hp.lr, "FT-L") as training:
         for _ in progress(range(hp.steps)):
             parts = chunks(todo, hp.batch)
             p = sum(descend(decoder, batch, hp, training) * len(batch) for batch in parts)

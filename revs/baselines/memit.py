@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import ff2_names, require, tail
+from revs.baselines.training import require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.method.moments import Text, general_moments, second_moments
@@ -135,7 +135,7 @@ def unlearn(
         N = second_moments(decoder, protect, layers)
         C = {l: C[l] + N[l] for l in layers}
     with frozen(decoder.model), Edit(decoder) as edit:
-        edit.keep_whole(ff2_names(decoder, layers))
+        edit.keep_whole(decoder.ff2_names(layers))
         model = LastToken(decoder, requests.in_contexts(), layers[-1], lens)
         z = compute_z(model, requests, hp, progress)
         insert(decoder, requests, z, C, hp)

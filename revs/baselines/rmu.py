@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from revs.baselines.training import Training, chunks, epochs, ff2_names, require, retained
+from revs.baselines.training import Training, chunks, epochs, require, retained
 from revs.method.edit import Edit
 from revs.method.moments import Text
 from revs.model.architecture import Decoder, Stop, stream_of
@@ -82,8 +82,7 @@ def unlearn(
         frozen = torch.cat([stream(decoder, some, at)[0] for some in chunks(texts, hp.batch)])
     u = torch.rand(frozen.shape[-1], generator=torch.Generator().manual_seed(seed)).to(frozen)
     wanted = hp.steering_coefficient * u / u.norm()
-    names = ff2_names(decoder, decoder.layer_indices(hp.layers))
-    with Training(decoder, names, hp.lr, "RMU") as training:
+    with Training(decoder, decoder.ff2_names(hp.layers), hp.lr, "RMU") as training:
         for some in progress(epochs(hp.epochs, len(todo), hp.batch, seed)):
             training.clear()
             x, last = stream(decoder, [todo[i] for i in some], at)

@@ -87,12 +87,6 @@ def retained(decoder: Decoder, number: int, protect: Sequence[Text] = ()) -> lis
     return texts
 
 
-def ff2_names(decoder: Decoder, layers: Sequence[int]) -> list[str]:
-    """The names of some layers' FF₂ weights."""
-    parts = decoder.architecture
-    return [f"{parts.layers}.{l}.{parts.ff2}.weight" for l in layers]
-
-
 class Training:
     """``with Training(…) as training:`` AdamW on the named weights; everything else is frozen.
 

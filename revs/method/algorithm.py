@@ -105,18 +105,13 @@ def unlearn(
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
     draw = torch.Generator().manual_seed(seed)
-    check_lengths(decoder, targets)
+    for target in targets:
+        length = len(target.prompt_ids + target.secret_ids)
+        decoder.check_length(length, f"{target.id} (prompt and secret)")
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
             unlearn_token(decoder, vocabulary, ids, t, hp, edit, draw)
     return edit
-
-
-def check_lengths(decoder: Decoder, targets: Sequence[Target]) -> None:
-    """Raises ValueError for a target that the model cannot read, before anything is changed."""
-    for target in targets:
-        whole = target.prompt_ids + target.secret_ids
-        decoder.check_length(len(whole), f"{target.id} (prompt and secret)")
 
 
 def unlearn_token(
@@ -140,8 +135,10 @@ def unlearn_token(
         state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], score, draw)
         if not (gate(vocabulary, l, h[-1], x[-1], t, hp) if selected is None else l in selected):
             return None
-        change = edit_layer(vocabulary, edit, state, t, hp)
-        return None if change is None else propagated_change(a, *change)
+        if (edited := edit_layer(vocabulary, edit, state, t, hp)) is None:
+            return None
+        neurons, change = edited
+        return a[:, neurons] @ change.to(a).T  # what it adds to FF₂'s output, (T, d)
 
     decoder.visit(ids, at_layer)
 
@@ -178,11 +175,6 @@ def edit_layer(
     edit.move(state.l, neurons, c, t, vocabulary.step(state.l, t))
     edit.unreached += unreached
     return neurons, state.weight[:, neurons] - before
-
-
-def propagated_change(a: Tensor, neurons: Tensor, change: Tensor) -> Tensor:
-    """What a change of columns adds to FF₂'s output at activations a (n, ff): (n, d)."""
-    return a[:, neurons] @ change.to(a).T
 
 
 def gate(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:

@@ -19,6 +19,7 @@ from torch.utils.hooks import RemovableHandle
 from revs.model.text import token_ids
 
 TEXT = "The number of the house is one"
+UNFIT = "REVS does not fit this variant of the family, choose another model."
 # how far what is compared may be apart, as a share of its size
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
@@ -68,9 +69,9 @@ ARCHITECTURES: dict[str, Architecture] = {  # by the model type of a configurati
 def architecture(kind: str, name: str) -> Architecture:
     """The row of a model type; ValueError if there is none. ``name``: the model's, for messages."""
     if kind not in ARCHITECTURES:
-        said = f"The architecture '{kind}' of {name} is not supported: choose a model of "
         known = ", ".join(sorted(ARCHITECTURES))
-        raise ValueError(f"{said}{known}, or add its family as CONTRIBUTING.md says.")
+        said = f"The architecture '{kind}' of {name} is not supported: choose a model of {known}"
+        raise ValueError(f"{said}, or add its family as CONTRIBUTING.md says.")
     return ARCHITECTURES[kind]
 
 
@@ -111,8 +112,7 @@ class Decoder:
             try:
                 self.model.get_submodule(path)
             except AttributeError:
-                said = f"{self.name} is a '{kind}' without {path}: REVS does not fit this variant"
-                raise ValueError(f"{said} of the family, choose another model.") from None
+                raise ValueError(f"{self.name} is a '{kind}' without {path}: {UNFIT}") from None
 
     @property
     def architecture(self) -> Architecture:
@@ -136,13 +136,16 @@ class Decoder:
         """The name of one block's FF₂ weight."""
         return f"{self.architecture.layers}.{l}.{self.architecture.ff2}.weight"
 
+    def ff2_names(self, layers: Sequence[int] | str) -> list[str]:
+        """The names of some layers' FF₂ weights."""
+        return [self.ff2_name(l) for l in self.layer_indices(layers)]
+
     def layer_indices(self, layers: Sequence[int] | str) -> list[int]:
         """Layers by number, of "all", "upper" (the upper half) or some; ValueError for others."""
         there = len(self.layers)
         if isinstance(layers, str):
             if layers not in ("all", "upper"):
-                said = f"layers are '{layers}', but must be all, upper or a list of numbers."
-                raise ValueError(said)
+                raise ValueError(f"layers are '{layers}', but must be all, upper or some numbers.")
             return list(range(0 if layers == "all" else there // 2, there))
         if not layers or min(layers) < 0 or max(layers) >= there:
             said = f"layers are {list(layers)}, but {self.name} has the layers 0 to {there - 1}: "
@@ -256,12 +259,11 @@ def check_fit(decoder: Decoder) -> None:
 
     Some families multiply what FF₂ adds to the stream, or what the head reads.
     """
-    unfit = "REVS does not fit this variant of the family, choose another model."
     check_weights(decoder)
-    d, dtype = decoder.neurons(0).shape[0], decoder.head.weight.dtype
+    name, d, dtype = decoder.name, decoder.neurons(0).shape[0], decoder.head.weight.dtype
     if (width := decoder.head.weight.shape[1]) != d:
-        said = f"The head of {decoder.name} reads {width} numbers, but its stream has {d}: "
-        raise ValueError(said + unfit)
+        said = f"The head of {name} reads {width} numbers, but its stream has {d}"
+        raise ValueError(f"{said}: {UNFIT}")
     ids = token_ids(decoder.tokenizer, TEXT)[:8]
     found: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -271,21 +273,19 @@ def check_fit(decoder: Decoder) -> None:
         if (bias := getattr(decoder.ff2[l], "bias", None)) is not None:
             written = written + bias
         if apart(written, h) > TOLERANCE[dtype]:
-            said = f"FF₂ of layer {l} of {decoder.name} does not compute W·a + b with its weight W:"
-            raise ValueError(f"{said} load the model without what was put around it.")
+            said = f"FF₂ of layer {l} of {name} does not compute W·a + b with its weight W: "
+            raise ValueError(said + "load the model without what was put around it.")
 
     decoder.visit(ids, look)
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
     if not logits.isfinite().all():
-        said = f"{decoder.name} answers with NaN or infinity in {str(dtype).split('.')[1]}: "
-        raise ValueError(
-            said + "load it in another precision, or take another copy of its weights."
-        )
+        said = f"{name} answers with NaN or infinity in {str(dtype).split('.')[1]}: load it in "
+        raise ValueError(said + "another precision, or take another copy of its weights.")
     last = len(decoder.layers) - 1
     read = decoder.logits(decoder.norm(found[last][1])).to(logits.device)
     if apart(read, logits) > TOLERANCE[dtype]:
-        said = f"The logits of {decoder.name} are not what its head makes of its last stream: "
-        raise ValueError(said + unfit)
+        said = f"The logits of {name} are not what its head makes of its last stream"
+        raise ValueError(f"{said}: {UNFIT}")
     for l in {0, last // 2}:
         h, x = found[l]
         noise = torch.randn(d, generator=torch.Generator().manual_seed(0)).to(x.device)
@@ -293,8 +293,8 @@ def check_fit(decoder: Decoder) -> None:
         after = decoder.after(l) or (lambda y: y)
         wanted = x + (after(h + delta.to(h)) - after(h)).to(x)
         if apart(pushed(decoder, ids, l, delta) - x, wanted - x) > TOLERANCE[x.dtype]:
-            said = f"{decoder.name} does not add what its second MLP layer writes as it is: "
-            raise ValueError(said + unfit)
+            said = f"{name} does not add what its second MLP layer writes as it is"
+            raise ValueError(f"{said}: {UNFIT}")
 
 
 def check_weights(decoder: Decoder) -> None:

@@ -74,33 +74,28 @@ def explained(place: Place, part: str) -> Iterator[None]:
         ) from None
 
 
-def check_dtype(dtype: str) -> None:
-    """Raises ValueError for what is no precision of the table."""
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
-
-
 def load(spec: str | Place, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder in a local folder, a .gguf file or under a hub id; OSError or ValueError if none.
 
     Code that comes with a model, and weights as pickle, are never run or opened.
     """
-    check_dtype(dtype)
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
     place = spec if isinstance(spec, Place) else locate(spec)
     device_map = resolve_device_map(device_map)
     config = configuration(place)
     if not place.gguf and (quantised := getattr(config, "quantization_config", None)):
         kind = quantised if isinstance(quantised, dict) else vars(quantised)
-        said = f"quantised ({kind.get('quant_method', 'in a way it does not name')})"
-        said = f"The weights of {place.name} are {said}, and such columns cannot be moved: "
-        raise ValueError(said + "take the checkpoint in bfloat16, float16 or float32.")
+        kind = kind.get("quant_method", "in a way it does not name")
+        said = f"The weights of {place.name} are quantised ({kind}), and such columns cannot be "
+        raise ValueError(said + "moved: take the checkpoint in bfloat16, float16 or float32.")
     if not place.gguf and (Path(place.where) / "adapter_config.json").is_file():
         raise ValueError(ADAPTER.format(place.name))
     words = tokenizer(place)
     if words.vocab_size > config.vocab_size:
-        said = f"{words.vocab_size} tokens, but its model has embeddings for {config.vocab_size}: "
-        said = f"The tokenizer of {place.name} has {said}"
-        raise ValueError(said + "it is another model's, take both from the same place.")
+        said = f"The tokenizer of {place.name} has {words.vocab_size} tokens, but its model has "
+        said += f"embeddings for {config.vocab_size}: it is another model's, take both from the "
+        raise ValueError(said + "same place.")
     model = weights(place, dtype, device_map)
     # greedy decoding is the argmax: a checkpoint's own penalties would change what is memorised
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -186,9 +181,8 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
     With ``extra`` files beside them: JSON, or a text as it is.
     """
     if getattr(model, "_hf_peft_config_loaded", False):
-        raise ValueError(
-            "The model carries an adapter, of which alone transformers would save: merge it first."
-        )
+        said = "The model carries an adapter, which transformers would save alone: merge it first."
+        raise ValueError(said)
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:

@@ -87,26 +87,20 @@ def text_inputs() -> dict[str, str]:
     return {"general_text": hashlib.sha256(general_text().encode()).hexdigest()}
 
 
-def evaluation_text() -> str:
-    """The passages that results are measured on and that no method reads."""
+@functools.cache
+def parts() -> tuple[str, str]:
+    """The passages that results are measured on, which no method reads, and those that methods may
+    read: to train on, or for statistics of activations."""
     passages = general_text().split(PASSAGES)
-    return PASSAGES.join(passages[: len(passages) // EVALUATION])
-
-
-def training_text() -> str:
-    """The passages that methods may read: to train on, or for statistics of activations."""
-    passages = general_text().split(PASSAGES)
-    return PASSAGES.join(passages[len(passages) // EVALUATION :])
+    first = len(passages) // EVALUATION
+    return PASSAGES.join(passages[:first]), PASSAGES.join(passages[first:])
 
 
 def evaluation_windows(tokenizer, number: int, length: int) -> list[list[int]]:
-    """Consecutive ``windows`` of the evaluation text."""
-    return windows(tokenizer, evaluation_text(), number, length)
+    """Consecutive ``windows`` of the text for evaluation."""
+    return windows(tokenizer, parts()[0], number, length)
 
 
 def training_windows(tokenizer, number: int, length: int) -> list[list[int]]:
-    """Consecutive ``windows`` of the training text, of about 200,000 tokens.
-
-    A caller that asks for more gets them again from the first.
-    """
-    return windows(tokenizer, training_text(), number, length)
+    """Consecutive ``windows`` of the text for training, which has about 200,000 tokens."""
+    return windows(tokenizer, parts()[1], number, length)
