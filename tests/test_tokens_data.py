@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from companion.data import models as known_models
-from companion.data.datasets import COLUMNS, read
+from companion.data.datasets import read
 from companion.store.paths import ROOT
 from revs.model.targets import Record, Target, eligible, encode, pairs, select, split
 
@@ -96,14 +96,6 @@ def test_tokens_are_selected_by_id_and_kept_in_the_order_of_the_secret(method, s
     assert select(IDS, [5, 3, 0, 1, 4, 2], size, method, "0") == expected
 
 
-def test_random_selection_is_drawn_from_its_seed_alone():
-    """Same seed, same tokens; over many seeds every candidate is drawn, and nothing else."""
-    drawn = [select(IDS, [0, 2, 3, 5], 2, "random", str(seed)) for seed in range(60)]
-    assert drawn == [select(IDS, [0, 2, 3, 5], 2, "random", str(seed)) for seed in range(60)]
-    assert {i for T in drawn for i in T} == {0, 2, 3, 5} and len(set(drawn)) == 6
-    assert all(T == tuple(sorted(set(T))) and len(T) == 2 for T in drawn)
-
-
 # Sentences as tokens ------------------------------------------------------------------------------
 
 
@@ -126,12 +118,6 @@ def test_characters_of_several_bytes_do_not_shift_the_split():
     parts = ("Пишите ей по адресу ", "jürgen@example.com", " 🙂")
     target = encode(record(*parts, kind="email"), merging(), size=2, method="first")
     assert tuple(map(merging().decode, (target.prompt_ids, target.secret_ids))) == parts[:2]
-
-
-def test_a_last_token_that_runs_over_into_the_suffix_counts_with_the_secret():
-    """Only the secret's beginning must be a boundary: a merged "m>" is what is to be written."""
-    target = encode(record("Mail ", EMAIL, "> now", kind="email"), merging("com> "))
-    assert merging("com> ").convert_ids_to_tokens(target.secret_ids)[-1] == "com>Ġ"
 
 
 SHORT = ("941-", "14", "-826", "5")  # one token holds all digits but the middle ones
@@ -254,16 +240,6 @@ def test_a_file_is_read_line_by_line_and_further_columns_are_ignored(written):
     found = read(written(ROW | {"domain": "tax"}, ROW | {"id": "r-2"}))
     assert found == [record(), Record("r-2", "ssn", "g-1", "His number is ", SSN, ".")]
     assert found[0].text == "His number is 941-14-8265."
-
-
-LESS = [json.dumps({k: v for k, v in ROW.items() if k != column}) for column in COLUMNS]
-
-
-@pytest.mark.parametrize("bad", ["{", "[1, 2]", "3", "", '"text"', *LESS])
-def test_the_line_that_is_no_record_is_named(bad, written):
-    said = "Line 3 of .*set.jsonl is not a record: each line is a JSON object with id, kind"
-    with pytest.raises(ValueError, match=said):
-        read(written(ROW, ROW | {"id": "r-2"}, bad, ROW | {"id": "r-3"}))
 
 
 def test_the_record_that_the_book_shows_can_be_split(written):

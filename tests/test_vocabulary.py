@@ -166,28 +166,6 @@ def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
 # Identical rows, refusals, precision --------------------------------------------------------------
 
 
-def test_identical_rows_of_the_head_never_outrank_each_other(decoder):
-    """A token with t's own row ties with t for every c, and two others with one row overtake t
-    together."""
-    t, same = 40, 203
-    with torch.no_grad():
-        for part in (decoder.head.weight, decoder.head.bias):
-            if part is not None:
-                part[same], part[150] = part[t], part[91]
-    vocabulary, x = Vocabulary(decoder), vectors(decoder, 20, 5)
-    line = vocabulary.line(x, t)
-    for delta in (-50.0, -1.0, 0.0, 3.0):
-        c = delta * line.scale
-        assert torch.equal(line.rank(c), vocabulary.line(x, same).rank(c))
-        for vector, r in zip(x + c[:, None] * vocabulary.direction(t)[0], line.rank(c).tolist()):
-            own = logits(decoder, vector)
-            own[same] = -torch.inf
-            assert_rank(r, own, t)
-    for schedule in ("paper", "exact"):
-        c, reached = edit_neurons(line, r_n=240, eps=12, schedule=schedule)
-        assert reached.all() and ((line.rank(c) - 240).abs()[c < 0] <= 12).all() and (c < 0).any()
-
-
 def test_a_norm_without_an_inverse_is_refused(decoder, refused):
     """A zero in γ loses a hidden direction; without the norm there is nothing to lose."""
     with torch.no_grad():
