@@ -18,29 +18,18 @@ from revs.model.targets import Record
 from revs.model.text import token_ids
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
-NO_SPECIAL = {
-    "bos_token_id": None,
-    "eos_token_id": None,
-    "pad_token_id": None,
-    "initializer_range": 0.3,
-}
-SHAPE = {
-    "vocab_size": V,
-    "hidden_size": WIDTH,
-    "intermediate_size": FF,
-    "num_hidden_layers": LAYERS,
-    "num_attention_heads": 4,
-    "max_position_embeddings": CONTEXT,
-} | NO_SPECIAL
+NO_SPECIAL = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+NO_SPECIAL |= {"initializer_range": 0.3, "vocab_size": V}
+SHAPE = NO_SPECIAL | {"hidden_size": WIDTH, "intermediate_size": FF, "num_attention_heads": 4}
+SHAPE |= {"num_hidden_layers": LAYERS, "max_position_embeddings": CONTEXT}
 GROUPED = SHAPE | {"num_key_value_heads": 2, "head_dim": 4}
-GPT2 = {
-    "vocab_size": V,
-    "n_positions": CONTEXT,
-    "n_embd": WIDTH,
-    "n_layer": LAYERS,
-    "n_head": 4,
-    "n_inner": FF,
-} | NO_SPECIAL
+GPT2 = NO_SPECIAL | {"n_positions": CONTEXT, "n_embd": WIDTH, "n_inner": FF}
+GPT2 |= {"n_layer": LAYERS, "n_head": 4}
+GPT_NEO = NO_SPECIAL | {"hidden_size": WIDTH, "intermediate_size": FF, "num_heads": 4}
+GPT_NEO |= {"num_layers": LAYERS, "max_position_embeddings": CONTEXT}
+GPT_NEO |= {"attention_types": [[["global"], LAYERS]]}
+FALCON = SHAPE | {"ffn_hidden_size": FF}
+ALIBI = {"alibi": True, "parallel_attn": False, "multi_query": False, "bias": True}
 # what a test calls a decoder → its model type, and a configuration of the same small size
 FAMILIES = {
     "llama-tied": ("llama", GROUPED | {"tie_word_embeddings": True}),
@@ -58,47 +47,19 @@ FAMILIES = {
     "olmo3": ("olmo3", GROUPED | {"sliding_window": 8}),
     "glm4": ("glm4", GROUPED),
     "gpt2": ("gpt2", GPT2),
-    "gpt-neo": (
-        "gpt_neo",
-        {
-            "vocab_size": V,
-            "hidden_size": WIDTH,
-            "num_layers": LAYERS,
-            "num_heads": 4,
-            "intermediate_size": FF,
-            "max_position_embeddings": CONTEXT,
-            "attention_types": [[["global"], LAYERS]],
-        }
-        | NO_SPECIAL,
-    ),
+    "gpt-neo": ("gpt_neo", GPT_NEO),
     "gpt-neox": ("gpt_neox", SHAPE),
     "gpt-neox-serial": ("gpt_neox", SHAPE | {"use_parallel_residual": False}),
-    "falcon": ("falcon", SHAPE | {"ffn_hidden_size": FF}),
-    "falcon-new": (
-        "falcon",
-        SHAPE | {"ffn_hidden_size": FF, "new_decoder_architecture": True, "num_kv_heads": 2},
-    ),
-    "falcon-alibi": (
-        "falcon",
-        SHAPE
-        | {
-            "ffn_hidden_size": FF,
-            "alibi": True,
-            "parallel_attn": False,
-            "multi_query": False,
-            "bias": True,
-        },
-    ),
+    "falcon": ("falcon", FALCON),
+    "falcon-new": ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon-alibi": ("falcon", FALCON | ALIBI),
     "stablelm": ("stablelm", SHAPE | {"num_key_value_heads": 2, "use_qkv_bias": True}),
     "starcoder2": ("starcoder2", GROUPED | {"use_bias": True}),
     "phi": ("phi", SHAPE),
     "opt": ("opt", SHAPE | {"ffn_dim": FF, "word_embed_proj_dim": WIDTH}),
 }
-KINDS = (
-    "llama-tied",
-    "llama-untied",
-    "gptj",
-)  # what the paper has; the others are held to tests/test_families.py
+# what the paper has; the others are held to tests/test_families.py
+KINDS = ("llama-tied", "llama-untied", "gptj")
 
 
 def byte_level() -> PreTrainedTokenizerFast:

@@ -4,8 +4,7 @@ import pytest
 
 from companion.analysis import ablations, errata, tuning
 from companion.analysis.tables import DASH
-from companion.experiments import methods
-from companion.store import paper, rows
+from companion.store import paper
 
 MODEL = "smollm2-135m"
 
@@ -111,11 +110,3 @@ def test_the_papers_settings_in_a_cell():
 )
 def test_a_setting_in_a_cell(value, shown):
     assert tuning.short(value) == shown
-
-
-def test_the_settings_are_what_the_longest_search_chose():
-    chosen = methods.chosen_settings()["revs"][MODEL]["ssn"]
-    every = rows.find(kind="tune", data="ssn-tune").values()
-    searches = [row["result"] for row in every if (row["model"], row["method"]) == (MODEL, "revs")]
-    longest = max(searches, key=lambda result: result["trials"])
-    assert longest["hyperparameters"] == chosen

@@ -25,13 +25,7 @@ from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import ROOT
 from companion.workflow import notebook
-from document_audit import (
-    audit,
-    edit_file,
-    nearby_text,
-    report,
-    secret_list,
-)
+from document_audit import audit, edit_file, nearby_text, report, secret_list
 from document_audit.settings import Limits
 from document_audit.settings_search import SearchResult, Trial, cost_of
 from revs.method.least_squares import Hyperparameters

@@ -70,12 +70,7 @@ def test_the_example_is_the_same_each_time_and_leaves_the_generator_alone(exampl
 
 @pytest.mark.parametrize(
     "ranks",
-    [
-        [193, 0, 0, 0, 5, 0],
-        [882, 0, 0, 0, 1, 0],
-        [3, 0, 0, 0, 0, 2],
-        [25244, 0, 0, 0, 9000, 1],
-    ],
+    [[193, 0, 0, 0, 5, 0], [882, 0, 0, 0, 1, 0], [3, 0, 0, 0, 0, 2], [25244, 0, 0, 0, 9000, 1]],
 )
 def test_a_target_that_fell_has_its_rank_beside_it(ax, ranks):
     """However far each fell, nothing stands on anything else."""

@@ -144,14 +144,7 @@ def test_the_challenges_files_are_documents(tmp_path, tokenizer):
         list(sources.challenge(folder, tokenizer))
 
 
-@pytest.mark.parametrize(
-    "suffix",
-    [
-        b"no array",
-        np.array([[66]]),
-        np.array([[-1], [64]]),
-    ],
-)
+@pytest.mark.parametrize("suffix", [b"no array", np.array([[66]]), np.array([[-1], [64]])])
 def test_damaged_files_of_the_challenge_are_refused(tmp_path, suffix, refused):
     np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]]))
     place = tmp_path / "train_suffix.npy"

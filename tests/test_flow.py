@@ -246,16 +246,7 @@ def test_a_page_that_fails_ends_all_with_its_sentence(few_pages, monkeypatch):
 def checkout(tmp_path):
     """A copy of what runs and pages are made from."""
     tmp_path /= "a checkout"
-    for name in (
-        "notebooks",
-        "companion",
-        "revs",
-        "document_audit",
-        "paper",
-        "params",
-        "data",
-        "rows",
-    ):
+    for name in "notebooks companion revs document_audit paper params data rows".split():
         hide = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=hide)
     return tmp_path

@@ -200,10 +200,7 @@ SPOILED = {
             tokenizer_class="Own",
         ),
     ),
-    "no tokenizer": (
-        ("The tokenizer of .* cannot be read", OSError),
-        without("tokenizer*"),
-    ),
+    "no tokenizer": (("The tokenizer of .* cannot be read", OSError), without("tokenizer*")),
     "no fast tokenizer": (("has no fast tokenizer",), slow),
     "weights as pickle": (("take another copy, with weights as safetensors", OSError), pickled),
     "weights cut short": (
@@ -362,7 +359,6 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
     ("The forget set would hold 2 of 2 secrets", ValueError, with_run(forget=2)),
     ("'rarst' is no way to select tokens: use rarest", ValueError, with_run(tokens="rarst")),
     (r"may be unlearned, but \|T\| = 12 were asked for", ValueError, with_run(T=12)),
-    ("parameter 'adaptor': did you mean 'adapter'", ValueError, with_run(adaptor="seed1")),
     (
         "is a file, or lies in one: name a folder",
         OSError,

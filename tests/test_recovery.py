@@ -186,10 +186,7 @@ BLIND = {
     "no random edit": ("random", without("random")),
     "no ban": ("output_ban", without("output_ban")),
     "an attack invents": ("never_trained", with_items("never_trained", exposure=0.0)),
-    "the ban is hidden": (
-        "output_ban",
-        with_items("forget", "output_ban", two_checkpoints=9e2),
-    ),
+    "the ban is hidden": ("output_ban", with_items("forget", "output_ban", two_checkpoints=9e2)),
     "one names whatever it is asked": ("output_ban", with_items(two_checkpoints=1.0)),
 }
 

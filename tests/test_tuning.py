@@ -32,9 +32,7 @@ def search(shelf):
     def put(method="revs", data=DATA, tag="", **result):
         name = f"tune/{data}/{MODEL}/{method}-seed0" + (f"-{tag}" if tag else "")
         settings = {"model": MODEL, "method": method, "seed": 0, "data": data}
-        made = about_run("tune", settings, {}, {"load": 1.0}) | {
-            "tokenizer": "x",
-        }
+        made = about_run("tune", settings, {}, {"load": 1.0}) | {"tokenizer": "x"}
         found = {"trials": 4, "failed": 0, "best": 3, "unlearning_score": 0.5}
         found |= {"hyperparameters": CHOSEN} | result
         return rows.write(rows.RECORDED, name, "tune", found, [], made, tag)

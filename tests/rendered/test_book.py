@@ -13,19 +13,17 @@ import nbformat
 import privacy
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from companion.analysis import ablations, main_comparison
+from companion.analysis import main_comparison
 from companion.analysis.tables import percent
 from companion.experiments import methods
-from companion.store import paper, rows
+from companion.store import rows
 from companion.store.paths import BUILD, ROOT
 from companion.workflow import site, sweep
 from revs.measures import metrics
 from revs.model.architecture import ARCHITECTURES
 
 HTML = BUILD / "_build" / "html"
-PLACES = yaml.safe_load((ROOT / "params" / "places.yml").read_text(encoding="utf-8"))
 PAGES = re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text())
 SIGNS = ("Traceback (most recent call last)", "Refused:", "output stderr")
 SIGNS += (":::{", "{glue:", "{numref}", "{model}", "{data}")
@@ -86,14 +84,6 @@ def test_the_theme_s_controls_have_names(name):
     assert [old for old in site.NAMES if old in page(name)] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_every_picture_has_a_caption(name):
-    figures = all_of(r"<figure\b.*?</figure>", page(name))
-    captioned = [figure for figure in figures if "<figcaption" in figure]
-    drawn = r"<img\b[^>]*_images/"
-    assert len(all_of(drawn, page(name))) == sum(len(all_of(drawn, one)) for one in captioned)
-
-
 @pytest.mark.parametrize("name", [*sweep.read("quick").samples(), *sweep.read("quick").pages])
 def test_every_notebook_was_executed_to_its_end(name):
     """By papermill, in the build: no exception, no error, every cell counted, nothing on stderr,
@@ -119,23 +109,6 @@ def test_the_pages_show_what_the_rows_say():
     )
     families = plain(page("notebooks/families"))
     assert all(name in families for name in ARCHITECTURES)
-
-
-def test_every_figure_and_table_of_the_paper_is_named_under_one_of_ours():
-    """On each page that the table of contents names for its label."""
-    figures = paper.tables()["figures"]
-    panels = {panel: label for label, entry in figures.items() for panel in entry["panels"]}
-    for label, pages in PLACES.items():
-        for name in set() if isinstance(pages, str) else set(pages) & set(PAGES):
-            assert label in plain(page(name)) or panels.get(label, label) in plain(page(name))
-            assert f'href="{name.removeprefix("notebooks/")}.html"' in page("notebooks/contents")
-        if label in figures:
-            captions = [
-                text
-                for name in pages
-                for text in all_of(r"<figcaption.*?</figcaption>", page(name))
-            ]
-            assert any(label in caption for caption in captions), label
 
 
 def test_the_list_of_rows_leads_to_them():
@@ -172,9 +145,3 @@ def test_nothing_that_was_built_has_a_secret_of_a_real_person():
         if found := privacy.found(text):
             hits[str(path.relative_to(BUILD))] = found
     assert not hits and len(built()) > 3 * len(PAGES)
-
-
-@pytest.mark.parametrize("which", ablations.ALL)
-def test_an_ablation_stands_beside_the_paper(which):
-    content = plain(page(f"notebooks/{which}"))
-    assert "paper" in content and "Unlearning Score" in content
