@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import same_bits, weights
 
 import revs
@@ -38,17 +37,6 @@ def test_five_lines_unlearn_rank_and_undo(decoder):
     edit.undo()
     assert same_bits(decoder, before) and "nothing is changed" in repr(edit)
     assert revs.rank(model, tokenizer, *SECRETS[0]) == ranks
-
-
-@torch.no_grad()
-def test_a_rank_is_that_of_the_model_s_own_logits(decoder):
-    """0-based, token by token, given the prompt and the true tokens before it."""
-    (prompt, secret), tokenizer = SECRETS[1], decoder.tokenizer
-    ids = tokenizer(prompt + secret)["input_ids"]
-    logits = decoder.model(input_ids=torch.tensor([ids])).logits[0]
-    start = len(ids) - len(secret)
-    wanted = [int((logits[i - 1] > logits[i - 1, ids[i]]).sum()) for i in range(start, len(ids))]
-    assert revs.rank(decoder.model, tokenizer, prompt, secret) == wanted
 
 
 def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_bring():

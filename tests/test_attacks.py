@@ -113,13 +113,6 @@ def test_the_four_readings_by_hand():
     assert attacks.token_wise([c], 10) == 0.0
 
 
-def test_a_prompt_that_grows_beyond_the_context_is_refused(decoder, refused):
-    text, ids = "x" * 84, lambda text: decoder.tokenizer(text)["input_ids"]
-    target = Target("long", "ssn", "long", ids(text), ids("941"), (0, 2), text)
-    with refused("long has 97 tokens, but"):
-        attacks.measure(decoder, Split([target], [], [target]), K)
-
-
 def test_the_readings_of_every_recorded_row_are_ordered():
     """Candidates of all layers are no fewer than one's; a token is found no later than all."""
     found = rows.find(rows.RECORDED, kind="unlearn")

@@ -459,10 +459,12 @@ def move_length(decoder, move):
         ("ft_l", {"layers": "upper"}, [1, 2]),
         ("rmu", {"layers": [2]}, [2]),
         ("memit", {"layers": [1]}, [1]),
+        ("revs", {"layers": [2]}, [2]),
+        ("least_squares", {"layers": [0, 2]}, [0, 2]),
     ],
 )
 def test_only_what_a_method_names_is_changed(build, name, settings, layers):
-    """FT-L, RMU and MEMIT: FF₂ of their layers."""
+    """FF₂ of the layers."""
     decoder = build("llama-untied")
     before, edit = weights(decoder), unlearned(decoder, name, **settings)
     assert changed(decoder, before) == set(decoder.ff2_names(layers))

@@ -111,13 +111,6 @@ def test_texts_inside_other_formats_are_decoded_and_stand_alone(tmp_path):
     assert read(tmp_path / "d.json") == (["{no json"], {})
 
 
-def test_a_path_without_documents_is_not_named(tmp_path, one_sentence):
-    """It may hold a secret itself."""
-    with pytest.raises(FileNotFoundError, match="no documents at the path given") as error:
-        read(tmp_path / "ada.lovelace@example.com")
-    assert one_sentence(error) and "lovelace" not in str(error.value)
-
-
 # --- documents of nobody's own --------------------------------------------------------------------
 
 

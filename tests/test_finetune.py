@@ -191,14 +191,6 @@ def test_a_diverging_fine_tune_says_so(small, kind):
         finetune(small(kind), RECORDS, hp)
 
 
-def test_a_sentence_too_long_is_refused(small, refused):
-    decoder, long = small("llama-tied"), replace(RECORDS[0], id="r-9", prompt="x" * 90)
-    before = tables(decoder)
-    with refused("r-9 has 10. tokens, but llama-tied reads at"):
-        finetune(decoder, [*RECORDS, long], Finetune(digits="keep"))
-    assert all(map(torch.equal, before, tables(decoder)))
-
-
 def test_an_adapter_steps_in_float32_on_weights_of_low_precision(build):
     """A 1.5B model in bfloat16 is fine-tuned in 24 GiB: rounding must not swallow its steps."""
     decoder = build("llama-untied", dtype=torch.bfloat16)

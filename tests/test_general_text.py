@@ -1,6 +1,5 @@
 """General text: its split and windows, perplexity, next tokens and KL written out."""
 
-import hashlib
 import math
 
 import pytest
@@ -75,12 +74,6 @@ def test_training_and_evaluation_and_tuning_read_different_text(tokenizer):
     windows = text.evaluation_windows(tokenizer, general_text.TUNING.stop, text.WINDOW)
     assert len(set(map(tuple, windows))) == len(windows)  # nobody reads one again
     assert not set(general_text.TEST) & set(general_text.TUNING)
-
-
-def test_the_text_is_committed_and_its_hash_is_an_input():
-    whole = text.FILE.read_bytes()
-    assert text.text_inputs() == {"general_text": hashlib.sha256(whole).hexdigest()}
-    assert text.PASSAGES.join(text.parts()) == text.general_text() and 1e6 < len(whole) <= 1.3e6
 
 
 def test_windows_begin_again_where_the_text_ends(tokenizer, refused):

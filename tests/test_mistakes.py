@@ -33,10 +33,8 @@ from companion.store.paths import alone
 from companion.workflow import build, sweep
 from document_audit import audit as own
 from document_audit import edit_file
-from revs.method import least_squares
 from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.targets import Record, encode
 
 # cause and mend, at last where to look
 ONE_SENTENCE = r"((?!\. )[^\n])+(: |, but )((?!\. )[^\n])+[.?]( \(.+\))?"
@@ -285,15 +283,6 @@ def searching(place, document, listed=None):
     more = [text(place / "list.txt", listed)] if listed else []
     folder = place / "model" if (place / "model").exists() else saved(place)
     return partial(own.find_memorized, models.load(str(folder)), file, *more)
-
-
-@mistake("has 108 tokens, but .* reads at most 96")
-def a_context_too_short(place):
-    decoder = models.load(str(saved(place)))
-    long = Record("long", "ssn", "long", "x" * 100, "941-14-8265", "")
-    yield partial(
-        own.unlearn, decoder, [encode(long, decoder.tokenizer)], least_squares.Hyperparameters()
-    )
 
 
 @mistake("The adapter '.*' belongs to other, not to .*: take the model that it was trained on")

@@ -69,22 +69,3 @@ def test_a_scale_near_zero_makes_the_papers_step_long_and_not_the_ridges(kind):
     norm.weight[3] = 1e-4 - decoder.architecture.offset
     paper, ridge = Vocabulary(decoder), Vocabulary(decoder, ridge=0.1)
     assert paper.step(0, T).norm() > 100 * ridge.step(0, T).norm()
-
-
-@pytest.mark.parametrize("order", ["lazy", "eager"])
-@torch.no_grad()
-def test_only_layers_that_are_named_are_edited(order):
-    decoder = build("llama-tied")
-    t = int(decoder.model(input_ids=torch.tensor([IDS])).logits[0, -1].argmax())
-    target = [Target("a", "text", "a", IDS, [t], (0,))]
-    shape = {"n_max": 30, "k": 30, "r_h": 60, "eps_r_h": 0, "r_n": 240, "order": order}
-    every = algorithm.unlearn(decoder, target, Hyperparameters(**shape))
-    assert len(every.layers) > 1
-    every.undo()
-    some = algorithm.unlearn(decoder, target, Hyperparameters(**shape, layers=[2]))
-    assert some.layers == [2]
-    some.undo()
-    with pytest.raises(ValueError, match="layers are .*but llama-tied has the layers 0 to 2"):
-        algorithm.unlearn(decoder, target, Hyperparameters(**shape, layers=[3]))
-    with pytest.raises(ValueError, match="ridge is -1, but must be 0 or more"):
-        Hyperparameters(ridge=-1)

@@ -103,7 +103,7 @@ def general_moments(
     ff = decoder.neurons(0).shape[1]
     if cache is None or 4 * ff**2 * len(layers) > LARGEST:
         return second_moments(decoder, texts, layers)
-    sums = [float(weight.double().sum()) for weight in decoder.model.parameters()]
+    sums = [float(weight.detach().double().sum()) for weight in decoder.model.parameters()]
     content = json.dumps([number, sums, tokenizer_hash(decoder.tokenizer), text_inputs()])
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     kept = {l: cache / f"moments-{key}" / f"{l}.safetensors" for l in layers}
