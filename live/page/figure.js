@@ -146,7 +146,6 @@ const revsLive = (() => {
       find(name).setAttribute("aria-valuetext", state[name]);
       find(name).disabled = name !== "r_h" && state.how !== "columns";
     }
-    find("undo").disabled = !after;
     find("code").textContent = python();
     tokens();
     texts();
