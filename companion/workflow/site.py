@@ -6,6 +6,7 @@ where the sources stand, so that links hold.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -42,6 +43,11 @@ NAMES = {
     '<summary aria-label="Toggle hidden content">': "<summary>",
     **{f' title="{mode}"></i>': "></i>" for mode in ("Light", "Dark", "System Settings")},
 }
+# where the build knows the address of a public copy, as GitHub's workflows do
+COLAB = "https://colab.research.google.com/github/{1}/blob/main/notebooks/{0}.ipynb"
+BINDER = "https://mybinder.org/v2/gh/{1}/main?labpath=notebooks/{0}.ipynb"
+ELSEWHERE = f""" Or open it on [Binder]({BINDER}), or on [Colab]({COLAB})
+after the first cell that the README names."""
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -112,6 +118,8 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
         done = nbformat.read(path, as_version=4)
         staged = merge(nbformat.read(ROOT / name, as_version=4), done, name)
         again = RERUN.format(page)
+        if repository := os.environ.get("GITHUB_REPOSITORY"):
+            again += ELSEWHERE.format(page, repository)
         staged.cells.append(nbformat.v4.new_markdown_cell(again, id=f"{page}-again"))
         wanted[name] = nbformat.writes(staged).encode()
     for path in SITE.rglob("*"):

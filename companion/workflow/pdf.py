@@ -1,0 +1,63 @@
+"""The book as one PDF: Chromium prints every page of _toc.yml, in its order.
+
+python -m companion.workflow.pdf [FILE]   (after make book; build/revs.pdf if nothing is given)
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+from pypdf import PdfWriter
+
+from companion.store.paths import BUILD, HTML, ROOT, shown
+from live import chromium
+
+# Links between pages would lead to this machine's files; a formula is set when MathJax is ready.
+READY = """
+document.querySelectorAll("a[href]").forEach((a) => {
+  if (a.href.startsWith("file:")) a.removeAttribute("href");
+});
+(window.MathJax ? MathJax.startup.promise : Promise.resolve()).then(() => true)
+"""
+PAPER = {"printBackground": True, "paperWidth": 8.27, "paperHeight": 11.69}  # A4, in inches
+
+
+def pages(toc: dict) -> Iterator[str]:
+    """The names of the pages of a table of contents, in order."""
+    if name := toc.get("root") or toc.get("file"):
+        yield name
+    for part in ("parts", "chapters", "sections"):
+        for entry in toc.get(part, ()):
+            yield from pages(entry)
+
+
+def write(file: Path, html: Path, names: list[str]) -> None:
+    """Prints pages of a rendered book into one file with an outline. Raises FileNotFoundError for
+    a book that is not built, or without Chromium."""
+    if not all((html / f"{name}.html").is_file() for name in names):
+        raise FileNotFoundError("The book is not built: run `make book` first.")
+    whole = PdfWriter()
+    with chromium.page() as page:
+        for name in names:
+            page.open((html / f"{name}.html").as_uri())
+            page.evaluate(READY)
+            title = page.evaluate("document.querySelector('h1').firstChild.textContent")
+            printed = base64.b64decode(page.send("Page.printToPDF", **PAPER)["data"])
+            whole.append(io.BytesIO(printed), outline_item=title)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    whole.write(file)
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILD / "revs.pdf"
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    try:
+        write(target, HTML, list(pages(toc)))
+    except OSError as error:
+        sys.exit(f"pdf: {error}")
+    print(f"{shown(target)} is written.")
