@@ -93,6 +93,7 @@ rule pages:
     input:
         [ended(name) for name in SWEEP.jobs],
         sources.files([*sources.PAGES, *(f"notebooks/{page}.ipynb" for page in SWEEP.pages)]),
+        str(ROOT / "companion/workflow/pages.py"),  # which leaves pages of the same sources alone
     output:
         touch(PAGES),
     log:

@@ -91,7 +91,7 @@ def test_what_is_said_to_be_made_can_be_made(path):
 def test_ci_runs_what_the_readme_calls_the_tests():
     assert read(".ci/run").rstrip().endswith("make test")
     steps = yaml.safe_load(read(".github/workflows/book.yml"))["jobs"]["test"]["steps"]
-    assert [step["run"] for step in steps if "run" in step] == ["make book", "make test"]
+    assert [step["run"] for step in steps if "run" in step][:2] == ["make book", "make test"]
 
 
 def test_other_machines_install_the_same():

@@ -26,6 +26,7 @@ BOOK = (  # chapters show functions beside their equations
     *("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt"),
     *("revs/**/*.py", "companion/measures/*.py", "teaching/slides.py", "teaching/slides/**/*"),
     *("live/engine/*.*", "live/page/*.*", "live/model/*.*"),
+    *("companion/workflow/live.py", "companion/workflow/site.py"),
 )
 HIDDEN = {"__pycache__", ".ipynb_checkpoints"}
 
