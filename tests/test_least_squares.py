@@ -128,12 +128,18 @@ def test_protected_text_feels_less():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"r_h": -1}, {"lam": 0.0, "mu": 0.0}, {"projection": "no"}, {"tokens": 3}]
-    + [{"r_h": 300}, {"nu": 0.1}],  # which do not fit the model
+    ("wrong", "said"),
+    [
+        ({"r_h": -1}, "r_h is -1"),
+        ({"lam": 0.0, "mu": 0.0}, "both 0"),
+        ({"projection": "no"}, "norm or raw"),
+        ({"tokens": 3}, "C needs general text"),
+        ({"r_h": 300}, "a rank from 1 to"),  # this one and the next do not fit the model
+        ({"nu": 0.1}, "no text to protect"),
+    ],
 )
-def test_impossible_settings_are_refused(wrong, refused):
-    with refused(""):
+def test_impossible_settings_are_refused(wrong, said, refused):
+    with refused(said):
         unlearn(build("llama-tied"), secrets(), Hyperparameters(**wrong))
 
 
