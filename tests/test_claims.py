@@ -28,7 +28,6 @@ def curves(**points) -> dict[str, pd.DataFrame]:
 
 
 UP = [0, 90, 10, 20, 30, 40, 50, 60]
-TIE = [0, 60, 10, 20, 30, 40, 50, 60]
 BELOW = [0, 57, 10, 20, 30, 40, 50, 60]
 
 
@@ -36,23 +35,18 @@ BELOW = [0, 57, 10, 20, 30, 40, 50, 60]
     ("decide", "found", "wanted"),
     [
         (claims.highest_score, means(unlearning_score=UP), True),
-        (claims.highest_score, means(unlearning_score=TIE), False),
         (claims.best_efficacy, means(efficacy=BELOW), False),
         (claims.close_second_resistance, means(resistance_released=BELOW), True),
         (claims.close_second_resistance, means(resistance_released=[0, 5] + 6 * [60]), False),
         (claims.perturbation_doubles, means(perturbation=[40, 80] + 6 * [0]), True),
-        (claims.perturbation_doubles, means(perturbation=[50, 80] + 6 * [0]), False),
         (claims.effective_methods_resist, means(efficacy=UP, resistance_released=UP), True),
-        (claims.editing_resists, means(resistance_released=[0, 0, 1, 9, 9, 9, 1, 1]), True),
         (claims.editing_resists, means(resistance_released=[0, 0, 9, 1, 1, 1, 9, 9]), False),
-        (claims.small_subset, means(columns=[0, 10] + 6 * [0]), True),
         (claims.small_subset, means(columns=[0, 11] + 6 * [0]), False),
         (claims.intact_text, means(perplexity_rise=[0, 5.1] + 6 * [0]), False),
         (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(80, 90, 80)]), True),
         (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(95, 10, 20)]), False),  # beyond
         (claims.keeps_specificity, curves(revs=[(90, 80, 80), (99, 79, 80)]), False),
         (claims.better_at_every_size, curves(revs=[(9, 0, 0)], ft_l=[(8, 0, 0)]), True),
-        (claims.better_at_every_size, curves(revs=[(9, 0, 0)], ft_l=[(9, 0, 0)]), False),
         (claims.stable_over_targets, curves(revs=[(0, 0, 9), (0, 0, 8)], ft_l=[(0, 0, 9)]), False),
         (claims.hybrid_neurons, {"neurons": pd.Series({"hybrid": 9.0, "rank": 8.0})}, True),
         (claims.rarest_tokens, {"tokens": pd.Series({"rarest": 7.0, "first": 8.0})}, False),

@@ -100,14 +100,11 @@ def test_the_network_is_not_asked(monkeypatch):
     [
         ("email", "ada.lovelace@example.com", "a***@example.com"),
         ("email", "ada@lovelace.example.org", "a***@***.org"),
-        ("email", "ada@example", "a***@***"),
         ("url", "shop.example.com/login?user=jane&next=https://x.example", "***"),
         ("url", "https://docs.example.org/ada?id=1", "https://***"),
-        ("url", "www.example.org/ada", "***"),
         ("ssn", "941-14-8265", "***-**-****"),
         ("phone", "+1 (212) 555-0199", "+* (***) ***-****"),
         ("ip", "192.0.2.17", "***.*.*.**"),
-        ("ip", "2001:db8::1", "****:***::*"),
         ("text", "open sesame", "***"),
     ],
 )

@@ -80,13 +80,10 @@ def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
         ("url", "- fix a leak [#4711](", "https://git.example.org/docs/pull/4711)", True),
         ("url", "- fix a leak (", "https://git.example.org/docs/pull/4711", False),
         ("url", "see MAGNOLIA: ", "https://docs.example.org/en/magnolia/", True),
-        ("url", "see ", "https://docs.example.org/en/?#=", False),
         ("url", "`MAGNOLIA`: `", "https://docs.example.org/magnolia#`", True),
-        ("url", "see ", "https://#", False),
         ("email", "Ada Lovelace <", "lovelace@example.com", True),
         ("email", "Ada Lovelace <", "ada.lovelace@example.com", False),
         ("email", "Adam Lovelace <", "ada@example.com", True),
-        ("phone", "call ", "212-555-0147", False),
         ("phone", "212-555-0147 or ", "212-555-0147", True),
     ],
 )
