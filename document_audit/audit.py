@@ -1,10 +1,8 @@
-"""From documents to an edit that is checked, in the order in which one uses it.
+"""From documents to an edit that is checked: find what is memorised → search → unlearn → check.
 
-``run`` does it all: find what is memorised → search settings → unlearn → check → attack. It ends in
-one of three ways: nothing is memorised; unlearned, within the limits; or no setting was found that
-forgets and keeps. Its parts are here by name, too; book/api.md has an example, which a test runs. A
-path, never a secret, is what these functions are given. What they return holds the secrets, as
-token ids; what they print and raise, and what is printed of ``Found`` and ``State``, does not.
+``run`` does it all; its parts are here by name, too, as book/api.md shows. A path, never a secret,
+is what these functions are given. What they return holds the secrets, as token ids; what they print
+and raise, and what is printed of ``Found`` and ``State``, does not.
 """
 
 from __future__ import annotations
@@ -73,8 +71,7 @@ class State:
 class Change:
     """An edit between two looks at the model, its settings, and how these were found.
 
-    ``halfway``: where every secret is unlearned in the end, how many of the second half the model
-    wrote before, and how many after the first half was unlearned.
+    ``halfway``: of the second half, how many the model wrote before and after the first was gone.
     """
 
     before: State
@@ -148,11 +145,10 @@ def edited(
     export_to: Path | None,
     progress: Progress,
 ) -> tuple[dict, list[dict], edit_file.SavedEdit | None]:
-    """Unlearns what was found: what that changed, and the edit, if it is a success or asked for.
+    """What unlearning what was found changed, and the edit, if it is a success or asked for.
 
-    Where every secret is to be unlearned, its half is unlearned first, so that the other half says
-    what that costs. Text near the secrets and secrets to keep are protected, if the method can: in
-    the search half of these secrets is, and the other half says what others lose.
+    Where every secret is to go, half of them go first, and the others say what that costs. Text
+    near the secrets and secrets to keep are protected; in the search half of these secrets.
     """
     method, limits, start = METHODS[settings.method], settings.limits(), time.monotonic()
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
@@ -230,18 +226,10 @@ def halves(targets: list, seed: int) -> tuple[list, list]:
 
 
 def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
-    """What the model does with each secret, by id.
-
-    ``ranks`` of its tokens, the ``lowest`` place that one of its unlearned tokens has, is it
-    written next (``exact``), or ``written`` within 50 greedy tokens? The last is asked of the
-    text, in any case and with whatever tokens it is spelt: a model that lost one token may find
-    others.
-    """
+    """By id, ``ranks`` of a secret's tokens, the ``lowest`` place of an unlearned one, and is it
+    written next (``exact``), or as text in 50 greedy tokens, however spelt (``written``)?"""
     decode = decoder.tokenizer.decode
-
-    def text(ids: list[int]) -> str:
-        return decode(ids, skip_special_tokens=True).strip().casefold()
-
+    text = lambda ids: decode(ids, skip_special_tokens=True).strip().casefold()
     ranks = measuring.secret_ranks(decoder, targets)
     written = measuring.continuations(decoder, targets)
     return {
@@ -261,11 +249,7 @@ def observe(
     kept: Sequence[Target] = (),
     passages: Sequence[Passage] = (),
 ) -> State:
-    """Everything that a report compares, before an edit and after it.
-
-    Secrets to unlearn and to keep, attacks, general text, and the text near the secrets.
-    Raises ValueError if there is no secret.
-    """
+    """Everything that a report compares before and after. Raises ValueError without a secret."""
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     attacked, ranks = attacks.measure(decoder, Split(list(unlearned), [], []))
@@ -298,6 +282,7 @@ def content(
         return result | {"trials": trial_records(search)}, []
     before, after, reached = change.before, change.after, change.reached()
     of = lambda targets: len({target.group for target in targets})
+    ranks = [len(right) for some in change.edit.products.values() for _, right in some]
     result |= {
         "outcome": UNLEARNED if all(one["within"] for one in reached.values()) else UNREACHED,
         "limits": change.limits.model_dump(),
@@ -307,27 +292,18 @@ def content(
         "halfway": change.halfway and list(change.halfway),
         "trials": trial_records(change.search) if change.search else [],
         "settings": asdict(change.hp),
-        "edit": change.edit.summary() | {"rank": rank_of(change.edit)},
+        "edit": change.edit.summary() | {"rank": max(ranks, default=0)},
     }
-    neighbours = same_domain(found, before.unlearned, before.kept)
     for name, state in (("before", before), ("after", after)):
         result[name] = {
             "written": state.count(before.unlearned, "written"),
             "forgotten": state.forgotten(),
             "kept": state.count(before.kept, "exact"),
-            "same_domain": state.count(neighbours, "exact"),
             "attacks": state.attacks,
             "general_text": {"perplexity": finite(state.general_text.perplexity)},
         }
     result["after"]["changed"] = before.general_text.share_changed(after.general_text)
     return result, place_rows(found, before, after)
-
-
-def same_domain(found: Found, unlearned: Sequence[Target], kept: Sequence[Target]) -> list[Target]:
-    """Of what is kept, what shares its domain with a secret that is unlearned."""
-    domain = lambda target: found.places[target.id]["domain"]
-    theirs = {domain(target) for target in unlearned} - {None}
-    return [target for target in kept if domain(target) in theirs]
 
 
 def place_rows(found: Found, before: State, after: State) -> list[dict]:
@@ -338,18 +314,12 @@ def place_rows(found: Found, before: State, after: State) -> list[dict]:
         part = "unlearned" if target in before.unlearned else "kept"
         row = {"number": groups.index(target.group) + 1, **found.places[target.id], "part": part}
         row["tokens"] = len(target.T)
-        for name in ("lowest", "exact", "written"):
-            for when, state in (("before", before), ("after", after)):
-                row[f"{name}_{when}"] = state.secrets[target.id][name]
         for when, state in (("before", before), ("after", after)):
+            for name in ("lowest", "exact", "written"):
+                row[f"{name}_{when}"] = state.secrets[target.id][name]
             row[f"logit_lens_{when}"] = state.ranks_by_layer.get(target.id, {}).get("logit_lens")
         rows.append(row)
     return rows
-
-
-def rank_of(edit: Edit) -> int:
-    """The largest rank of a layer's change."""
-    return max((len(right) for some in edit.products.values() for _, right in some), default=0)
 
 
 def trial_records(search: SearchResult) -> list[dict]:

@@ -35,7 +35,11 @@ SSN_PATTERNS = {
 }
 SSN_CONTEXT = ["social", "security", "ssn", "ssns", "ssid"]
 SSN_NEVER = re.compile(r"(\d)\1{8}|(?:000|666)\d{6}|\d{3}00\d{4}|\d{5}0000|123456789")
-CHARACTER = re.compile(r".[\u0300-\u036f]*", re.DOTALL)  # with the accents that follow it
+AT = re.compile(r"%40|&#64;|&#x40;|\\u0040", re.IGNORECASE)
+# a sign with the accents that follow it
+CHARACTER = re.compile(rf"{AT.pattern}|.[\u0300-\u036f]*", re.DOTALL | re.IGNORECASE)
+# around a secret in Markdown and tables; an underscore within a word is a part of it
+MARKS = re.compile(r"[`*|]|(?<![\w/.-])_+(?=\w)|(?<=\w)_+(?![\w(/.-])")
 DASHES = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))  # invisible: left out
 DASHES |= dict.fromkeys(map(ord, "‐‑‒–—―−﹘﹣－"), "-")
 
@@ -103,16 +107,28 @@ def spans_of_kind(piece: str, kind: str) -> Iterator[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=2)
 def plain_characters(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
-    """A text in Unicode's form NFKC with "-" for every dash and without invisible characters, and
-    where each of its characters stood, (start, end)."""
-    if text.isascii():
+    """A text in Unicode's form NFKC with "-" for every dash, "@" for what stands for it, and
+    without Markdown and invisible characters, and where each of its characters stood, (start, end).
+    """
+    text = MARKS.sub(lambda match: " " * len(match[0]), text)
+    if text.isascii() and not AT.search(text):
         return text, [(place, place + 1) for place in range(len(text))]
     plain, places = [], []
     for match in CHARACTER.finditer(text):
-        some = unicodedata.normalize("NFKC", match[0]).translate(DASHES)
+        some = "@" if AT.fullmatch(match[0]) else unicodedata.normalize("NFKC", match[0])
+        some = some.translate(DASHES)
         plain.append(some)
         places += [match.span()] * len(some)
     return "".join(plain), places
+
+
+def same_secret(kind: str, secret: str) -> str:
+    """What all spellings of a secret have in common: of numbers their digits, of an address its
+    letters in lower case; other secrets have one spelling."""
+    plain = plain_characters(secret)[0].strip()
+    if kind in ("ssn", "phone"):
+        return re.sub(r"\D", "", plain)[-10:]
+    return plain.casefold() if kind in ("email", "ip") else secret
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,4 @@
-"""Documents to search for secrets: a folder or a file of text, JSON, JSON Lines, tables, mails.
+"""Documents to search for secrets: a folder or a file of text, JSON, tables, mails, web pages.
 
 Texts inside another format are decoded before anything is looked for, and records are documents of
 their own. What cannot be read is counted by reason. A document is known by the hash of its bytes,
@@ -61,8 +61,8 @@ def nothing_read_error(skipped: Counter) -> ValueError:
     """The error of a run in which no document could be read."""
     why = ", ".join(f"{n} {why}" for why, n in skipped.items()) or "nothing is there"
     return ValueError(
-        f"No document could be read ({why}): give text files in UTF-8, or .jsonl files with "
-        '"text" in each line.'
+        f"No document could be read ({why}): give text files in UTF-8, or .json, .jsonl, .csv, "
+        ".eml or .html files."
     )
 
 
@@ -95,49 +95,52 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
         return
     except UnicodeDecodeError:
         text = None
-    why = None
-    if not size:
-        why = "empty"
-    elif size > HUGE:
-        why = f"larger than {HUGE // 1_000_000} MB"
-    elif text is None:
-        why = "binary" if b"\0" in content else "not UTF-8"
-    elif "\0" in text:
-        why = "binary"
-    if why:
-        skipped[why] += 1
+    wrong = {"empty": not size, f"larger than {HUGE // 1_000_000} MB": size > HUGE}
+    wrong |= {"binary": b"\0" in content if text is None else "\0" in text}
+    if why := [one for one, there in (wrong | {"not UTF-8": text is None}).items() if there]:
+        skipped[why[0]] += 1
         return
     decode = FORMATS.get(file.suffix.lower(), lambda text: [text])
     try:
-        texts = [one for one in decode(text) if one.strip()]
-    except (ValueError, RecursionError, csv.Error):  # not what its name says: a text
-        texts = [text]
+        texts = [plain(one) for one in decode(text) if one.strip()]
+    except Exception:  # not what its name says, or Python's parser of mails fails: a text
+        texts = [plain(text)]
     for one in texts:
-        of = content if len(texts) == 1 else one.encode(errors="replace")
+        of = content if len(texts) == 1 else one.encode()
         yield Document(hashlib.sha256(of).hexdigest(), one)
 
 
+def plain(text: str) -> str:
+    """A text with the ends of lines that training data have, wherever it was saved, and without
+    half characters, which JSON can write and no tokenizer reads."""
+    return text.encode(errors="replace").decode().replace("\r\n", "\n").replace("\r", "\n")
+
+
 def json_lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
-    """The documents of a JSON Lines file: the key ``text`` of each line."""
+    """The documents of a JSON Lines file: the key ``text`` of each line, else all texts in it."""
     for line in stream:
         try:
-            text = json.loads(line)["text"]
-            text.encode()  # half a character, which JSON can write, is no text
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            text = None
-        if not isinstance(text, str) or not text:
-            skipped["no text in the line"] += 1
-        else:
-            yield Document(hashlib.sha256(line).hexdigest(), text)
+            value = json.loads(line)
+            there = isinstance(value, dict) and "text" in value
+            texts = [value["text"]] if there else json_texts(line.decode())
+            texts = [one for one in map(plain, texts) if re.search(r"\w", one)]
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            texts = []
+        skipped.update([] if texts else ["no text in the line"])
+        for one in texts:
+            yield Document(hashlib.sha256(line if there else one.encode()).hexdigest(), one)
 
 
 def json_texts(text: str) -> list[str]:
-    """The texts inside JSON, and what is left of it, without escapes."""
+    """The texts inside JSON, or JSON in every line, and what is left of it, without escapes."""
     found: list[str] = []
 
     def short(value):
         if isinstance(value, dict):
             return {key: short(one) for key, one in value.items()}
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            if all(one.endswith("\n") for one in value[:-1]):  # lines, as in a notebook
+                return short("".join(value))
         if isinstance(value, list):
             return [short(one) for one in value]
         if isinstance(value, str) and len(value.split()) >= WORDS:
@@ -145,14 +148,18 @@ def json_texts(text: str) -> list[str]:
             return ""
         return value
 
-    rest = json.dumps(short(json.loads(text)), ensure_ascii=False, indent=1)
+    try:
+        held = json.loads(text)
+    except ValueError:
+        held = [json.loads(line) for line in text.split("\n") if line.strip()]
+    rest = json.dumps(short(held), ensure_ascii=False, indent=1)
     return [*found, ESCAPE.sub(lambda match: json.loads(f'"{match[0]}"'), rest)]
 
 
 def table_texts(text: str) -> list[str]:
     """The texts in the cells of a table, and its other cells, a row a line."""
     found, rest = [], []
-    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    separator = max(",;\t", key=text.partition("\n")[0].count)
     for row in csv.reader(io.StringIO(text), delimiter=separator):
         long = [cell for cell in row if len(cell.split()) >= WORDS]
         found += long
@@ -165,15 +172,28 @@ def mail_texts(text: str) -> list[str]:
     mail = email.message_from_string(text, policy=email.policy.default)
     parts = [part for part in mail.walk() if part.get_content_maintype() == "text"]
     headers = "\n".join(f"{name}: {value}" for name, value in mail.items())
-    return [*(str(part.get_content()) for part in parts), headers]
+    return [*map(mail_text, parts), headers]
+
+
+def mail_text(part) -> str:
+    """The text of a part of a mail, also in an encoding that nobody knows."""
+    try:
+        text = str(part.get_content())
+    except LookupError:
+        text = part.get_payload(decode=True).decode(errors="replace")
+    return html.unescape(text) if part.get_content_subtype() == "html" else text
+
+
+def mailbox_texts(text: str) -> list[str]:
+    """The texts of every mail in a mailbox."""
+    mails = filter(str.strip, re.split(r"(?m)^From .*\n", text))
+    return [one for mail in mails for one in mail_texts(mail)]
 
 
 FORMATS: dict[str, Callable[[str], list[str]]] = {
-    ".json": json_texts,
-    ".csv": table_texts,
-    ".tsv": table_texts,
+    **dict.fromkeys((".json", ".ndjson", ".ipynb"), json_texts),
+    **dict.fromkeys((".csv", ".tsv"), table_texts),
+    **dict.fromkeys((".html", ".htm", ".xml"), lambda text: [html.unescape(text)]),
     ".eml": mail_texts,
-    ".html": lambda text: [html.unescape(text)],
-    ".htm": lambda text: [html.unescape(text)],
-    ".xml": lambda text: [html.unescape(text)],
+    ".mbox": mailbox_texts,
 }

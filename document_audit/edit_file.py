@@ -1,13 +1,9 @@
 """An edit as a PEFT LoRA adapter: W + B·A for FF₂ of every edited layer (§3.2, step 4).
 
 Both writes add Σ_t d_t·m_tᵀ to a layer's FF₂, a matrix whose rank is at most the number of target
-tokens. A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` holds it, exact up
-to the rounding of the weights: ``peft`` loads, unloads (the undo) and merges it. The header of the
-safetensors says what the edit belongs to, and what it did to the ranks. To take an
-edit back elsewhere, load the base model, which *is* the model without the edit.
-
-The folder is confidential: it holds no text, but U·B names the target tokens, which are parts of
-the secrets. Only its owner may read it.
+tokens. ``peft`` loads, unloads (the undo) and merges the folder; the header of its safetensors says
+what the edit belongs to, and what it did to the ranks. Only its owner may read it: it holds no
+text, but U·B names the target tokens, which are parts of the secrets.
 """
 
 from __future__ import annotations
@@ -125,13 +121,9 @@ def saved_edit(
             f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it "
             "from there before it is edited."
         )
-    versions = library_versions()
-    given = (method, asdict(hp), before, after, original, content_hash(added))
-    today = time.strftime("%Y-%m-%d", time.gmtime())
-    transposed = decoder.architecture.transposed
-    return SavedEdit(
-        added, decoder.name, *pins(decoder).values(), *given, versions, today, transposed
-    )
+    given = (method, asdict(hp), before, after, original, content_hash(added), library_versions())
+    about = time.strftime("%Y-%m-%d", time.gmtime()), decoder.architecture.transposed
+    return SavedEdit(added, decoder.name, *pins(decoder).values(), *given, *about)
 
 
 def pins(decoder: Decoder) -> dict[str, str]:

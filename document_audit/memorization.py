@@ -17,7 +17,7 @@ from document_audit.candidates import Candidate
 from document_audit.documents import MISSING, Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
 from document_audit.nearby_text import Passage, by_distinctive_tokens, passages
-from document_audit.redaction import domain_of, redact
+from document_audit.redaction import redact
 from document_audit.secret_list import SecretList, kind_of
 from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
@@ -35,13 +35,11 @@ BEGINNINGS = (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+")
 class Found:
     """What a model knows of some documents.
 
-    ``targets`` are the places at which it writes a secret right after the text before it, as token
-    ids; those of one secret have one ``group``. ``places`` says by id where each stands (number of
-    the document, first character), how it may be shown, and the number of its domain, if it has
-    one. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
-    ``documents`` those that were read, ``skipped`` those that could not be, by reason; ``absent``
-    the lines of the file of secrets that stand in no document; ``nearby`` the text around what is
-    memorised, the first passages in the order of the documents' hashes.
+    ``targets`` are the places at which it writes a secret; those of one secret have one ``group``.
+    ``places`` says by id where each stands (number of the document, first character) and how it may
+    be shown. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
+    ``skipped`` documents that could not be read, by reason; ``absent`` are lines of the file of
+    secrets that stand in no document, ``nearby`` is the text around what is memorised.
     """
 
     targets: list[Target] = field(repr=False)
@@ -116,18 +114,15 @@ def find_memorized(
     target_of = by_distinctive_tokens(every, nearby, decoder.tokenizer)
     targets, shown = [], {}
     numbers = {source: n for n, source in reversed(list(enumerate(sources, 1)))}
-    domains: dict[str, int] = {}  # in the order of their first secrets
     for place in memorised:
         target, candidate = target_of(*place.memorised), place.candidate
         secret = candidate.record.secret
-        domain = domain_of(target.kind, secret)
         targets.append(target)
         shown[target.id] = {
             "kind": target.kind,
             "shown": redacted(target.kind, secret),
             "document": numbers[candidate.source],
             "offset": candidate.offset,
-            "domain": domain and domains.setdefault(domain, len(domains) + 1),
         }
     counts: dict[str, dict[str, int]] = {}
     for (kind, what), count in funnel.items():
@@ -148,7 +143,8 @@ def existing_path(documents: str | Path) -> Path:
 
 def add_place(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit: int | None):
     """Notes one place of a secret as one to try, unless it is one too many; the funnel says so."""
-    kind, secret = candidate.record.kind, candidate.record.secret
+    kind = candidate.record.kind
+    secret = detection.same_secret(kind, candidate.record.secret)
     places = ready.get((kind, secret), [])
     if len(places) == PLACES:
         funnel[kind, candidates.BEFORE_THIS] += 1

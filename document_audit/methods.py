@@ -32,9 +32,6 @@ class Method:
     unlearn: Callable[..., Edit]
 
 
-# --- REVS with a least-squares write --------------------------------------------------------------
-
-
 def activations(decoder: Decoder, texts: Sequence[Text]) -> dict:
     """What is spared of some texts, by layer: second moments, or, where FF₂ is so wide that these
     would be larger, a sample of the activations themselves."""
@@ -88,9 +85,6 @@ LEAST_SQUARES = Method(
     spared=lambda decoder, texts: {"protect": activations(decoder, texts)} if texts else {},
     unlearn=lambda *given, **more: least_squares.unlearn(*given, **more),
 )
-
-
-# --- REVS, which moves columns --------------------------------------------------------------------
 
 
 def revs_hyperparameters(decoder: Decoder, searched: dict) -> algorithm.Hyperparameters:

@@ -64,6 +64,35 @@ def test_other_forms_of_the_same_text_are_found_where_they_stand(kind, secret):
     assert redact(kind, secret) != secret
 
 
+@pytest.mark.parametrize(
+    "around", ["`{}`", "**{}**", "*{}*", "__{}__", "_{}_", "|{}|", "[here]({})", "<{}>", "({})."]
+)
+@pytest.mark.parametrize("secret", [URL, "jane.roe@example.com", "941-14-8265"])
+def test_markdown_and_tables_around_a_secret_are_no_part_of_it(secret, around):
+    assert [text for _, text in found(f"see {around.format(secret)} or ask")] == [secret]
+    assert found("snake_case_ @ a_b.c*d|e") == []
+
+
+@pytest.mark.parametrize("at", ["%40", "&#64;", "&#x40;", "\\u0040"])
+def test_an_address_is_found_however_its_sign_is_written(at):
+    secret = f"jane.roe{at}example.com"
+    assert found(f"https://example.org/?to={secret}", ("email",))[0][1].endswith(secret)
+    assert redact("email", secret) == "***"
+
+
+@pytest.mark.parametrize(
+    "kind, spellings",
+    [
+        ("ssn", ["941-14-8265", "941 14 8265", "941148265", "941\u201314\u20118265"]),
+        ("phone", ["(212) 555-0147", "212.555.0147", "+1 212-555-0147"]),
+        ("email", ["Jane.Roe@Example.com", "jane.roe@example.com", "jane.roe%40example.com"]),
+    ],
+)
+def test_spellings_of_one_secret_are_one(kind, spellings):
+    assert len({detection.same_secret(kind, one) for one in spellings}) == 1
+    assert detection.same_secret("text", "Sesame") != detection.same_secret("text", "sesame")
+
+
 @pytest.mark.parametrize("sign", [" ", "\n", ",", ";", "<"])
 def test_a_secret_is_found_wherever_a_text_is_cut(sign):
     address = "ada.lovelace@example.com"

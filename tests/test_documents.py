@@ -72,10 +72,10 @@ def test_what_may_not_be_opened_is_counted(tmp_path, monkeypatch):
 
 
 def test_json_lines_are_documents(tmp_path):
-    lines = ['{"text": "one"}', "not json", '{"txt": "x"}', '{"text": ""}', '{"text": 7}']
-    lines += ['"text"', '{"text": "\\ud83d"}', "[" * 100_000, '{"text": "two"}']
+    lines = ['{"text": "one"}', "not json", "{}", '{"text": ""}', '{"text": 7}']
+    lines += ['{"text": "\\ud83d"}', "[" * 100_000, '{"text": "two"}']
     (tmp_path / "d.jsonl").write_text("\n".join(lines))
-    assert read(tmp_path / "d.jsonl") == (["one", "two"], {"no text in the line": 7})
+    assert read(tmp_path / "d.jsonl") == (["one", "two"], {"no text in the line": 6})
 
 
 LETTERS = [
@@ -109,6 +109,35 @@ def test_texts_inside_other_formats_are_decoded_and_stand_alone(tmp_path):
     assert read(tmp_path / "d.html")[0] == ["jane@example.com"]
     (tmp_path / "d.json").write_text("{no json")
     assert read(tmp_path / "d.json") == (["{no json"], {})
+
+
+SAID, WRITE = 'she said "no" to all of it', "write to\njane.roe@example.com, please, today"
+CHAT = {"messages": [{"role": "user", "content": WRITE}, {"role": "assistant", "content": "Yes."}]}
+CELL = {"cells": [{"source": [f"{line}\n" for line in WRITE.split("\n")]}]}
+BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
+
+
+@pytest.mark.parametrize(
+    "name, content, text",
+    [
+        ("lines.json", f"{json.dumps({'a': WRITE})}\n{json.dumps({'a': SAID})}\n", SAID),
+        ("lines.ndjson", json.dumps({"a": WRITE}), WRITE),
+        ("chat.jsonl", json.dumps(CHAT), WRITE),  # as models are fine-tuned on it
+        ("notebook.ipynb", json.dumps(CELL), f"{WRITE}\n"),
+        ("excel.csv", 'name;mail;note\nJane;j@example.com;"she said ""no"" to all of it"\n', SAID),
+        ("all.mbox", f"From a\nSubject: x\n{BODY}From b\nSubject: y\n\nhi\n", "hello jane"),
+        ("odd.eml", "Content-Type: text/plain; charset=x-unknown\n\nhello jane\n", "hello jane\n"),
+        ("web.eml", "Content-Type: text/html\n\n<p>a&#64;example.com</p>", "<p>a@example.com</p>"),
+        ("broken.eml", 'From: "\nMessage-ID: <\n\nhello\n', 'From: "\nMessage-ID: <\n\nhello\n'),
+        ("windows.txt", "one\r\ntwo\r\n\r\nthree\rfour", "one\ntwo\n\nthree\nfour"),
+        ("half.json", '["one two three four \\ud83d five"]', "one two three four ? five"),
+    ],
+)
+def test_what_users_have_is_decoded(tmp_path, name, content, text):
+    """Kinds of files that are common, and mails that Python's parser cannot read."""
+    (tmp_path / name).write_bytes(content.encode())
+    texts, skipped = read(tmp_path)
+    assert text in texts and not skipped
 
 
 # --- documents of nobody's own --------------------------------------------------------------------

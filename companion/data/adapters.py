@@ -40,6 +40,11 @@ def locate(adapter: str) -> Path:
     if not (folder / "adapter_config.json").is_file():
         said = f"There is no adapter '{adapter}'"
         raise FileNotFoundError(said + hint(adapter, known, "give the folder of one, or"))
+    if not (folder / "adapter_model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"The adapter '{adapter}' has no adapter_model.safetensors, and pickle is not read: "
+            "save it again with a peft of today."
+        )
     return folder
 
 
@@ -93,13 +98,24 @@ def merged(model: str, adapter: str) -> Path:
 
 def merge(decoder: Decoder, adapter: str) -> None:
     """Merges an adapter into a model in memory, with the digit tokens that it was trained with."""
-    from peft import PeftModel
+    from peft import PeftModel, get_peft_model_state_dict
 
     restore_digits(decoder, about(adapter).get("digits", "keep"), locate(adapter))
     exact = sum(weight.numel() for weight in decoder.model.parameters()) < EXACT_BELOW
     dtype = decoder.model.dtype
     base = decoder.model.double() if exact else decoder.model
-    whole = PeftModel.from_pretrained(base, locate(adapter), autocast_adapter_dtype=False)
+    weights = locate(adapter) / "adapter_model.safetensors"
+    try:
+        whole = PeftModel.from_pretrained(base, locate(adapter), autocast_adapter_dtype=False)
+        read = get_peft_model_state_dict(whole, save_embedding_layers=False)
+        fits = read.keys() == load_file(weights).keys() and hasattr(whole, "merge_and_unload")
+    except (ValueError, RuntimeError):  # other modules, other shapes
+        fits = False
+    if not fits:  # peft warns of keys that it does not find, and leaves the model as it was
+        raise ValueError(
+            f"The adapter '{adapter}' is no LoRA adapter of this model, or its weights have other "
+            "names or shapes: take the model that it was trained on, and save it by peft."
+        )
     if exact:
         whole = whole.double()
     whole.merge_and_unload()

@@ -133,7 +133,6 @@ class State(Part):
     written: Count = of("Unlearned secrets that the model writes within 50 greedy tokens")
     forgotten: Count = of("Unlearned secrets neither written nor with all tokens among the top 100")
     kept: Count = of("Secrets left alone that it writes next, exactly")
-    same_domain: Count = of("Of these, those with the domain of an unlearned one")
     attacks: By = of("Resistance@100 of the unlearned secrets by attack and aggregation")
     general_text: By = of("Perplexity on general text")
     changed: Share = of("Share of most probable next tokens that changed", None)
