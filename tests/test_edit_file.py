@@ -100,6 +100,20 @@ def test_peft_loads_unloads_and_merges_it(base, tmp_path, kind, method, dtype):
         assert (merged.state_dict()[name] - weight).abs().amax() <= 2 * step
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_transformers_alone_loads_it_and_takes_it_back(base, tmp_path, kind):
+    """Its ``load_adapter`` reads the same folder as peft."""
+    fresh = base(kind)
+    plain, (_, about) = weights(fresh), made(base(kind), method="least_squares")
+    fresh.model.load_adapter(str(written(tmp_path / "edit", about)))
+    assert secret_ranks(fresh, targets(fresh)) == about.after != about.before
+    fresh.model.disable_adapters()
+    assert secret_ranks(fresh, targets(fresh)) == about.before
+    fresh.model.delete_adapter("default")
+    held = {name.replace(".base_layer", ""): one for name, one in weights(fresh).items()}
+    assert all(torch.equal(held[name], one) for name, one in plain.items())
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["llama-tied", "gpt2", "gemma2"])
 def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(

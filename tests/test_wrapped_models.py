@@ -6,9 +6,11 @@ import json
 import pytest
 import torch
 from conftest import build
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PromptTuningConfig, get_peft_model
+from safetensors.torch import load_file, save_file
 
 import revs
+from companion.data import adapters
 from companion.experiments import memory
 from revs.model import load
 from revs.model.architecture import check_fit
@@ -142,6 +144,50 @@ def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, refused):
     lora(decoder.model, "q_proj").save_pretrained(tmp_path / "model")
     with refused("an adapter beside its weights.*merge it"):
         load.load(str(tmp_path / "model"))
+
+
+def renamed(folder):
+    file = folder / "adapter_model.safetensors"
+    save_file({f"base_model.model.{name}": one for name, one in load_file(file).items()}, file)
+
+
+def of_another_width(folder):
+    file = folder / "adapter_model.safetensors"
+    save_file({name: torch.zeros(5, 5) for name in load_file(file)}, file)
+
+
+def of_another_architecture(folder):
+    file = folder / "adapter_config.json"
+    file.write_text(file.read_text().replace("down_proj", "query_key_value"))
+
+
+def as_pickle(folder):
+    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
+
+
+@pytest.mark.parametrize(
+    "spoil, said",
+    [
+        (renamed, "is no LoRA adapter of this model, or its weights have other names"),
+        (of_another_width, "is no LoRA adapter of this model, or its weights have other names"),
+        (of_another_architecture, "is no LoRA adapter of this model, or its weights have other"),
+        (as_pickle, "has no adapter_model.safetensors, and pickle is not read"),
+        (None, "is no LoRA adapter of this model"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_an_adapter_that_peft_would_ignore_is_refused(decoder, tmp_path, spoil, said, refused):
+    """Where its weights have other names, peft warns and leaves the base model as it is."""
+    load.save(decoder.model, decoder.tokenizer, tmp_path / "base")
+    whole = build("llama-untied", dtype=torch.float32).model
+    tuned = get_peft_model(whole, PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM"))
+    tuned = lora(build("llama-untied", dtype=torch.float32).model, "down_proj") if spoil else tuned
+    tuned.save_pretrained(tmp_path / "adapter")
+    if spoil:
+        adapters.merge(load.load(str(tmp_path / "base")), str(tmp_path / "adapter"))
+        spoil(tmp_path / "adapter")
+    with refused(said, (ValueError, FileNotFoundError)):
+        adapters.merge(load.load(str(tmp_path / "base")), str(tmp_path / "adapter"))
 
 
 def test_a_model_that_carries_an_adapter_is_not_saved_without_it(decoder, tmp_path, refused):
