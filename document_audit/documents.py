@@ -105,6 +105,7 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
         texts = [plain(one) for one in decode(text) if one.strip()]
     except Exception:  # not what its name says, or Python's parser of mails fails: a text
         texts = [plain(text)]
+    skipped.update([] if texts else ["empty"])
     for one in texts:
         of = content if len(texts) == 1 else one.encode()
         yield Document(hashlib.sha256(of).hexdigest(), one)

@@ -30,7 +30,7 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
 
-FORMAT = 4  # counted up when its parts change
+FORMAT = 5  # counted up when its parts change
 CONFIG, WEIGHTS, README = "adapter_config.json", "adapter_model.safetensors", "README.md"
 PREFIX = "base_model.model."  # of a module's name, in PEFT's files
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
@@ -159,7 +159,8 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
     if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
         raise ValueError(f"{folder} holds more than an edit: name another folder.")
     said = {name: value for name, value in vars(saved).items() if name != "factors"}
-    header = {"format": "pt", "revs": json.dumps({"format": FORMAT, "about": said})}
+    held = {"format": FORMAT, "about": said, "sha256": text_hash(said)}
+    header = {"format": "pt", "revs": json.dumps(held)}
     tensors = {
         f"{PREFIX}{module}.lora_{what}.weight": weight.contiguous()
         for module, pair in saved.factors.items()
@@ -206,7 +207,8 @@ def read(folder: str | Path) -> SavedEdit:
             modules = [one[len(PREFIX) : -len(suffix)] for one in tensors if one.endswith(suffix)]
             pair = lambda name: tuple(tensors[f"{PREFIX}{name}.lora_{x}.weight"] for x in "BA")
             saved = SavedEdit({name: pair(name) for name in modules}, **said["about"])
-            if modules and content_hash(saved.factors) == saved.content:
+            whole = content_hash(saved.factors) == saved.content
+            if modules and whole and text_hash(said["about"]) == said["sha256"]:
                 return saved
     raise ValueError(
         f"{file} holds no edit in format {FORMAT}, or is cut short or damaged: take another copy, "
@@ -230,11 +232,13 @@ def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
             )
     d, ff = decoder.neurons(0).shape
     known = {decoder.ff2_name(l).removesuffix(".weight") for l in range(len(decoder.layers))}
-    shapes = {(len(B), A.shape[1]) for B, A in saved.factors.values()}
-    if set(saved.factors) - known or shapes != {(d, ff)}:
+    pairs = saved.factors.values()
+    shapes = {(*B.shape[:1], *A.shape[1:]) for B, A in pairs if B.shape[1:] == A.shape[:1]}
+    finite = all(bool(one.isfinite().all()) for pair in pairs for one in pair)
+    if set(saved.factors) - known or shapes != {(d, ff)} or not finite:
         raise ValueError(
-            f"The edit names a layer that {decoder.name} does not have, or has another width: the "
-            "file is damaged, take another copy."
+            f"The edit names a layer that {decoder.name} does not have, has another width or no "
+            "numbers: the file is damaged, take another copy."
         )
     if weights_hash(decoder, saved.factors) != saved.original:
         raise ValueError(
@@ -262,6 +266,11 @@ def weights_hash(decoder: Decoder, modules: Iterable[str]) -> str:
 def content_hash(added: Factors) -> str:
     """sha256 of the factors."""
     return bits_hash(one for _, pair in sorted(added.items()) for one in pair)
+
+
+def text_hash(said: dict) -> str:
+    """sha256 of what a file says of its edit."""
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 def bits_hash(tensors: Iterable[Tensor]) -> str:

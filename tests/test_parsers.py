@@ -1,0 +1,219 @@
+"""Whatever a file holds, it is read, counted as unread, or refused in a sentence.
+
+``REVS_EXAMPLES=10000 python -m pytest tests/test_parsers.py`` tries ten thousand of each sort.
+"""
+
+import csv
+import io
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save
+from test_edit_file import base, made, written  # noqa: F401
+
+from document_audit import detection, documents, edit_file, secret_list
+from document_audit.settings import KINDS
+
+examples = settings(
+    max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+PARTS = [
+    "jane.roe@example.com",
+    "941-14-8265",
+    "https://docs.example.org/a",
+    "\\u0040",
+    "\r\n",
+    "\n",
+]
+PARTS += [
+    "one two three four five",
+    "From a\n",
+    "=?utf-8?q?=",
+    "&#64;",
+    '"',
+    ";",
+    "\ud83d",
+    "\0",
+    "é",
+]
+TEXT = st.lists(st.sampled_from(PARTS) | st.text(max_size=9), max_size=9).map("".join)
+WHOLE = TEXT.map(lambda text: text.encode(errors="replace").decode())  # without half characters
+VALUE = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=9,
+)
+TABLE = st.lists(st.lists(WHOLE, min_size=1, max_size=4), max_size=4)
+HEADERS = st.sampled_from(["From", "Subject", "Date", "Message-ID", "Content-Type", "MIME-Version"])
+HEADERS |= st.sampled_from(["Content-Transfer-Encoding", "Content-Disposition"])
+HELD = st.sampled_from(
+    ["text/html", "text/plain; charset=x", "multipart/mixed; boundary=b", "base64"]
+)
+MAIL = st.lists(st.tuples(HEADERS, HELD | WHOLE), max_size=5)
+
+
+def table(rows: list[list[str]]) -> str:
+    stream = io.StringIO()
+    csv.writer(stream).writerows(rows)
+    return stream.getvalue()
+
+
+def mail(parts: tuple) -> str:
+    headers, body = parts
+    return "".join(f"{name}: {value}\n" for name, value in headers) + "\n" + body
+
+
+CONTENT = (
+    st.binary(max_size=60)
+    | WHOLE.map(str.encode)
+    | VALUE.map(lambda value: json.dumps(value).encode())
+    | st.lists(VALUE, max_size=4).map(lambda some: "\n".join(map(json.dumps, some)).encode())
+    | TABLE.map(lambda rows: table(rows).encode())
+    | st.tuples(MAIL, WHOLE).map(lambda parts: mail(parts).encode())
+)
+
+
+def read(folder: Path, name: str, content: bytes) -> tuple[list[str], Counter]:
+    (folder / name).write_bytes(content)
+    skipped = Counter()
+    found = [one.text for one in documents.read(folder / name, skipped)]
+    return found, skipped
+
+
+# --- documents -----------------------------------------------------------------------------------
+
+
+@given(content=CONTENT, suffix=st.sampled_from([".txt", ".jsonl", *documents.FORMATS]))
+@examples
+def test_any_file_is_documents_or_counted(tmp_path, content, suffix):
+    found, skipped = read(tmp_path, f"a{suffix}", content)
+    assert found or skipped
+    for text in found:
+        assert text.strip() and text.encode() and "\r" not in text
+
+
+def strings(value) -> list[str]:
+    """Every text in a value of JSON, with the names of its fields."""
+    if isinstance(value, dict):
+        return [*value, *(one for inner in value.values() for one in strings(inner))]
+    if isinstance(value, list):
+        return [one for inner in value for one in strings(inner)]
+    return [value] if isinstance(value, str) else []
+
+
+@given(value=VALUE, ascii=st.booleans(), suffix=st.sampled_from([".json", ".jsonl", ".ndjson"]))
+@examples
+def test_no_text_inside_json_is_lost(tmp_path, value, ascii, suffix):
+    value = {"held": value}
+    line = json.dumps(value, ensure_ascii=ascii).encode(errors="surrogatepass")
+    found, skipped = read(tmp_path, f"a{suffix}", line)
+    if "\\ud83d" in line.decode("latin-1") or skipped:
+        return  # half a character, which UTF-8 has none of
+    assert all(any(documents.plain(text) in one for one in found) for text in strings(value))
+
+
+@given(rows=TABLE)
+@examples
+def test_no_cell_of_a_table_is_lost(tmp_path, rows):
+    found, skipped = read(tmp_path, "a.csv", ("a,b,c\n" + table(rows)).encode())
+    cells = [cell for row in rows for cell in row]
+    assert skipped or all(any(documents.plain(cell) in one for one in found) for cell in cells)
+
+
+@given(text=TEXT)
+@examples
+def test_secrets_lie_in_their_text_and_apart(text):
+    plain, places = detection.plain_characters(text)
+    assert len(plain) == len(places) and all(a < b for a, b in places)
+    end = 0
+    for span in detection.secret_spans(text):
+        assert end <= span.start < span.end <= len(text) and span.kind in KINDS
+        end = span.end
+
+
+@given(content=CONTENT, text=TEXT)
+@examples
+def test_any_list_of_secrets_is_read_or_refused_in_a_sentence(tmp_path, content, text):
+    (tmp_path / "list").write_bytes(content)
+    try:
+        listed = secret_list.SecretList(tmp_path / "list")
+    except ValueError as error:
+        assert "file of secrets" in str(error) and "\n" not in str(error)
+        return
+    assert all(secret == secret.strip() != "" for secret in listed.lines)
+    whole = text + "\n".join(listed.lines)
+    spans = listed.spans(whole, KINDS)
+    assert spans and all(whole[span.start : span.end] in listed.lines for span in spans)
+    assert not listed.absent_lines()
+
+
+# --- edit files ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def edit(base, tmp_path):  # noqa: F811
+    """An edit, the folder that holds it, its file and the bytes of that."""
+    _, about = made(base(), method="least_squares")
+    folder = written(tmp_path / "edit", about)
+    file = folder / edit_file.WEIGHTS
+    return about, folder, file, file.read_bytes()
+
+
+@given(data=st.data())
+@examples
+def test_a_damaged_edit_is_refused(edit, data):
+    """Bytes changed, left out or put in, anywhere; what is read is what was written."""
+    about, folder, file, content = edit
+    header = 8 + int.from_bytes(content[:8], "little")
+    at = data.draw(st.integers(0, header + 50) | st.integers(0, len(content)))
+    new, gone = data.draw(st.binary(max_size=4)), data.draw(st.integers(0, 4))
+    file.write_bytes(content[:at] + new + content[at + gone :])
+    try:
+        found = edit_file.read(folder)
+    except ValueError as error:
+        assert "\n" not in str(error) and "take another copy" in str(error)
+        return
+    assert found == about and found.factors.keys() == about.factors.keys()
+    for module, pair in found.factors.items():
+        assert all(map(torch.equal, pair, about.factors[module]))
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=3)
+TENSORS = st.dictionaries(
+    st.sampled_from(["a.lora_A.weight", "a.lora_B.weight", "b.lora_A.weight", "c"]),
+    st.tuples(SHAPES, st.sampled_from([torch.float32, torch.bfloat16, torch.int64])),
+)
+
+
+@given(said=VALUE, tensors=TENSORS, known=st.booleans())
+@examples
+def test_a_crafted_edit_is_refused(edit, said, tensors, known):
+    """Any header and any tensors, with sums that are right."""
+    about, folder, file, _ = edit
+    held = {f"{edit_file.PREFIX}{n}": torch.zeros(s, dtype=d) for n, (s, d) in tensors.items()}
+    if known:
+        said = {"format": edit_file.FORMAT, "about": said, "sha256": edit_file.text_hash(said)}
+    header = {"revs": json.dumps(said)}
+    file.write_bytes(save(held, header))
+    with pytest.raises(ValueError, match="holds no edit in format"):
+        edit_file.read(folder)
+
+
+@given(shapes=st.tuples(SHAPES, SHAPES), value=st.sampled_from([0.0, 1.0, float("nan")]))
+@examples
+def test_factors_of_other_shapes_or_without_numbers_are_refused(edit, base, shapes, value):  # noqa: F811
+    about, *_ = edit
+    decoder, first = base(), next(iter(about.factors))
+    pair = tuple(torch.full(shape, value) for shape in shapes)
+    with pytest.raises(ValueError, match="has another width or no numbers"):
+        edit_file.apply(decoder, replace(about, factors={first: pair}))
