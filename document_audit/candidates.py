@@ -1,8 +1,7 @@
 """From documents to secrets that a model has memorised (Appendix "Naturally Memorized Dataset").
 
 Found by Presidio, cut out with the text before them, filtered, and tried: does greedy decoding
-write the secret within 50 tokens? A teacher-forced pass first leaves out what is hopeless. Every
-secret found ends in exactly one line of the funnel.
+write the secret within 50 tokens? Every secret found ends in exactly one line of the funnel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The methods that an audit may edit with: what is searched, and how each is called.
-
-A method is one entry of ``METHODS``: the ranges of its settings, the settings that are tried first,
-from soft to hard, and what turns both into its ``Hyperparameters``.
-"""
+"""The methods that an audit may edit with: what is searched, first settings from soft to hard."""
 
 from __future__ import annotations
 
