@@ -134,8 +134,8 @@ def test_the_recorded_ledger_is_complete_and_drawn(recorded):
     known = recorded["chance"].dropna()
     assert known.between(0, 1).all() and len(known) > 10
     drawing.plt.close(drawing.grid(recorded))
-    said = ledger.answer(recorded, MODEL)
-    assert said["claims_held"] + said["claims_failed"] == said["claims_known"]
+    said = ledger.answer(recorded)
+    assert said["claims_asked_held"] <= said["claims_held"] <= said["claims_known"]
     assert ledger.table(recorded)["chance"].map(type).eq(str).all()
 
 

@@ -45,12 +45,6 @@ def test_curations_are_those_of_the_name_kind_after_kind(found):
     assert left.values.tolist() == [[BEFORE_THIS, "1", "1", "1"]]
 
 
-def test_places_are_those_of_what_is_in_the_data_set(found):
-    places = organic.places(found)
-    assert sorted(places["package"]) == ["`alpha`", "`beta`", "`beta`"]
-    assert set(places["kind"]) == {"Email addresses"}
-
-
 def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
     for seed in (2, 1):
         for method in ("revs", "unedited", "memit"):
@@ -74,7 +68,6 @@ def test_the_recorded_comparison_is_told_in_tables_and_sentences():
     assert all(isinstance(one, str) and one for one in said.values())
     assert int(said["apart_told"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
     assert len(main_comparison.table(evaluated)) == evaluated["method"].nunique()
-    assert len(organic.package_table(found)) > 3
     swaps = organic.name_swap_table("qwen2.5-coder-1.5b", "machine-email", MODEL)
     assert len(swaps) >= 2 and swaps.map(type).eq(str).all().all()
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import curation, main_comparison, results, tuning
-from companion.analysis.tables import DASH, comma_list, decimal, percent, ranking
+from companion.analysis.tables import DASH, comma_list, percent
 from companion.experiments import methods
 from companion.store import rows
 
@@ -20,15 +20,6 @@ def curations(model: str, name: str) -> list[dict]:
     found = rows.find(kind="curate")
     names = [f"curate/{name}-{part}/{model}" for part in (*SETS, COUNTED)]
     return [found[row] for row in names if row in found]
-
-
-def places(found: list[dict]) -> pd.DataFrame:
-    """One line a secret in the data sets: its kind, and the package in which it stood first."""
-    items = [rows.per_example(row) for row in found if row["values"]]
-    frame = pd.concat(items, ignore_index=True)
-    frame = frame[frame["exact"].astype(bool)]
-    package = "`" + frame["package"].astype(str).str.split("=").str[0] + "`"
-    return pd.DataFrame({"kind": frame["kind"].map(curation.TITLES), "package": package})
 
 
 def runs(model: str, name: str) -> pd.DataFrame:
@@ -104,14 +95,6 @@ def comparison(model: str, data: str) -> pd.DataFrame:
     )
 
 
-def package_table(found: list[dict], most: int = 12) -> pd.DataFrame:
-    """The packages with the most memorised secrets, and how many of each kind, as texts."""
-    known = places(found)
-    first = known["package"].value_counts().head(most).index
-    counts = pd.crosstab(known["package"], known["kind"]).loc[first]
-    return counts.astype(str).rename_axis("package").reset_index()
-
-
 def name_swaps(model: str, data: str, embedded: str) -> pd.DataFrame:
     """The runs that exchanged names: of a model's own secrets, and of synthetic ones."""
     frames = [results.measured(model, data), results.measured(embedded, "emails")]
@@ -135,14 +118,9 @@ def answer(found: list[dict], model: str, evaluated: pd.DataFrame) -> dict[str, 
     """What the page says of the comparison, for ``glue``."""
     funnel = curation.funnel(*found).set_index("kind")["in the data set"]
     data = evaluated["data"].iloc[0]
-    scored = evaluated[~evaluated["method"].isin(main_comparison.CONTROLS)]
-    scored = 100 * scored.groupby("method")["unlearning_score"].mean().rename(methods.title)
     gaps = main_comparison.differences(evaluated)
     side = main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
-    half = 100 * results.tagged(model, data, "half")["unlearning_score"].astype(float).mean()
     said = {"known_emails": f"{funnel.get('Email addresses', 0):,}"}
-    said |= {"apart_order": ranking(scored), "apart_half": decimal(half)}
-    said["apart_now"] = decimal(scored.get("REVS"))
     for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from companion.analysis.tables import number_ranges
 from companion.store import schema, versions
 
 
@@ -22,23 +23,22 @@ def machines(found: Mapping[str, dict]) -> pd.DataFrame:
     return frame
 
 
-def row_table(found: Mapping[str, dict], machines: pd.DataFrame) -> pd.DataFrame:
-    """One line a row: its name, origin, date and machine, what it took, and the file it is in."""
-    lines = [
-        {
-            "row": row["name"],
-            "origin": row["origin"],
-            "date": row["date"],
-            "seconds": f"{sum(row['seconds'].values()):.0f}",
-            "MiB": f"{row['peak_memory_mb']:,}",
-            "older": ", ".join(versions.older(row)),
-            "file": f"../rows/{row['kind']}/{row['data']}/{row['model']}.jsonl",
-        }
-        for row in found.values()
-    ]
-    frame = pd.DataFrame(lines)
-    frame.insert(3, "machine", list(machines["machine"]))
-    return frame
+def summary(found: Mapping[str, dict], machines: pd.DataFrame) -> pd.DataFrame:
+    """One line an experiment, data set and model: how many rows, from when, and what they took."""
+    lines = pd.DataFrame(found.values())[["kind", "data", "model", "date"]]
+    lines["hours"] = [sum(row["seconds"].values()) / 3600 for row in found.values()]
+    lines["older"] = [bool(versions.older(row)) for row in found.values()]
+    lines["machine"] = list(machines["machine"])
+    groups = lines.groupby(["kind", "data", "model"], dropna=False)
+    columns = {
+        "rows": groups.size().astype(str),
+        "older": groups["older"].sum().astype(str),
+        "first": groups["date"].min(),
+        "last": groups["date"].max(),
+        "machines": groups["machine"].agg(lambda some: number_ranges(set(map(int, some)))),
+        "hours": groups["hours"].sum().map("{:.1f}".format),
+    }
+    return pd.DataFrame(columns).reset_index()
 
 
 def dictionary() -> pd.DataFrame:

@@ -7,15 +7,15 @@ import html
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import jinja2
 import pandas as pd
 
 DASH = "–"
+IN_FLOW = 9  # lines of a table; a longer one is folded
 METRICS = {
     "efficacy": "Efficacy",
     "generalization": "Generalization",
@@ -71,14 +71,6 @@ def number_ranges(numbers: Iterable[int]) -> str:
     return comma_list(itertools.chain(*parts))
 
 
-def beside(now: pd.Series, before: pd.Series) -> str:
-    """Values by title in words, highest first, each with its older self: "REVS 2.0 (1.0), …"; those
-    that have none are left out."""
-    pairs = pd.concat([now, before], axis=1, join="inner", keys=["now", "before"])
-    lines = pairs.sort_values("now", ascending=False).itertuples()
-    return ", ".join(f"{title} {decimal(new)} ({decimal(old)})" for title, new, old in lines)
-
-
 def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFrame:
     """A long frame of ``mean`` and ``std`` as a table of texts: these columns name its lines,
     ``columns`` its columns, in the order in which they appear."""
@@ -105,15 +97,20 @@ class Table:
         return forms | {"text/plain": plain}
 
     def to_markdown(self) -> str:
-        """A MyST table directive, numbered, captioned and referable, and a link to its data."""
+        """A MyST table directive, numbered, captioned and referable, and a link to its data. A
+        long table is folded."""
         head, *body = [
             [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
             for row in [self.frame.columns, *self.frame.astype(object).values]
         ]
         align = [":---" if self.is_text(column) else "---:" for column in self.frame.columns]
         lines = ["| " + " | ".join(row) + " |" for row in [head, align, *body]]
-        directive = [f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::"]
-        return "\n".join([*directive, "", f'<p class="csv">{self.download()}</p>'])
+        shown = [f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::"]
+        shown += ["", f'<p class="csv">{self.download()}</p>']
+        if len(self.frame) > IN_FLOW:
+            title = re.split(r"[:.;,(]", self.caption)[0]
+            shown = [f"::::{{dropdown}} {title}, {len(self.frame)} lines", *shown, "::::"]
+        return "\n".join(shown)
 
     def to_html(self) -> str:
         table = self.frame.to_html(index=False, border=0)
@@ -144,14 +141,10 @@ class Data(Table):
 class Filtered(Table):
     """A long table with a field to search it, a choice of one column's values, and its data as CSV.
 
-    ``links``: columns whose cells lead to the address in another column. Those and the ``hidden``
-    columns are in the data only. A page's address may say which lines are shown at first, until
-    something is searched (``filtered_address``). Without scripts it is a plain table.
+    Without scripts it is a plain table.
     """
 
     choose: str
-    links: dict[str, str] = field(default_factory=dict)
-    hidden: tuple[str, ...] = ()
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         bundle = super()._repr_mimebundle_()
@@ -165,13 +158,8 @@ class Filtered(Table):
         places.filters["code"] = lambda text: re.sub(*code, html.escape(str(text)))
         return places.get_template("filtered.html.j2").render(
             vars(self),
-            columns=list(self.frame.drop(columns=[*self.links.values(), *self.hidden])),
+            columns=list(self.frame),
             values=dict.fromkeys(map(str, self.frame[self.choose])),
             lines=self.frame.to_dict("records"),
             download=self.download(),
         )
-
-
-def filtered_address(page: str, name: str, lines: Sequence[str]) -> str:
-    """The address of a page whose filtered table shows some lines, told by their first cells."""
-    return f"{page}.html?{name}={quote(','.join(lines))}#{name}"

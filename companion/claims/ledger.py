@@ -14,7 +14,6 @@ from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom
 
 from companion.analysis import (
     abilities,
@@ -169,51 +168,22 @@ def ledger(model: str) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def first_places(model: str) -> tuple[int, int, float]:
-    """On how many of the paper's data sets REVS has the highest Unlearning Score, of how many, and
-    the chance that a method drawn at random has as many first places (a binomial tail)."""
-    means = runs(model).groupby(["data", "method"])["unlearning_score"].mean().unstack()
-    means = means.drop(columns="unedited", errors="ignore").dropna(how="all")
-    if "revs" not in means:
-        return 0, 0, math.nan
-    won = int((means.idxmax(axis=1) == "revs").sum())
-    rivals = means.notna().sum(axis=1).mean()
-    return won, len(means), float(binom.sf(won - 1, len(means), 1 / rivals))
-
-
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """The ledger as texts."""
     shares = {name: frame[name].map(percent) for name in ("chance", "sure")}
     return frame.assign(**shares, weak=frame["weak"].map({True: "weak", False: ""}))
 
 
-def answer(frame: pd.DataFrame, model: str) -> dict[str, str | int | float]:
-    """What pages say of the ledger, for ``glue``."""
-    won, of, p = first_places(model)
+def answer(frame: pd.DataFrame) -> dict[str, int | float]:
+    """What pages say of the ledger, for ``glue``: counts of claims, and what chance would hold."""
     known = frame[frame["verdict"] != UNKNOWN]
-    held = known[known["verdict"] == HOLDS]
     asked = known["chance"].notna()
-    lists = {
-        verdict: "; ".join(
-            f"{says}: {', '.join(part['data'])}"
-            for says, part in frame[frame["verdict"] == verdict].groupby("claim", sort=False)
-        )
-        for verdict in (HOLDS, FAILS)
-    }
     return {
-        "claims_lines": len(frame),
         "claims_known": len(known),
-        "claims_held": len(held),
-        "claims_failed": int((known["verdict"] == FAILS).sum()),
-        "claims_firm": int((~held["weak"]).sum()),
+        "claims_held": int((known["verdict"] == HOLDS).sum()),
         "claims_asked": int(asked.sum()),
         "claims_asked_held": int((known["verdict"][asked] == HOLDS).sum()),
         "claims_chance": float(known["chance"].sum()),
-        "claims_hold": lists[HOLDS] or "none",
-        "claims_fail": lists[FAILS] or "none",
-        "first_won": won,
-        "first_of": of,
-        "first_p": statistics.p_text(p),
     }
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import nbformat
 
 from companion.analysis import results
-from companion.store import rows
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_text
 from companion.workflow import live
@@ -188,13 +187,6 @@ def name_controls() -> None:
         write_text(path, text)
 
 
-def rows_beside() -> None:
-    """Puts every row that pages show into the book, where the list of rows leads to it."""
-    shutil.copytree(ROOT / "rows", HTML / "rows", dirs_exist_ok=True)
-    new = [(row, []) for row in rows.find().values() if row["origin"] != "recorded"]
-    rows.record(HTML / "rows", new)
-
-
 def main() -> None:
     """The rule ``book``."""
     start, sweep = time.monotonic(), read("quick")
@@ -204,7 +196,6 @@ def main() -> None:
         explain_terms()
         name_controls()
         redirects()
-        rows_beside()
         live.beside()
         slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
     except (ValueError, OSError) as error:

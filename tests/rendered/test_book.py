@@ -4,7 +4,6 @@ import base64
 import csv
 import html
 import io
-import json
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -17,7 +16,6 @@ import pytest
 from companion.analysis import main_comparison
 from companion.analysis.tables import percent
 from companion.experiments import methods
-from companion.store import rows
 from companion.store.paths import BUILD, ROOT
 from companion.workflow import site, sweep
 from revs.measures import metrics
@@ -109,18 +107,6 @@ def test_the_pages_show_what_the_rows_say():
     )
     families = plain(page("notebooks/families"))
     assert all(name in families for name in ARCHITECTURES)
-
-
-def test_the_list_of_rows_leads_to_them():
-    lines = all_of(r"<tr data-value=.*?</tr>", page("notebooks/provenance"))
-    named = {}
-    for line in lines:
-        for address, text in all_of(r"<a href=\"(\.\./rows/[^\"]*)\">(.*?)</a>", line):
-            named[plain(text)] = HTML / "notebooks" / address
-    assert set(rows.find(rows.RECORDED)) <= set(named)  # what a user ran since is not on the page
-    for path in set(named.values()):
-        there = {json.loads(line)["name"] for line in path.read_text("utf-8").splitlines()}
-        assert {name for name, one in named.items() if one == path} <= there
 
 
 def built():
