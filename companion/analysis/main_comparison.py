@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import extraction, results, statistics
-from companion.analysis.tables import DASH, comma_list, decimal, percent, ranking
+from companion.analysis.tables import DASH, comma_list, decimal, percent
 from companion.experiments import methods
 from revs.measures.metrics import harmonic_mean
 
@@ -230,34 +230,35 @@ def run_table(frame: pd.DataFrame) -> pd.DataFrame:
     return results.titled(table.rename(columns=TITLES).astype({"split": str}))
 
 
-def answer(model: str) -> dict[str, str | float]:
-    """What pages say of the main comparison, for ``glue``: for each data set the ``order`` of the
-    methods, those that score ``higher``, ``lower`` or ``undecided`` beside REVS, and the means of
-    REVS, of the least-squares write and of the controls, as texts."""
-    frame, said = runs(model), {"title": results.title(model)}
-    for data in results.DATA:
-        for key in ("order", "design", "methods", "place", "higher", "lower", "undecided"):
-            said[f"{key}_{data}"] = DASH
-        said[f"corrected_{data}"] = said[f"revs_perplexity_rise_{data}"] = DASH
+def side_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The methods that score higher and lower than REVS on each data set by their intervals, those
+    that are undecided, and those that differ after Holm's correction, as texts."""
+    lines = []
     for data, part in frame.groupby("data", sort=False):
-        scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
-        said[f"order_{data}"] = ranking(100 * scored.rename(methods.title))
-        said[f"design_{data}"] = design(part)
-        said[f"methods_{data}"] = str(len(scored))
-        if "revs" in scored:
-            said[f"place_{data}"] = str(int((scored > scored["revs"]).sum()) + 1)
         found = differences(part)
         found = found[~found["method"].isin(CONTROLS)]
         side = sides(found)
-        for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
-            titles = side.index[side == key].map(methods.title)
-            said[f"{name}_{data}"] = comma_list(titles)
-        tested = found.loc[found["holm"] < 1 - statistics.LEVEL, "method"]
-        said[f"corrected_{data}"] = comma_list(tested.map(methods.title))
-        for method in (*REFERENCES, *CONTROLS):
-            own = part[part["method"] == method]
-            for column in ("resistance", "perplexity_rise", *SHARES[:4]):
-                said[f"{method}_{column}_{data}"] = text(own[column].mean(), column)
+        named = [side.index[side == key] for key in ("above", "below", "undecided")]
+        named.append(found.loc[found["holm"] < 1 - statistics.LEVEL, "method"])
+        lines.append([data, *(comma_list(some.map(methods.title)) for some in named)])
+    columns = ["data", "score higher than REVS", "lower", "undecided", "differ after correction"]
+    return pd.DataFrame(lines, columns=columns).replace({"data": results.DATA})
+
+
+def answer(model: str) -> dict[str, str]:
+    """What pages say of the main comparison, for ``glue``: its ``design`` on each data set, the
+    ``place`` of REVS among the ``methods``, and REVS's means, as texts."""
+    frame, said = runs(model), {"title": results.title(model)}
+    for data in results.DATA:
+        part = frame[frame["data"] == data]
+        scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
+        said[f"design_{data}"] = design(part) if len(part) else DASH
+        said[f"methods_{data}"] = str(len(scored))
+        higher = scored > scored.get("revs", np.nan)
+        said[f"place_{data}"] = str(int(higher.sum()) + 1) if "revs" in scored else DASH
+        own = part[part["method"] == "revs"]
+        for column in ("resistance", *SHARES[:4]):
+            said[f"revs_{column}_{data}"] = text(own[column].mean(), column)
     return said
 
 

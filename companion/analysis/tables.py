@@ -109,7 +109,7 @@ class Table:
         shown += ["", f'<p class="csv">{self.download()}</p>']
         if len(self.frame) > IN_FLOW:
             title = re.split(r"[:.;,(]", self.caption)[0]
-            shown = [f"::::{{dropdown}} {title}, {len(self.frame)} lines", *shown, "::::"]
+            shown = [f"::::{{dropdown}} {title}, {len(self.frame)} rows", *shown, "::::"]
         return "\n".join(shown)
 
     def to_html(self) -> str:
