@@ -13,6 +13,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import build
 from test_baselines import SETTINGS, little_text, plain_log_p, secrets  # noqa: F401
 from test_secret_audit import attacked
@@ -162,6 +163,19 @@ def test_results_are_the_recorded_ones(case):
     old, near = json.loads(path.read_text(encoding="utf-8")), case.startswith("embedded-")
     tolerance = ROUNDING if near else TOLERANCE
     assert differences(old, as_json(result(case)), tolerance=tolerance) == []
+
+
+@pytest.mark.parametrize("name", versions.methods())
+def test_the_same_seed_gives_the_same_and_threads_only_round(name):
+    """Twice in one process bit for bit; with other threads within the tolerance of the record."""
+    usual, before = SMALL.get(name, {}), torch.get_num_threads()
+    first = of_method(name, usual)
+    assert of_method(name, usual) == first
+    try:
+        torch.set_num_threads(before % 2 + 1)
+        assert differences(as_json(first), as_json(of_method(name, usual))) == []
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_no_result_is_of_a_case_that_is_gone():
