@@ -246,7 +246,7 @@ def sentence(error: ValidationError, Settings: type[S], given: dict, of: str = "
     faults = error.errors()
     name = faults[0]["loc"][0]
     if name not in Settings.model_fields:
-        return f"There is no parameter '{name}'{of}" + hint(name, Settings.model_fields)
+        return f"There is no parameter {name!r}{of}" + hint(name, Settings.model_fields)
     known, value = Settings.model_fields[name], given[name]
     for fault in faults:
         if fault["type"] in REMEDIES:

@@ -147,7 +147,10 @@ def parsed(path: Path) -> list[dict]:
     try:
         found = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
-        raise ValueError(f"{path} is no whole row: delete it, and run it again.") from None
+        found = [None]
+    whole = all(isinstance(row, dict) for row in found)
+    if not whole or (path.suffix == ".json" and len(found) != 1):
+        raise ValueError(f"{path} is no whole row: delete it, and run it again.")
     for row in found if path.suffix == ".json" else ():
         validate(row)
     return found

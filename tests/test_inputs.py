@@ -1,0 +1,98 @@
+"""Parameters, data sets, rows and sweeps: what is wrong ends in a sentence, what is taken is taken
+as it is. ``REVS_EXAMPLES=10000 python -m pytest tests/test_inputs.py`` tries ten thousand each.
+"""
+
+import json
+import os
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from companion.data import datasets
+from companion.experiments.settings import EXPERIMENTS, check
+from companion.store import rows
+from companion.workflow import sweep
+
+examples = settings(
+    max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+NAMES = sorted({name for one in EXPERIMENTS.values() for name in one.model_fields})
+TEXT = st.text(max_size=8) | st.sampled_from(
+    ["ssn", "revs", "seed1", "1", "", "None", "../x", "a/b"]
+)
+SCALAR = st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | TEXT
+VALUE = st.recursive(
+    SCALAR,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+COLUMNS = st.sampled_from([*datasets.COLUMNS, "more"])
+LINE = st.dictionaries(COLUMNS, VALUE, max_size=7).map(json.dumps) | VALUE.map(json.dumps) | TEXT
+ROW = rows.line({"schema": 3, "kind": "unlearn", "name": "unlearn/ssn/m/x"})
+
+
+def is_a_sentence(error: Exception) -> bool:
+    said = str(error)
+    return len(said) > 10 and "\n" not in said.strip() and said.rstrip().endswith((".", "?", ")"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@examples
+@given(parameters=st.dictionaries(st.sampled_from(NAMES) | TEXT, VALUE, max_size=4))
+def test_parameters_are_taken_as_they_are_or_refused(experiment, parameters):
+    try:
+        found = check(parameters, EXPERIMENTS[experiment])
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        for name, value in parameters.items():
+            assert getattr(found, name) == value or value != value
+
+
+@examples
+@given(lines=st.lists(LINE, max_size=4))
+def test_data_sets_are_read_whole_or_refused(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("data") / "set.jsonl"
+    path.write_bytes("\n".join(lines).encode(errors="surrogatepass"))
+    try:
+        found = datasets.read(str(path))
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        assert len(found) == len("\n".join(lines).rstrip("\n").split("\n"))
+
+
+@examples
+@given(key=st.sampled_from(list(json.loads(ROW))) | TEXT, value=VALUE, cut=st.integers(0, 60))
+def test_rows_are_whole_or_refused(tmp_path_factory, key, value, cut):
+    path = tmp_path_factory.mktemp("rows") / "row.json"
+    for text in (json.dumps(json.loads(ROW) | {key: value}), json.dumps(value), ROW[:cut]):
+        path.write_text(text)
+        with pytest.raises(ValueError) as caught:
+            rows.read(path)
+        assert is_a_sentence(caught.value), caught.value
+
+
+@examples
+@given(content=st.dictionaries(st.sampled_from(["title", "runs", "pages", "x"]), VALUE) | VALUE)
+def test_sweeps_are_read_or_refused(tmp_path_factory, content, monkeypatch_module):
+    folder = tmp_path_factory.mktemp("sweeps")
+    monkeypatch_module.setattr(sweep, "FOLDER", folder)
+    (folder / "one.yml").write_text(yaml.safe_dump(content, allow_unicode=True))
+    try:
+        found = sweep.read("one")
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        assert found.title == content["title"]
+
+
+@pytest.fixture(scope="module")
+def monkeypatch_module():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
