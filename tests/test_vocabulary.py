@@ -175,6 +175,21 @@ def test_a_norm_without_an_inverse_is_refused(decoder, refused):
     Vocabulary(decoder, raw=True)
 
 
+@torch.no_grad()
+def test_with_a_ridge_a_scale_of_zero_leaves_the_other_directions(build, refused):
+    """As in Gemma-3-270M, where rounding made some: the step is 0 there, and is what any small
+    scale in its place would give."""
+    decoder = build("gemma2")
+    norm = decoder.after(0).weight
+    norm[3] = -decoder.architecture.offset
+    with refused("scale of zero"):
+        Vocabulary(decoder).step(0, 7)
+    step = Vocabulary(decoder, ridge=1.0).step(0, 7)
+    norm[3] += 1e-7
+    torch.testing.assert_close(step, Vocabulary(decoder, ridge=1.0).step(0, 7))
+    assert step[3] == 0 and step.abs().max() > 0
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_a_head_without_full_column_rank_is_refused(decoder, dtype, refused):
     """If two hidden directions have the same logits, U† is no inverse of U."""

@@ -83,7 +83,7 @@ class Vocabulary:
     """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, of scale γ and shift β.
 
     ``raw`` leaves the norm out, as the paper's text does (v = U·n). Raises ValueError if U lacks
-    full column rank or γ has zeros: the method then has no inverse.
+    full column rank or a scale is zero without a ridge: the method then has no inverse.
 
     ``ridge``, λ, takes another step than the paper's s = D⁻¹U†e_t, which is long where a scale of
     D = diag(γ ⊙ g) or a singular value of U is small (g: a norm's after FF₂): the s of least
@@ -94,7 +94,7 @@ class Vocabulary:
         norm, head = decoder.norm, decoder.head
         self.U = head.weight.detach()  # (V, d), as it is: not copied, not upcast
         self.dtype = torch.promote_types(self.U.dtype, torch.float32)
-        self.raw, self.centred = raw, decoder.architecture.centred and not raw
+        self.raw, self.centred, self.ridge = raw, decoder.architecture.centred and not raw, ridge
         self.offset = decoder.architecture.offset
         self.gamma = torch.ones_like(self.U[0], dtype=self.dtype) if raw else self.scale_of(norm)
         self.eps = epsilon(norm)
@@ -110,15 +110,15 @@ class Vocabulary:
                 said = "A head bias under an RMSNorm is not supported, for no architecture of the "
                 raise ValueError(said + "table has one: choose another model.")
             self.B += head.bias.detach().to(self.dtype)
-        self.ridge, self.gram = ridge, self._gram()
+        self.gram = self._gram()
         self.factors: dict[int | None, Tensor] = {None: self._factor(None)}
         self.keep = keep  # the directions of all tokens, or of the newest: w is V long
         self._directions: dict[tuple[int, int | None], tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
-        """What a norm multiplies by, (d,). Raises ValueError where that is zero."""
+        """What a norm multiplies by, (d,). Raises ValueError where that is zero, without a ridge."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
-        if (scale == 0).any():
+        if not self.ridge and (scale == 0).any():
             said = "A norm between FF₂ and the head has a scale of zero: hidden directions are "
             raise ValueError(
                 said + "lost there, and logits have no way back; choose another model."
@@ -229,7 +229,10 @@ class Vocabulary:
     def step(self, l: int, t: int) -> Tensor:
         """Along what a neuron of a layer moves: d_t, before the scale of a norm after FF₂, (d,)."""
         d_t = self.direction(t, l)[0]
-        return d_t if self.after[l] is None else d_t / self.scale_of(self.after[l])
+        if self.after[l] is None:
+            return d_t
+        g = self.scale_of(self.after[l])
+        return torch.where(g == 0, 0, d_t / g)  # with a ridge s is 0 where g is
 
     def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
         """Two lines at one position of a layer, as h moves along ``step``.
