@@ -43,9 +43,7 @@ def unlearn(
     if unknown := [name for name in hyperparameters or {} if name not in names]:
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
     if T < 1:
-        raise ValueError(
-            f"T is {T}, but must be 1 or more: so many tokens of a secret are demoted."
-        )
+        raise ValueError(f"T is {T}, but must be 1 or more.")
     decoder, hp = _decoder(model, tokenizer), algorithm.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
     targets = _targets(secrets, tokenizer, T)

@@ -81,10 +81,8 @@ def never_trained(
             continue
         if encode(one, decoder.tokenizer, 1).prompt_ids == prompt_ids:
             found[one.secret] = one
-    raise ValueError(
-        f"Only {len(found)} never-trained strings have the shape of {record.id}, but {number} are "
-        "needed: give more secrets of its kind that the model was not trained on."
-    )
+    said = f"Only {len(found)} of {number} never-trained strings have the shape of {record.id}"
+    raise ValueError(f"{said}: give more secrets of its kind that the model was not trained on.")
 
 
 class Parts:

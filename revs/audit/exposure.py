@@ -18,7 +18,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 BATCH = 50  # strings that are read at once
 
 

@@ -23,7 +23,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 K = 100  # samples of the verdict
 LIKELY = 0.5  # leak@K from which a secret counts as recovered
 

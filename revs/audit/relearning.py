@@ -20,7 +20,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 LR = 5e-5
 STEPS = 20  # at most
 

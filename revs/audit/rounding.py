@@ -22,7 +22,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 GROUP = 32
 BITS = (4, 5, 6, 8)
 KEPT = 0.9

@@ -22,7 +22,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 BUDGET = 100  # tokens that the adversary looks at
 
 
@@ -51,10 +50,8 @@ def moved(before: Decoder, after: Decoder) -> Tensor:
     """
     U, other = centred(before), centred(after)
     if U.shape != other.shape:
-        raise ValueError(
-            f"The vocabularies have {len(U)} and {len(other)} tokens: compare two checkpoints of "
-            "one model."
-        )
+        said = f"The vocabularies have {len(U)} and {len(other)} tokens"
+        raise ValueError(f"{said}: compare two checkpoints of one model.")
     delta = other - U
     d = U.shape[1]
     DD, DW, WW = (torch.zeros(d, d, dtype=U.dtype, device=U.device) for _ in range(3))

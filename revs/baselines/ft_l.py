@@ -18,7 +18,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
 VERSION = 1
-
 TOGETHER = 16  # prompts of one forward pass: gradients add up to the batch's
 
 

@@ -48,7 +48,6 @@ from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, token_ids
 
 VERSION = 1
-
 # begin the texts that are put before a prompt (the source has five); tokens written after each
 CONTEXTS, WRITTEN = ("The", "I"), 10
 # tokens of general text for each neuron, from which C is estimated (the source: 100,000 samples of
@@ -140,10 +139,10 @@ def unlearn(
         z = compute_z(model, requests, hp, progress)
         insert(decoder, requests, z, C, hp)
         if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
-            raise FloatingPointError(
+            said = (
                 "MEMIT's write diverged (a weight is no longer a number): lower the learning rate "
-                f"of {hp.lr:g} or raise mom2_update_weight."
             )
+            raise FloatingPointError(f"{said}of {hp.lr:g} or raise mom2_update_weight.")
     return edit
 
 
@@ -241,10 +240,8 @@ def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progres
         loss = (objective(log_p, looks, t, hp) + hp.kl_factor * kl).to(h.device)
         loss = loss + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
         if not torch.isfinite(loss).all():
-            raise FloatingPointError(
-                "The search for z diverged (its loss is no longer a number): "
-                f"lower the learning rate of {hp.lr:g}."
-            )
+            said = "The search for z diverged (its loss is no longer a number)"
+            raise FloatingPointError(f"{said}: lower the learning rate of {hp.lr:g}.")
         active &= loss.detach() >= hp.loss_break
         if not active.any() or step == hp.steps - 1:
             break

@@ -40,9 +40,9 @@ class Hyperparameters:
     def __post_init__(self):
         require(self, "lr", epochs=1, batch=1, alpha=0)
         if not self.layers or max(self.layers) > self.layer_id:
+            said = f"but must be some up to layer_id, which is {self.layer_id}"
             raise ValueError(
-                f"layers are {list(self.layers)}, but must be some up to layer_id, which is "
-                f"{self.layer_id}: a layer above it has no gradient."
+                f"layers are {list(self.layers)}, {said}: those above have no gradient."
             )
 
 

@@ -148,10 +148,8 @@ class Training:
             weight.grad = None
 
     def diverged(self) -> None:
-        raise FloatingPointError(
-            f"{self.what} diverged (its loss or a weight is no longer a number): "
-            f"lower the learning rate of {self.lr:g}."
-        )
+        said = f"{self.what} diverged (its loss or a weight is no longer a number)"
+        raise FloatingPointError(f"{said}: lower the learning rate of {self.lr:g}.")
 
     def __exit__(self, kind, *_) -> None:
         self.clear()

@@ -30,7 +30,6 @@ from revs.model.targets import Split, Target
 from revs.model.text import token_ids
 
 VERSION = 1
-
 ATTACKS = ("logit_lens", "delta", "perturbation")
 SPACES = 10  # put inside a prompt, besides the one behind it
 # the Appendix's "other strategies": characters put inside, how many of them, what is put behind

@@ -41,9 +41,7 @@ class Predictions:
         Raises ValueError if those are of other windows.
         """
         if self.windows != after.windows or len(self.next) != len(after.next):
-            raise ValueError(
-                "These are predictions for different texts: compare one text before and after."
-            )
+            raise ValueError("These predict different texts: compare one text before and after.")
         pairs = zip(self.next, after.next, strict=True)
         return sum(a != b for a, b in pairs) / len(self.next)
 

@@ -51,8 +51,7 @@ def flips(before: str, after: str) -> dict[str, int]:
     Raises ValueError if the two runs asked for other items.
     """
     if len(before) != len(after):
-        raise ValueError(
-            f"The runs have {len(before)} and {len(after)} answers: compare runs on the same items."
-        )
+        said = f"The runs have {len(before)} and {len(after)} answers"
+        raise ValueError(f"{said}: compare runs on the same items.")
     pairs = list(zip(before, after))
     return {"lost": sum(a > b for a, b in pairs), "won": sum(a < b for a, b in pairs)}

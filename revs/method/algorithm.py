@@ -20,7 +20,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
 VERSION = 1
-
 WHERE = ("mlp", "residual", "both")
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 PARTS = (32, 16, 8, 4, 2, 1)  # a gate is asked after one in so many tokens of the vocabulary
@@ -59,10 +58,8 @@ class Hyperparameters:
 
     def __post_init__(self):
         for name, known in CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} is '{getattr(self, name)}', but must be one of {', '.join(known)}."
-                )
+            if (value := getattr(self, name)) not in known:
+                raise ValueError(f"{name} is '{value}', but must be one of {', '.join(known)}.")
         if not 1 <= self.n_max <= self.k:
             said = f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons "
             raise ValueError(said + "are edited out of the k most activated.")
@@ -84,10 +81,8 @@ class Hyperparameters:
                 raise ValueError(said + f"{name}, or give it as a fraction.")
             unread = name == "r_h" and self.gate == "mlp"
             if not unread and 0 < counts[name] <= counts[f"eps_{name}"]:
-                said = (
-                    f"{name} is {counts[name]} tokens and eps_{name} {counts[f'eps_{name}']}, so "
-                )
-                raise ValueError(said + f"that nothing would be edited: lower eps_{name}.")
+                said = f"{name} is {counts[name]} tokens and eps_{name} {counts[f'eps_{name}']}"
+                raise ValueError(f"{said}, so that nothing would be edited: lower eps_{name}.")
         return replace(self, **counts)
 
 

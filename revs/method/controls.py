@@ -21,7 +21,6 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-
 CONTROLS = ("noise", "tokens", "columns")
 
 

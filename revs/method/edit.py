@@ -150,10 +150,8 @@ class Edit:
         newer edit: of several the newest goes first.
         """
         if not self.in_force():
-            raise ValueError(
-                "Weights have changed since this edit, by a newer edit or by training: undo what "
-                "is newer first, or load the model anew."
-            )
+            said = "Weights have changed since this edit, by a newer edit or by training"
+            raise ValueError(f"{said}: undo what is newer first, or load the model anew.")
         for layer, kept in self.originals.items():
             weight = self.decoder.neurons(layer)
             for n, column in kept.items():

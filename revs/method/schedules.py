@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from revs.method.reference import LOWER, RAISE, START, STEPS
 from revs.method.vocabulary import Line
 
-# Alg. 2; the bound on the steps is the released code's
-START, LOWER, RAISE, STEPS = -10.0, 1.3, 0.8, 100
 # a search goes a little beyond where it expects r_n, and at most so many times as far as before
 OVER, FURTHEST = 1.05, 16.0
 

@@ -119,10 +119,8 @@ class Vocabulary:
         """What a norm multiplies by, (d,). Raises ValueError where that is zero, without a ridge."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if not self.ridge and (scale == 0).any():
-            said = "A norm between FF₂ and the head has a scale of zero: hidden directions are "
-            raise ValueError(
-                said + "lost there, and logits have no way back; choose another model."
-            )
+            said = "A norm between FF₂ and the head has a scale of zero, so that logits have no "
+            raise ValueError(said + "way back to hidden space: choose another model.")
         return scale
 
     @property

@@ -68,10 +68,8 @@ def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:
     text = text[: CHARACTERS * number * length]
     ids, size = tokenizer(text, add_special_tokens=False)["input_ids"], length - len(first)
     if not 0 < size <= len(ids):
-        raise ValueError(
-            f"The text has {len(ids)} tokens, but a window of {length} was asked for: ask for "
-            "shorter windows."
-        )
+        said = f"The text has {len(ids)} tokens, but a window of {length} was asked for"
+        raise ValueError(f"{said}: ask for shorter windows.")
     starts = range(0, len(ids) - size + 1, size)
     return [first + ids[starts[i % len(starts)] :][:size] for i in range(number)]
 
