@@ -154,9 +154,7 @@ def test_recorded_trials_are_seen_whatever_their_search_recorded():
     assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
     assert (frame["so_far"] >= frame["score"]).all()
     finals = tuning.reevaluated(MODEL, found, tag)
-    assert all(
-        isinstance(one, str) for one in tuning.answer(frame, found, finals, data[0]).values()
-    )
+    assert all(isinstance(one, str) for one in tuning.answer(frame, finals, data[0]).values())
     assert len(tuning.reevaluated_table(finals)) == len(finals)
     for fig in (
         drawing.progress(frame, *data),

@@ -22,13 +22,17 @@ WORDS = 6  # of a prompt, shown before an invented secret
 
 
 def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
-    """Rows with one of the measures: data set → method → row."""
+    """Rows with one of the measures: data set → method → row, both in the order of the tables."""
     found: dict[str, dict[str, dict]] = {}
     frame = measured(model, *methods.PAPER_DATA)
     for run in frame[frame["tag"] == TAG].to_dict("records"):
         if measure in run["row"]["result"]:
             found.setdefault(run["data"], {})[run["method"]] = run["row"]
-    return found
+    return {
+        data: {name: found[data][name] for name in methods.registry() if name in found[data]}
+        for data in methods.PAPER_DATA
+        if data in found
+    }
 
 
 def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:

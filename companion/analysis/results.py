@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from companion.analysis.tables import DASH, METRICS, as_strings
-from companion.data.datasets import together
 from companion.data.models import registry
 from companion.experiments import methods
 from companion.store import paper, rows, versions
@@ -111,12 +110,6 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
 def finished(frame: pd.DataFrame, method: str) -> pd.Series:
     """The rows of a method's runs that did not fail."""
     return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
-
-
-def finetunes(model: str, data: str) -> list[dict]:
-    """The rows of a model's fine-tunes on the sentences among which a data set's are memorised."""
-    found, name = rows.find(kind="finetune").values(), together(data)
-    return [row for row in found if (row["model"], row["data"]) == (model, name)]
 
 
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:

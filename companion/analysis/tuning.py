@@ -142,24 +142,17 @@ def reevaluated_table(finals: pd.DataFrame) -> pd.DataFrame:
     return as_strings(table.assign(method=table["method"].map(methods.title)))
 
 
-def answer(
-    frame: pd.DataFrame, found: pd.DataFrame, finals: pd.DataFrame, data: str
-) -> dict[str, str]:
+def answer(frame: pd.DataFrame, finals: pd.DataFrame, data: str) -> dict[str, str]:
     """What the page says of the trials on one data set, for ``glue``."""
     own, lines = frame[frame["data"] == data], summary(frame[frame["data"] == data])
-    best = own.groupby("method", observed=True)["score"].max().sort_values(ascending=False)
     printed = own[own["printed"] & own["method"].isin(methods.paper_methods())]["score"]
     rose = lines["best"] - lines["best of the first half"]
     top = finals[finals["data"] == data].groupby("method").head(1)
     lost = top["first"] - top["further"].map(lambda some: sum(some) / max(len(some), 1))
     return {
-        "searched": data,
-        "first": methods.title(best.index[0]),
-        "best_first": decimal(best.iloc[0]),
         "best_printed": decimal(printed.max()),
         "rising": f"{(rose >= 1).sum()} of {len(rose)}",
         "lost": decimal(lost.mean()),
-        "others": f"{(~top['chosen'].astype(bool)).sum()} of {len(top)}",
     }
 
 
