@@ -143,3 +143,19 @@ def test_a_gguf_file_as_it_came_is_the_model_that_it_was_converted_to(tmp_path):
     assert models.identify(str(file)) == entry["sha256"]
     assert load.tokenizer_hash(plain.tokenizer) == load.tokenizer_hash(embedded.tokenizer)
     assert equal(plain.model, embedded.model)
+
+
+@pytest.mark.parametrize("name", [name for name in models.registry() if name.endswith("-random")])
+def test_a_shape_with_random_weights_is_the_same_each_time(name, monkeypatch):
+    """In small: the real ones have as many weights as the models whose shape they have."""
+    entry = models.registry()[name]
+    small = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2}
+    small |= {"num_attention_heads": 4, "num_key_value_heads": 2}
+    small = small if entry["random"]["model_type"] == "llama" else {"n_embd": 64, "n_head": 4}
+    small |= {"n_layer": 2, "rotary_dim": 8} if "n_embd" in small else {}
+    monkeypatch.setitem(models.registry(), name, entry | {"random": entry["random"] | small})
+    first, again = models.load(name, device_map="cpu"), models.load(name, "bfloat16", "cpu")
+    assert torch.equal(first.neurons(0), models.load(name, device_map="cpu").neurons(0))
+    assert again.model.dtype == torch.bfloat16 and first.revision == models.identify(name)
+    real = models.registry()[name.removesuffix("-random")]["shape"]
+    assert entry["shape"] == real and entry["random"]["vocab_size"] == real["V"]

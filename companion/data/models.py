@@ -54,7 +54,6 @@ def random_weights(
 
     It has the tokenizer of another model, whose ids are a part of its own.
     """
-    loading.check_dtype(dtype)
     place = loading.resolve_device_map(device_map)
     place = "cuda" if place in loading.PLACES else place or "cpu"
     torch.manual_seed(SEED)
