@@ -19,7 +19,7 @@ import nbformat
 from companion.analysis import results
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_text
-from companion.workflow import live
+from companion.workflow import live, vega
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
 
@@ -197,6 +197,7 @@ def main() -> None:
         name_controls()
         redirects()
         live.beside()
+        vega.beside()
         slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

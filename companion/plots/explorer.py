@@ -1,0 +1,135 @@
+"""The explorer: ranks of ten secrets by layer and token, before and after each method's edit.
+
+Drawn by Vega-Altair. The page holds the still, which is there at once and without scripts; the
+library, which all pages share, puts the explorer in its place. Nothing is asked of a server.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+
+import altair as alt
+import vl_convert
+
+from companion.experiments import methods
+from companion.plots import figures
+from companion.store.paths import ROOT
+
+DATA = ROOT / "data" / "ranks" / "ranks.json"
+VERSION = "6.4"  # of Vega-Lite
+SCRIPT = "../_static/vega.js"  # companion.workflow.vega puts it there
+BEFORE = "before the edit"
+WIDTH = 470  # of the panels, in pixels
+SCALE = {"type": "symlog", "domain": [0, 50_000], "reverse": True}  # likely tokens at the top
+TENS = [0, 10, 20, 29]  # layers that an axis names
+TICKS = [0, 1, 10, 100, 1_000, 10_000]
+LOOK = {
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888"},
+}
+
+
+class Explorer:
+    """A chart for a page and for Jupyter; ``said`` is its text for whom does not see it."""
+
+    def __init__(self, drawn: alt.VConcatChart, said: str):
+        self.spec, self.said = drawn.to_dict(), said
+
+    def _repr_mimebundle_(self, **_) -> dict:
+        return {"application/vnd.vegalite.v6+json": self.spec, "text/html": self.html()}
+
+    def html(self) -> str:
+        still = vl_convert.vegalite_to_svg(self.spec, vl_version=VERSION)
+        spec = json.dumps(self.spec, ensure_ascii=False, separators=(",", ":"))
+        spec = spec.replace("</", r"<\/")  # which would end the script
+        label = html.escape(self.said)
+        options = '{actions: false, renderer: "svg", bind: "#explorer-controls"}'
+        call = f'vegaEmbed("#explorer", {spec}, {options})'
+        return (
+            '<div class="explorer" id="explorer-controls"></div>\n'
+            f'<div class="explorer" id="explorer" role="group" aria-label="{label}">{still}</div>\n'
+            f'<script defer src="{SCRIPT}"></script>\n'
+            f'<script>addEventListener("load", () => window.vegaEmbed && {call});</script>'
+        )
+
+
+def read() -> dict:
+    """What data/ranks/make.py found."""
+    return json.loads(DATA.read_text(encoding="utf-8"))
+
+
+def ranks(found: dict) -> Explorer:
+    """Two maps, a row a token and a column a layer, and a line a method for one token."""
+    titles = {name: methods.title(name) for name in found["settings"]}
+    table = [
+        {
+            "secret": f"{one['name']} ({'forgotten' if one['forgotten'] else 'to keep'})",
+            "place": place,
+            "token": f"{place + 1}: {token}{' *' if place in one['targets'] else ''}",
+            "layer": list(range(len(one["before"][place]))),
+            BEFORE: one["before"][place],
+            **{title: one[name][place] for name, title in titles.items()},
+        }
+        for one in found["secrets"]
+        for place, token in enumerate(one["tokens"])
+    ]
+    names = list(dict.fromkeys(line["secret"] for line in table))
+    shown = [BEFORE, *titles.values()]
+    secret = select("secret", names, "Secret ")
+    method = select("method", shown[1:], "Method ")
+    place = select("place", sorted({line["place"] for line in table}), "Token ", 1)
+    base = (
+        alt.Chart(alt.InlineData(table))
+        .transform_filter("datum.secret == secret")
+        .transform_flatten(["layer", *shown])
+        .transform_fold(shown, ["when", "rank"])
+    )
+    colour = alt.Color("rank:Q", scale=alt.Scale(scheme="viridis", **SCALE), title="rank")
+    grid = base.mark_rect().encode(
+        x=alt.X("layer:O", title="after layer", axis=alt.Axis(values=TENS, labelAngle=0)),
+        y=alt.Y("token:O", title=None),
+        color=colour,
+        tooltip=["token:O", "layer:O", "rank:Q"],
+    )
+    small = {"width": WIDTH, "height": 105}
+    maps = [
+        grid.transform_filter(f"datum.when == '{BEFORE}'").properties(title=BEFORE, **small),
+        grid.transform_filter("datum.when == method")
+        .encode(color=colour.legend(None))
+        .properties(title=title_of("'after ' + method"), **small),
+    ]
+    colours = [figures.INK, *(figures.look(name)["color"] for name in titles)]
+    dashed, wide = f"datum.when == '{BEFORE}'", f"datum.when == method || datum.when == '{BEFORE}'"
+    lines = (
+        base.transform_filter("datum.place == place")
+        .mark_line()
+        .encode(
+            x=alt.X("layer:Q", title="after layer", axis=alt.Axis(values=TENS)),
+            y=alt.Y("rank:Q", title="rank", scale=alt.Scale(**SCALE), axis=alt.Axis(values=TICKS)),
+            color=alt.Color("when:N", scale=alt.Scale(domain=shown, range=colours), title=None),
+            strokeDash=alt.condition(dashed, alt.value([5, 3]), alt.value([1, 0])),
+            strokeWidth=alt.condition(wide, alt.value(3), alt.value(1.2)),
+            tooltip=["when:N", "layer:Q", "rank:Q"],
+        )
+        .properties(
+            title=title_of("'token ' + (place + 1) + ', by method'"), width=WIDTH, height=190
+        )
+    )
+    drawn = alt.vconcat(*maps, lines).add_params(secret, method, place).configure(**LOOK)
+    drawn = drawn.resolve_scale(color="independent")
+    said = f"The rank of each token after each layer of {found['model']}, before and after"
+    return Explorer(drawn, f"{said} an edit, and a line a method for one token")
+
+
+def title_of(expression: str) -> alt.TitleParams:
+    """A title that follows what is chosen."""
+    return alt.TitleParams(alt.ExprRef(expression))
+
+
+def select(name: str, options: list, label: str, shift: int = 0) -> alt.Parameter:
+    """A parameter with a list to choose from; ``shift`` is added to what the list shows."""
+    labels = [str(option + shift) if shift else str(option) for option in options]
+    bind = alt.binding_select(options=options, labels=labels, name=label)
+    return alt.param(name, value=options[0], bind=bind)

@@ -1,0 +1,102 @@
+"""Compute ranks.json, what the explorer of a chapter shows: python data/ranks/make.py
+
+Each method forgets half of the SSNs, as in the main comparison. Of ten of them, five forgotten and
+five to be kept, the rank of each token after each layer is kept, before and after. About four
+minutes on one core. REVS of another processor may differ by some ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from companion.data import adapters, datasets, models
+from companion.experiments import methods
+from companion.store.paths import BUILD
+from revs.method.vocabulary import Vocabulary
+from revs.model.architecture import Decoder
+from revs.model.targets import Target, encode, split
+
+HERE = Path(__file__).resolve().parent
+MODEL, ADAPTER, DATA, SEED = "smollm2-135m", "seed1", "ssn", 1
+METHODS = ("revs", "least_squares", "rmu", "output_ban", "memit")
+SHOWN = 5  # of the forgotten secrets, and of the kept ones
+
+
+def main() -> None:
+    decoder = models.load(adapters.adapted(MODEL, ADAPTER))
+    records = datasets.read(DATA)
+    parts = split([encode(record, decoder.tokenizer) for record in records], SEED)
+    names = subjects()
+    some = shown(parts.forget) + shown(parts.retain)
+    secrets = [
+        {
+            "name": names[target.group],
+            "forgotten": target in parts.forget,
+            "tokens": [decoder.tokenizer.decode([t]) for t in target.secret_ids],
+            "targets": list(target.T),
+        }
+        for target in some
+    ]
+    add(secrets, "before", decoder, some)
+    settings: dict[str, dict] = {}
+    for name, module in {name: methods.method(name) for name in METHODS}.items():
+        settings[name] = methods.hyperparameters(name, MODEL, DATA, {})
+        torch.manual_seed(SEED)
+        more = {"cache": BUILD / "cache"} if name == "memit" else {}
+        hp = module.Hyperparameters(**settings[name])
+        edit = module.unlearn(decoder, parts.forget, hp, SEED, **more)
+        add(secrets, name, decoder, some)
+        edit.undo()
+        write(secrets, settings, len(parts.forget))
+        print(name, flush=True)
+
+
+def write(secrets: list[dict], settings: dict[str, dict], forgotten: int) -> None:
+    """What is found so far."""
+    found = {"model": MODEL, "adapter": ADAPTER, "adapter_sha256": adapters.fingerprint(ADAPTER)}
+    found |= {"data": DATA, "seed": SEED, "forgotten": forgotten, "settings": settings}
+    lines = ",\n".join(json.dumps(secret, ensure_ascii=False) for secret in secrets)
+    head = json.dumps(found, ensure_ascii=False).removesuffix("}")
+    (HERE / "ranks.json").write_text(f'{head}, "secrets": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+def shown(targets: list[Target]) -> list[Target]:
+    """The first sentence of the first secrets."""
+    first: dict[str, Target] = {}
+    for target in targets:
+        first.setdefault(target.group, target)
+    return list(first.values())[:SHOWN]
+
+
+def subjects() -> dict[str, str]:
+    """Whose a secret is: invented names."""
+    lines = (HERE.parent / DATA / "main.jsonl").read_text(encoding="utf-8").splitlines()
+    return {line["group"]: line["subject"] for line in map(json.loads, lines)}
+
+
+def add(secrets: list[dict], when: str, decoder: Decoder, targets: list[Target]) -> None:
+    """Adds each secret's ranks at this time."""
+    vocabulary = Vocabulary(decoder)
+    for secret, target in zip(secrets, targets, strict=True):
+        secret[when] = ranks(decoder, vocabulary, target)
+
+
+@torch.no_grad()
+def ranks(decoder: Decoder, vocabulary: Vocabulary, target: Target) -> list[list[int]]:
+    """The rank of each token of a secret in the stream after each layer: [token][layer]."""
+    due = list(enumerate(target.secret_ids, len(target.prompt_ids) - 1))
+    layers: list[list[int]] = []
+
+    def look(layer: int, _, h, x) -> None:
+        lines = (vocabulary.hidden(layer, h[p], x[p], t).rank_at_rest() for p, t in due)
+        layers.append([int(of_stream) for _, of_stream in lines])
+
+    decoder.visit(target.before(len(due) - 1), look)
+    return [list(token) for token in zip(*layers, strict=True)]
+
+
+if __name__ == "__main__":
+    main()
