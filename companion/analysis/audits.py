@@ -155,7 +155,11 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
         pairs = zip(frame[name], frame[f"{name} within"], strict=True)
         texts[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
     texts["seconds"] = frame["seconds"].map("{:.0f}".format)
-    return texts.assign(outcome=frame["outcome"])
+    missed = [
+        comma_list([title for name, title in LIMITS.items() if not one[f"{name} within"]])
+        for _, one in frame.iterrows()
+    ]
+    return texts.assign(missed=missed)
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
