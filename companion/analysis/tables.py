@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jinja2
@@ -90,6 +90,7 @@ class Table:
     frame: pd.DataFrame
     caption: str
     name: str
+    fold: bool = field(default=True, kw_only=True)  # if it is long
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
         plain = f"{self.caption}\n{self.frame.to_string(index=False)}"
@@ -107,8 +108,9 @@ class Table:
         lines = ["| " + " | ".join(row) + " |" for row in [head, align, *body]]
         shown = [f":::{{table}} {self.caption}", f":name: {self.name}", "", *lines, ":::"]
         shown += ["", f'<p class="csv">{self.download()}</p>']
-        if len(self.frame) > IN_FLOW:
-            title = re.split(r"[:.;,(]", self.caption)[0]
+        if self.fold and len(self.frame) > IN_FLOW:
+            title = re.split(r"[:.;(]", self.caption)[0]
+            title = title if len(title) <= 60 else title.split(",")[0]
             shown = [f"::::{{dropdown}} {title}, {len(self.frame)} rows", *shown, "::::"]
         return "\n".join(shown)
 
