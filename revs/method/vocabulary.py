@@ -116,7 +116,7 @@ class Vocabulary:
         self._directions: dict[tuple[int, int | None], tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
-        """What a norm multiplies by, (d,). Raises ValueError where that is zero, but for a ridge."""
+        """What a norm multiplies by, (d,). ValueError where that is zero and no ridge helps."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if not self.ridge and (scale == 0).any():
             said = "A norm between FF₂ and the head has a scale of zero, so that logits have no "
