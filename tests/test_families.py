@@ -264,8 +264,8 @@ def test_an_own_model_with_trained_statistics_is_not_broken(kind):
     the tool takes by itself, general text surprises it little more."""
     decoder = with_statistics(build(kind, dtype=torch.float32))
     plain, before = weights(decoder), general_text.predictions(decoder, range(4))
-    for of, fixed in ((LEAST_SQUARES, {"nu": None}), (REVS, {"n_max": 4})):  # of 64 neurons here
-        hp = of.hyperparameters(decoder, of.first[-1], fixed)
+    for of, more in ((LEAST_SQUARES, {"nu": None}), (REVS, {"n_max": 4})):  # of 64 neurons here
+        hp = of.hyperparameters(decoder, of.first[-1] | more)
         edit = of.unlearn(decoder, secrets(decoder), hp)
         after, far = general_text.predictions(decoder, range(4)), furthest(decoder, plain)
         edit.undo()
