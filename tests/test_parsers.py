@@ -211,7 +211,7 @@ def test_a_crafted_edit_is_refused(edit, said, tensors, known):
 
 @given(shapes=st.tuples(SHAPES, SHAPES), value=st.sampled_from([0.0, 1.0, float("nan")]))
 @examples
-def test_factors_of_other_shapes_or_without_numbers_are_refused(edit, base, shapes, value):  # noqa: F811
+def test_factors_of_other_shapes_are_refused(edit, base, shapes, value):  # noqa: F811
     about, *_ = edit
     decoder, first = base(), next(iter(about.factors))
     pair = tuple(torch.full(shape, value) for shape in shapes)
