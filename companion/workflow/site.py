@@ -47,6 +47,7 @@ COLAB = "https://colab.research.google.com/github/{1}/blob/main/notebooks/{0}.ip
 BINDER = "https://mybinder.org/v2/gh/{1}/main?labpath=notebooks/{0}.ipynb"
 ELSEWHERE = f""" Or open it on [Binder]({BINDER}), or on [Colab]({COLAB})
 after the first cell that the README names."""
+JUPYTER = "application/vnd.vegalite.v6+json"  # what draws it there; HTML beside it is the page's
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -97,6 +98,8 @@ def merge(source, done, name: str):
                 figure["caption"] = figure["caption"].replace(f"{{{word}}}", value)
         cell.execution_count = twin.execution_count
         cell.outputs = [] if "remove-output" in tags else twin.outputs
+        for output in cell.outputs:
+            output.get("data", {}).pop(JUPYTER, None)
         if "parameters" in tags:
             for extra in injected:
                 extra.metadata = {"tags": ["injected-parameters"]}
