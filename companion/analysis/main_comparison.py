@@ -278,7 +278,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         cost = own["perplexity_rise"].mean()
         said[f"finding_{name}"] = (
             f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Perplexity on "
-            f"general text rises by {percent(cost)} per cent in the mean."
+            f"general text rises by {percent(cost)} per cent, the mean over its runs."
             if parts
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
