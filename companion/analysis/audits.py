@@ -35,7 +35,7 @@ COLUMNS = [
     "unlearned",
     "seconds",
 ]
-COLUMNS += [*(f"{name}{what}" for name in LIMITS for what in ("", " within", " limit"))]
+COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
 ATTACKS |= {"perturbation": "Perturbation"}

@@ -24,8 +24,7 @@ PAPER_COLUMNS = {
     "specificity": "Specificity",
     "unlearning_score": "Unlearning Score",
 }
-SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
-DATA = methods.PAPER_DATA | SHARED  # data sets by title, in the order of the tables
+DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
 SAME = ["data", "tag"]  # of runs that are compared
 FEW = 2  # fine-tunes that a caption names, and does not only count
