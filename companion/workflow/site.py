@@ -165,8 +165,9 @@ def redirects() -> None:
         write_text(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
 
 
-def explain_terms() -> None:
-    """Gives each link to a word of the glossary its explanation, which shows on hovering."""
+def finish_pages() -> None:
+    """Gives each link to a word of the glossary its explanation, which shows on hovering, and the
+    theme's controls the names that they lack for a reader who does not see them."""
     entry = re.compile(r'<dt id="(term-[^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
     glossary = (HTML / "book" / "glossary.html").read_text(encoding="utf-8")
     said = {
@@ -176,18 +177,11 @@ def explain_terms() -> None:
     link = re.compile(r'(<a class="reference internal" href="[^"]*#(term-[^"]+)")>')
     for path in HTML.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
-        explained = link.sub(lambda one: f'{one[1]} title="{said[one[2]]}">', text)
-        if explained != text:
-            write_text(path, explained)
-
-
-def name_controls() -> None:
-    """Gives the theme's controls the names that they lack for a reader who does not see them."""
-    for path in HTML.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
+        finished = link.sub(lambda one: f'{one[1]} title="{said[one[2]]}">', text)
         for old, new in NAMES.items():
-            text = text.replace(old, new)
-        write_text(path, text)
+            finished = finished.replace(old, new)
+        if finished != text:
+            write_text(path, finished)
 
 
 def main() -> None:
@@ -196,8 +190,7 @@ def main() -> None:
     try:
         stage(executed(sweep), report(sweep))
         render()
-        explain_terms()
-        name_controls()
+        finish_pages()
         redirects()
         live.beside()
         vega.beside()
