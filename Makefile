@@ -1,12 +1,14 @@
-# make book · make test · make help. GNU make 3.81 or later; PYTHON picks the interpreter, REVS_CACHE the cache.
+# make book · make test · make help. GNU make 3.81 or later; PYTHON picks the interpreter, REVS_CACHE the
+# cache; PINS=requirements.lock installs only files with known hashes.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 SWEEP ?= quick
+PINS ?= requirements.txt
 
 VENV := .venv
 PY := $(VENV)/bin/python
 # named after the content of the pins: a second call finds it and installs nothing
-INSTALLED := $(VENV)/installed-$(shell cat requirements.txt pyproject.toml | cksum | tr -d ' ')
+INSTALLED := $(VENV)/installed-$(shell cat $(PINS) pyproject.toml | cksum | tr -d ' ')
 # two test files at a time, each with one thread: a laptop's two cores and its memory suffice
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
@@ -56,7 +58,7 @@ $(INSTALLED):
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo 'Python 3.11 or 3.12 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
 	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV) || { echo 'The environment could not be made: Python needs its venv module (on Debian: apt install python3-venv).' >&2; exit 1; }
 	@echo "Installing into $(VENV)/: some minutes and 2.5 GB, more where pip takes torch with CUDA, once …"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $(PINS)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@rm -f $(VENV)/installed-*
 	@touch $(INSTALLED)

@@ -39,6 +39,14 @@ def test_conda_users_get_the_same_pins():
     assert {"pip": ["-r requirements.txt"]} in ENVIRONMENT
 
 
+def test_the_lock_has_every_pin_and_hashes_for_every_package():
+    lock, hashes = read("requirements.lock"), r"(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+"
+    found = re.findall(rf"^([a-z0-9.-]+)==([^ ]+).* \\\n{hashes}", lock, re.MULTILINE)
+    assert len(found) == len(re.findall(r"^[^ #].*==", lock, re.MULTILINE))
+    pinned = {name.lower().replace("_", "-"): version for name, version in PINS.items()}
+    assert pinned.items() <= dict(found).items()
+
+
 def test_versions_of_python_agree():
     assert PROJECT["project"]["requires-python"] == ">=3.11,<3.13"
     assert "python=3.11" in ENVIRONMENT
