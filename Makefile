@@ -1,7 +1,7 @@
 # make book · make test · make help. GNU make 3.81 or later; PYTHON picks the interpreter, REVS_CACHE the
 # cache; PINS=requirements.lock installs only files with known hashes.
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 SWEEP ?= quick
 PINS ?= requirements.txt
 
@@ -55,7 +55,7 @@ clean:  ## remove build/
 	@du -sh "$${REVS_CACHE:-$$HOME/.cache/revs}" 2>/dev/null || echo "(the cache is empty)"
 
 $(INSTALLED):
-	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null || { echo 'Python 3.11 or 3.12 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null || { echo 'Python 3.11, 3.12 or 3.13 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
 	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV) || { echo 'The environment could not be made: Python needs its venv module (on Debian: apt install python3-venv).' >&2; exit 1; }
 	@echo "Installing into $(VENV)/: some minutes and 2.5 GB, more where pip takes torch with CUDA, once …"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r $(PINS)

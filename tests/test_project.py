@@ -48,10 +48,10 @@ def test_the_lock_has_every_pin_and_hashes_for_every_package():
 
 
 def test_versions_of_python_agree():
-    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.13"
+    assert PROJECT["project"]["requires-python"] == ">=3.11,<3.14"
     assert "python=3.11" in ENVIRONMENT
-    assert "((3, 11), (3, 12))" in (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "Python 3.11 or 3.12" in README
+    assert "((3, 11), (3, 12), (3, 13))" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "Python 3.11, 3.12 or 3.13" in README
 
 
 def test_the_readme_names_no_other_pin():
