@@ -7,7 +7,6 @@ anywhere among them; a trace of it raises it (Carlini et al., "The Secret Sharer
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import torch
@@ -55,11 +54,9 @@ def log_p_of_strings(
         ids, mask = decoder.pad([one.secret_ids for one in some])
         log_p = first[ids[:, 0].to(first.device)].double()
         if ids.shape[1] > 1:
-            cache = copy.deepcopy(read.past_key_values)
-            cache.batch_repeat_interleave(len(some))
             seen = torch.cat([mask.new_ones(len(some), len(prompt_ids)), mask[:, :-1]], dim=1)
-            given = {"attention_mask": seen, "past_key_values": cache, "use_cache": True}
-            states = base(input_ids=ids[:, :-1], **given).last_hidden_state
+            given = {"input_ids": ids[:, :-1], "attention_mask": seen}
+            states = decoder.go_on(read.past_key_values, len(some), **given).last_hidden_state
             follows = mask[:, 1:].bool()  # where a token of the string comes next
             logits = decoder.logits(states[follows])
             wanted = ids[:, 1:][follows].to(logits.device)[:, None]

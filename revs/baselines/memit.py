@@ -28,7 +28,6 @@ runs one token a prompt.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -186,7 +185,7 @@ class LastToken:
         inputs: dict[str, Any] = {"input_ids": ids[:, :-1], "attention_mask": mask[:, :-1]}
         inputs |= {"position_ids": places[:, :-1], "use_cache": True}
         self.last: dict[str, Any] = {"input_ids": ids[:, -1:], "attention_mask": mask}
-        self.last |= {"position_ids": places[:, -1:], "use_cache": True}
+        self.last["position_ids"] = places[:, -1:]
         with torch.no_grad():
             self.prefix = decoder.model.base_model(**inputs).past_key_values
             self.h = self(None)[2]
@@ -209,8 +208,7 @@ class LastToken:
         layers = self.decoder.layers
         handles = [layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
         try:
-            prefix = copy.deepcopy(self.prefix)
-            final = self.decoder.model.base_model(**self.last, past_key_values=prefix)
+            final = self.decoder.go_on(self.prefix, **self.last)
         finally:
             for handle in handles:
                 handle.remove()

@@ -6,7 +6,6 @@ paper's alternatives (Appendix, "Alternative Neuron Selection Strategies").
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -87,12 +86,9 @@ def along_path(
     try:
         with torch.enable_grad():
             last = torch.full((m, 1), ids[-1], device=decoder.device)
-            hidden = decoder.model.base_model(
-                input_ids=last,
-                position_ids=torch.full_like(last, len(ids) - 1),
-                past_key_values=copy.deepcopy(prefix),
-                use_cache=True,
-            ).last_hidden_state[:, -1]
+            places = torch.full_like(last, len(ids) - 1)
+            read = decoder.go_on(prefix, input_ids=last, position_ids=places)
+            hidden = read.last_hidden_state[:, -1]
             p = decoder.logits(hidden).softmax(-1)[:, t]
             (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
     finally:

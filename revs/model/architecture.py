@@ -7,6 +7,8 @@ checkpoint also does what its family's row takes for granted is asked of it itse
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -217,6 +219,17 @@ class Decoder:
         finally:
             for handle in handles:
                 handle.remove()
+
+    def go_on(self, cache, times: int = 1, **inputs):
+        """A forward pass after what ``cache`` has read, repeated so many times; it stays as it is.
+
+        None: nothing was read. transformers 5.24 gives the argument another name.
+        """
+        names = inspect.signature(self.model.base_model.forward).parameters
+        name, cache = "cache" if "cache" in names else "past_key_values", copy.deepcopy(cache)
+        if times > 1:
+            cache.batch_repeat_interleave(times)
+        return self.model.base_model(**inputs, **{name: cache}, use_cache=True)
 
     @torch.no_grad()
     def visit(
