@@ -41,6 +41,7 @@ BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 QUICK["random"] = QUICK["revs"]
+QUICK["other_tokens"] = QUICK["revs"] | {"control": "tokens"}
 
 
 @pytest.fixture(params=FAMILIES)

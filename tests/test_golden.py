@@ -36,6 +36,7 @@ REVS = {"n_max": 8, "k": 12, "r_h": 0.3, "eps_r_h": 0.0, "r_n": 0.7, "eps_r_n": 
 SMALL = SETTINGS | {  # settings with which a tiny model moves
     "revs": REVS,
     "random": REVS,
+    "other_tokens": REVS | {"control": "tokens"},
     "least_squares": {"r_h": 0.3, "tokens": 512},
 }
 OPTIONS = {  # other ways that a method can go
