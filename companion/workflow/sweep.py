@@ -167,7 +167,7 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
             if name not in NAMED:
                 extra |= value if isinstance(value, dict) else {name: value}
         if extra and "tag" in known_fields:
-            words = [f"{name}{value}" for name, value in extra.items()]
+            words = [f"{name}{in_a_name(value)}" for name, value in extra.items()]
             parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *words])
         if extra and "overrides" in known_fields:
             parameters["overrides"] = extra
@@ -176,6 +176,15 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
         if (method := getattr(job.settings, "method", "revs")) not in known:
             raise ValueError(f"There is no method '{method}'" + hint(method, methods()))
         yield job
+
+
+def in_a_name(value) -> str:
+    """A setting's value in the name of a row; of a list its ends.
+
+    >>> in_a_name([4, 5, 6])
+    '4to6'
+    """
+    return f"{value[0]}to{value[-1]}" if isinstance(value, list) else str(value)
 
 
 def options(settings: dict) -> list[str]:
