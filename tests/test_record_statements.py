@@ -1,6 +1,9 @@
 """What pages say of the recorded results in words: a number beside it is glued, a word is not."""
 
+import pandas as pd
+
 from companion.analysis import abilities, results
+from companion.store import rows
 
 MODEL = "smollm2-135m"
 
@@ -25,3 +28,11 @@ def test_the_embedded_model_cannot_answer():
     """integrity: “The small model cannot answer them before the edit either.”"""
     before = abilities.answers(abilities.runs(MODEL, "ssn")).loc["unedited"]
     assert not any(abilities.above_chance(before, one) for one in abilities.BENCHMARKS)
+
+
+def test_revs_was_first_in_the_first_design_alone():
+    """fair_details: “REVS came first on every data set in the first design and on none …”"""
+    earlier = pd.read_csv(rows.RECORDED / "earlier_designs.csv")
+    scores = earlier.set_index("method").groupby(["design", "data"])["unlearning_score"]
+    first = scores.idxmax() == "revs"
+    assert first.loc[1].all() and not first.loc[2].any()

@@ -149,16 +149,15 @@ def test_every_range_that_is_drawn_from_has_words():
 
 def test_recorded_trials_are_seen_whatever_their_search_recorded():
     data = ["ssn-tune", "emails-tune"]
-    tag = tuning.newest_tag(MODEL, data)
-    frame, found = tuning.trials(MODEL, data, tag), tuning.searches(MODEL, data, tag)
+    frame, found = tuning.trials(MODEL, data), tuning.searches(MODEL, data)
     assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
     assert (frame["so_far"] >= frame["score"]).all()
-    finals = tuning.reevaluated(MODEL, found, tag)
+    finals = tuning.reevaluated(MODEL, found)
     assert all(isinstance(one, str) for one in tuning.answer(frame, finals, data[0]).values())
     assert len(tuning.reevaluated_table(finals)) == len(finals)
     for fig in (
         drawing.progress(frame, *data),
         drawing.reevaluated(finals[finals["data"] == data[0]]),
-        drawing.trade(frame[frame["data"] == data[1]]),
+        drawing.trade(frame[frame["data"] == data[0]]),
     ):
         drawing.panels.__globals__["plt"].close(fig)

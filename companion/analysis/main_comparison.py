@@ -2,8 +2,7 @@
 
 A run unlearns one half of a data set's secrets (a split) from the model with one adapter. Adapters
 and splits are crossed; every method has one run in each cell. The primary endpoint is the
-Unlearning Score. Until runs with adapters are recorded, runs on the older fine-tunes stand in: each
-fine-tune counts as an adapter.
+Unlearning Score.
 """
 
 from __future__ import annotations
@@ -16,13 +15,14 @@ import pandas as pd
 from companion.analysis import extraction, results, statistics
 from companion.analysis.tables import DASH, comma_list, decimal, percent
 from companion.experiments import methods
+from companion.store import rows
 from revs.measures.metrics import harmonic_mean
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
-CONTROLS = ("unedited", "output_ban", "random")
+CONTROLS = ("unedited", "output_ban", "random", "other_tokens")
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
-OLDER = r"round\d*"  # tags of the runs that stand in
+DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
 TITLES = {
     PRIMARY: "Unlearning Score",
     "efficacy": "Efficacy",
@@ -48,19 +48,15 @@ BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resis
 
 
 def runs(model: str, *data: str) -> pd.DataFrame:
-    """The finished runs of the main comparison, one line each: data, adapter, split, method, the
-    measures of TITLES (nan where a run has none), and what ``results.measured`` has besides."""
+    """The finished runs of the main comparison, one line each: data, adapter (of a model that has
+    none: its weights), split, method, the measures of TITLES (nan where a run has none), and what
+    ``results.measured`` has besides."""
     frame = results.measured(model, *(data or results.DATA))
-    frame = frame[frame["failed"].isna()].assign(split=frame["seed"])
-    with_adapter = frame["adapter"].astype("string").str.fullmatch(ADAPTER).fillna(False)
-    with_adapter = with_adapter.astype(bool) & (frame["tag"] == "")
-    # a reader's own run, or the one that the quick sweep makes, is no comparison yet
-    if frame.loc[with_adapter, "method"].nunique() > len(CONTROLS):
-        return measures(frame[with_adapter].reset_index(drop=True))
-    older = frame["tag"].str.fullmatch(OLDER).astype(bool)
-    found = frame[older if older.any() else frame["tag"] == ""]
-    found = found[found["method"].isin([*methods.paper_methods(), *CONTROLS])]
-    return measures(found.assign(adapter=found["finetune"]).reset_index(drop=True))
+    frame = frame[frame["failed"].isna() & (frame["tag"] == "")].assign(split=frame["seed"])
+    known = frame["adapter"].astype("string").str.fullmatch(ADAPTER).fillna(False).astype(bool)
+    # a model that was trained here has memorised the secrets itself
+    found = frame[known] if known.any() else frame.assign(adapter=frame["finetune"])
+    return measures(found.reset_index(drop=True))
 
 
 def measures(frame: pd.DataFrame) -> pd.DataFrame:
@@ -230,6 +226,16 @@ def run_table(frame: pd.DataFrame) -> pd.DataFrame:
     return results.titled(table.rename(columns=TITLES).astype({"split": str}))
 
 
+def across_designs(frame: pd.DataFrame) -> pd.DataFrame:
+    """The mean Unlearning Scores of two earlier designs, whose rows are in the project's history
+    only, and of the runs of a frame, as texts."""
+    earlier = pd.read_csv(rows.RECORDED / "earlier_designs.csv")
+    now = frame[frame["method"].isin(earlier["method"])].assign(design=max(DESIGNS))
+    scores = pd.concat([earlier, now]).groupby(["data", "method", "design"])[PRIMARY].mean()
+    table = scores.map(percent).unstack().reindex(columns=list(DESIGNS)).fillna(DASH)
+    return results.titled(in_order(table.rename(columns=DESIGNS).reset_index()))
+
+
 def side_table(frame: pd.DataFrame) -> pd.DataFrame:
     """The methods that score higher and lower than REVS on each data set by their intervals, those
     that are undecided, and those that differ after Holm's correction, as texts."""
@@ -245,14 +251,31 @@ def side_table(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns).replace({"data": results.DATA})
 
 
+def made_on(model: str, frame: pd.DataFrame) -> dict[str, str]:
+    """What each of the paper's data sets was measured on, for captions."""
+    said = dict.fromkeys(methods.PAPER_DATA, "not measured yet")
+    for data, part in frame.groupby("data"):
+        said[data] = f"{results.title(model)}, {design(part)}"
+    return said
+
+
+def designs(frame: pd.DataFrame) -> str:
+    """The design of each data set: "2 adapters × 2 splits for SSN and Emails; …"."""
+    alike: dict[str, list[str]] = {}
+    for data, title in results.DATA.items():
+        if len(part := frame[frame["data"] == data]):
+            alike.setdefault(design(part), []).append(title)
+    return "; ".join(f"{crossed} for {comma_list(names)}" for crossed, names in alike.items())
+
+
 def answer(model: str) -> dict[str, str]:
-    """What pages say of the main comparison, for ``glue``: its ``design`` on each data set, the
-    ``place`` of REVS among the ``methods``, and REVS's means, as texts."""
+    """What pages say of the main comparison, for ``glue``: its ``designs``, the ``place`` of REVS
+    among the ``methods``, and REVS's means, as texts."""
     frame, said = runs(model), {"title": results.title(model)}
+    said["designs"] = designs(frame)
     for data in results.DATA:
         part = frame[frame["data"] == data]
         scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
-        said[f"design_{data}"] = design(part) if len(part) else DASH
         said[f"methods_{data}"] = str(len(scored))
         higher = scored > scored.get("revs", np.nan)
         said[f"place_{data}"] = str(int(higher.sum()) + 1) if "revs" in scored else DASH
@@ -263,22 +286,22 @@ def answer(model: str) -> dict[str, str]:
 
 
 def findings(frame: pd.DataFrame) -> dict[str, str]:
-    """Two sentences for the landing page: where REVS ranks and what it costs, and what the
-    least-squares write adds, on the paper's data sets."""
-    said = {}
+    """Two findings for the landing page, on the paper's data sets: where REVS and its least-squares
+    write rank, what an insider finds after them, and what they cost."""
+    frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
+    scored = frame[~frame["method"].isin(CONTROLS)]
     for method, name in (("revs", "rank"), ("least_squares", "added")):
         parts = []
-        for data, title in methods.PAPER_DATA.items():
-            part = frame[(frame["data"] == data) & ~frame["method"].isin(CONTROLS)]
+        for data, part in scored.groupby("data", sort=False):
             score = part.groupby("method")[PRIMARY].mean()
             if method in score:
                 place = int((score > score[method]).sum()) + 1
-                parts.append(f"{place} of {len(score)} on {title}")
-        own = frame[(frame["method"] == method) & frame["data"].isin(methods.PAPER_DATA)]
-        cost = own["perplexity_rise"].mean()
+                parts.append(f"{place} of {len(score)} on {results.DATA[data]}")
+        own = frame.loc[frame["method"] == method, ["resistance", "perplexity_rise"]].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Perplexity on "
-            f"general text rises by {percent(cost)} per cent, the mean over its runs."
+            f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Its resistance "
+            f"to an insider is {percent(own['resistance'])} of 100, and perplexity on general text "
+            f"rises by {percent(own['perplexity_rise'])} per cent."
             if parts
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )

@@ -26,7 +26,6 @@ PAPER_COLUMNS = {
 }
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
-SAME = ["data", "tag"]  # of runs that are compared
 FEW = 2  # fine-tunes that a caption names, and does not only count
 
 
@@ -45,22 +44,11 @@ def short(model: str) -> str:
 
 def measured(model: str, *data: str) -> pd.DataFrame:
     """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
-    settings, what its edit and its machine were, and the whole ``row``. Runs with an adapter and
-    runs on older fine-tunes are not mixed (``one_design``)."""
+    settings, what its edit and its machine were, and the whole ``row``."""
     found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
     lines = [line(row) for part in found for row in part if row["model"] == model]
     nothing = ["name", "data", "method", "seed", "tag", "adapter", "origin", "failed", "finetune"]
-    frame = pd.DataFrame(lines, columns=None if lines else [*nothing, "row", *METRICS])
-    return one_design(frame)
-
-
-def one_design(frame: pd.DataFrame) -> pd.DataFrame:
-    """Of each data set and tag the runs with an adapter, if they have as many methods as those on
-    older fine-tunes; else the older ones. A run of a reader's own replaces no comparison."""
-    adapted, keys = frame["adapter"].notna(), [frame[name] for name in SAME]
-    count = lambda some: frame["method"].where(some).groupby(keys).transform("nunique")
-    newer = count(adapted) >= count(~adapted)
-    return frame[adapted == newer].reset_index(drop=True)
+    return pd.DataFrame(lines, columns=None if lines else [*nothing, "row", *METRICS])
 
 
 def line(row: dict) -> dict:

@@ -124,15 +124,6 @@ def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
 
 
-def newest_tag(model: str, data: list[str]) -> str:
-    """The tag of a model's newest searches: those with an adapter, then those with an optimiser."""
-    found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
-    found = [row for row in found if row["model"] == model]
-    with_adapter = [row["tag"] for row in found if row["settings"].get("adapter")]
-    known = [*with_adapter, *({"tpe"} & {row["tag"] for row in found}), ""]
-    return known[0]
-
-
 def reevaluated_table(finals: pd.DataFrame) -> pd.DataFrame:
     """``reevaluated`` as texts."""
     table = finals.rename(columns={"number": "trial", "first": "first split"})
