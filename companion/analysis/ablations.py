@@ -9,6 +9,7 @@ import math
 
 import pandas as pd
 
+from companion.analysis import main_comparison
 from companion.analysis.results import measured
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
@@ -98,6 +99,17 @@ def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
     """Of the runs of ``scores`` the base and those in which this setting alone differs from it."""
     alone = runs["tag"].str.startswith("curve") & runs["changed"].map(set).eq({name})
     return runs[alone | (runs["tag"] == "base")].sort_values(name)
+
+
+def by_first_layer(model: str, data: str) -> pd.DataFrame:
+    """The least-squares write from a ``first`` layer to the last, one line a run: its Unlearning
+    Score, its resistance per example and its rise of perplexity, in per cent."""
+    runs = measured(model, data)
+    runs = runs[(runs["method"] == "least_squares") & runs["tag"].str.startswith("layers-")]
+    first = runs["layers"].map(lambda layers: 0 if layers == "all" else min(layers))
+    found = main_comparison.measures(runs[runs["failed"].isna()])
+    columns = ["unlearning_score", "resistance", "perplexity_rise"]
+    return (100 * found[columns]).assign(first=first).sort_values("first", ignore_index=True)
 
 
 def beside(which: str, model: str) -> pd.DataFrame:
