@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from companion.analysis import abilities, results
+from companion.analysis import abilities, ablations, results, tuning
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -36,3 +36,18 @@ def test_revs_was_first_in_the_first_design_alone():
     scores = earlier.set_index("method").groupby(["design", "data"])["unlearning_score"]
     first = scores.idxmax() == "revs"
     assert first.loc[1].all() and not first.loc[2].any()
+
+
+def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_tell():
+    """write: “From the middle layers on the write forgets at the output *and* in the layers …”"""
+    found = ablations.by_first_layer(MODEL, "ssn").set_index("first")
+    middle, last = found[found.index <= 24], found[found.index >= 28]
+    assert middle["resistance"].min() > 90 and last["resistance"].max() < 5
+    assert found["unlearning_score"].min() > 90 and found["perplexity_rise"].max() < 3
+
+
+def test_two_methods_found_no_setting_that_forgets_and_keeps():
+    """fair: “in six trials Max-Entropy and NPO-KL found none that forgets and keeps”"""
+    trials = tuning.trials(MODEL, "ssn-tune")
+    useful = trials[(trials["efficacy"] > 0.5) & (trials["specificity"] > 0.2)]
+    assert set(tuning.searched()) - set(useful["method"]) == {"max_entropy", "npo_kl"}
