@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from companion.analysis import abilities, ablations, results, tuning
+from companion.analysis import abilities, ablations, main_comparison, results, tuning
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -51,3 +51,11 @@ def test_two_methods_found_no_setting_that_forgets_and_keeps():
     trials = tuning.trials(MODEL, "ssn-tune")
     useful = trials[(trials["efficacy"] > 0.5) & (trials["specificity"] > 0.2)]
     assert set(tuning.searched()) - set(useful["method"]) == {"max_entropy", "npo_kl"}
+
+
+def test_shared_tokens_leave_the_new_write_alone_above_a_third():
+    """ban: “all methods but the least-squares write fall to a third or less”"""
+    runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
+    score = runs.groupby(["data", "method"])["unlearning_score"].mean()
+    assert score["ssn"].idxmax() == "output_ban"
+    assert set(score["ssn-shared"][score["ssn-shared"] > 1 / 3].index) == {"least_squares"}

@@ -265,7 +265,7 @@ def designs(frame: pd.DataFrame) -> str:
     for data, title in results.DATA.items():
         if len(part := frame[frame["data"] == data]):
             alike.setdefault(design(part), []).append(title)
-    return "; ".join(f"{crossed} for {comma_list(names)}" for crossed, names in alike.items())
+    return "; ".join(f"{crossed} for {' and '.join(names)}" for crossed, names in alike.items())
 
 
 def answer(model: str) -> dict[str, str]:
