@@ -300,8 +300,8 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         own = frame.loc[frame["method"] == method, ["resistance", "perplexity_rise"]].mean()
         said[f"finding_{name}"] = (
             f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Its resistance "
-            f"to an insider is {percent(own['resistance'])} of 100, and perplexity on general text "
-            f"rises by {percent(own['perplexity_rise'])} per cent."
+            f"to an insider is {percent(own['resistance'])} per cent, and perplexity on general "
+            f"text rises by {percent(own['perplexity_rise'])} per cent."
             if parts
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
