@@ -74,7 +74,8 @@ def faults(clone: Path, expected: dict[str, dict]) -> list[str]:
         outputs = [output for cell in cells for output in cell.get("outputs", [])]
         said += [f"{path.name} shows an error" for one in outputs if one["output_type"] == "error"]
     html = clone / "build" / "_build" / "html"
-    texts = {page.name: page.read_text(encoding="utf-8") for page in html.glob("**/*.html")}
+    pages = [page for page in html.glob("**/*.html") if "_static" not in page.parts]
+    texts = {page.name: page.read_text(encoding="utf-8") for page in pages}
     whole = lambda text: "</html>" in text or "<body" not in text  # that of a moved page is short
     said += [f"{name} ends early" for name, text in texts.items() if not whole(text)]
     return said + ([] if (html / "index.html").is_file() else ["there is no book"])
