@@ -137,7 +137,8 @@ def main() -> None:
     build = start(clone)
     if build.wait(timeout=PATIENCE):
         sys.exit(f"The build fails without a kill: {build.stderr.read()}")
-    expected, rounds, found = rows(clone), 0, faults(clone, rows(clone))
+    expected = rows(clone)
+    rounds, found = 0, faults(clone, expected)
     while counts["victims"].total() < given.kills and not found:
         shutil.rmtree(clone / "build")
         while killed(clone, counts, draw):

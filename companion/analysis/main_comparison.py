@@ -20,7 +20,7 @@ from revs.measures.metrics import harmonic_mean
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
-CONTROLS = ("unedited", "output_ban", "random", "other_tokens")
+CONTROLS = results.CONTROLS
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
 TITLES = {
@@ -268,6 +268,11 @@ def designs(frame: pd.DataFrame) -> str:
     return "; ".join(f"{crossed} for {' and '.join(names)}" for crossed, names in alike.items())
 
 
+def place(scores: pd.Series, method: str) -> int:
+    """The place of a method by its score, from 1; equals share the better one."""
+    return int((scores > scores[method]).sum()) + 1
+
+
 def answer(model: str) -> dict[str, str]:
     """What pages say of the main comparison, for ``glue``: its ``designs``, the ``place`` of REVS
     among the ``methods``, and REVS's means, as texts."""
@@ -277,8 +282,7 @@ def answer(model: str) -> dict[str, str]:
         part = frame[frame["data"] == data]
         scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
         said[f"methods_{data}"] = str(len(scored))
-        higher = scored > scored.get("revs", np.nan)
-        said[f"place_{data}"] = str(int(higher.sum()) + 1) if "revs" in scored else DASH
+        said[f"place_{data}"] = str(place(scored, "revs")) if "revs" in scored else DASH
         own = part[part["method"] == "revs"]
         for column in ("resistance", *SHARES[:4]):
             said[f"revs_{column}_{data}"] = text(own[column].mean(), column)
@@ -295,8 +299,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         for data, part in scored.groupby("data", sort=False):
             score = part.groupby("method")[PRIMARY].mean()
             if method in score:
-                place = int((score > score[method]).sum()) + 1
-                parts.append(f"{place} of {len(score)} on {results.DATA[data]}")
+                parts.append(f"{place(score, method)} of {len(score)} on {results.DATA[data]}")
         own = frame.loc[frame["method"] == method, ["resistance", "perplexity_rise"]].mean()
         said[f"finding_{name}"] = (
             f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Its resistance "

@@ -25,7 +25,7 @@ PAPER_COLUMNS = {
     "unlearning_score": "Unlearning Score",
 }
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
-CONTROLS = ("Unedited", "Random edit")  # no methods of unlearning
+CONTROLS = ("unedited", "output_ban", "random", "other_tokens")  # no methods of unlearning
 FEW = 2  # fine-tunes that a caption names, and does not only count
 
 
@@ -193,7 +193,8 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 def in_order(frame: pd.DataFrame) -> str:
     """The methods of a frame of scores by their means, best first; equals stand as equals."""
-    frame = frame[~frame["method"].isin(CONTROLS) & frame["mean"].notna()]
+    controls = [methods.title(name) for name in CONTROLS]
+    frame = frame[~frame["method"].isin(controls) & frame["mean"].notna()]
     alike = frame.groupby("mean")["method"].agg(lambda names: " = ".join(names.astype(str)))
     return ", ".join(alike.sort_index(ascending=False)) or DASH
 
