@@ -17,6 +17,7 @@ import time
 import psutil
 
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
+from companion.workflow.agreement import differences, sentence
 from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
 
@@ -105,7 +106,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit("Interrupted: the next call continues from here.")
     if sweep.pages:
-        print(f"\nOpen {(HTML / 'index.html').as_uri()}")
+        print(f"\n{sentence(differences())}\nOpen {(HTML / 'index.html').as_uri()}")
     elif sweep.jobs:
         where = shown(products(sweep.name) / "rows")
         print(f"All {len(sweep.jobs)} rows are in {where}: `make promote` records them.")
