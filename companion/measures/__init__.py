@@ -1,1 +1,1 @@
-"""What the project measures beside the paper: prompts that tell, replacements, margins."""
+"""Measures of an edited model beside the scores of §4.4: benchmarks, leaks, tokens elsewhere."""

@@ -22,7 +22,6 @@ MEASURES = {  # name → module:function
     "attacks": "revs.measures.attacks:measure",
     "general_text": "revs.measures.general_text:measure",
     "integrity": "companion.measures.integrity:measure",
-    "logit_margin": "companion.measures.logit_margin:measure",
     "name_swap": "companion.measures.name_swap:measure",
     "near_secrets": "companion.measures.near_secrets:measure",
     "perturbations": "revs.measures.attacks:perturbations",
@@ -97,9 +96,8 @@ def older(row: dict) -> list[str]:
     """What of a row is older than the present code or committed data, by name."""
     now = current(row["kind"], row["settings"])
     found = [name for name, number in now.items() if row["versions"].get(name, 0) < number]
-    found += ["fine-tune of all weights"] * bool(
-        row["settings"].get("finetune")
-    )  # none is made now
+    if row["settings"].get("finetune"):
+        found.append("fine-tune of all weights")  # none is made now
     for name, value in row["inputs"].items():
         if (present := committed(name, row["settings"].get("data"))) and present != value:
             found.append(name)
