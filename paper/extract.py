@@ -396,9 +396,8 @@ def captured(name, text):
 
 
 def hardware(tex):
-    """The machines, the GPUs each method took, and the minutes each ran."""
+    """The GPUs that each method took, and the minutes that each ran."""
     text = prose(section(tex, "app:hardware"))
-    gpu, vram = captured("gpu", text)
     # "Head Projection" here, "Head-Projection" elsewhere.
     listed = captured("gpus", text).replace("Head P", "Head-P")
     gpus = {
@@ -409,51 +408,21 @@ def hardware(tex):
     minutes = {"REVS": revs, "FT-L": ft_l}
     minutes |= dict.fromkeys(("MEMIT", "Max-Entropy", "Head-Projection"), editing)
     minutes |= dict.fromkeys(("RMU", "NPO-KL"), optimising)
-    machine = {"gpu": gpu, "vram_gb": int(vram), "cpu": captured("cpu", text)}
     used = {"gpus": gpus, "runtime_minutes": minutes}
-    return machine | used | {"dataset": "Emails", "model": "Llama-3-8B"}
-
-
-def finetune_ssn(tex):
-    """How the base models were made to memorise the SSN data."""
-    lr, epochs, batch = captured("finetune", prose(section(tex, "app:ssn_dataset")))
-    return {"lr": float(lr), "epochs": int(epochs), "batch_size": int(batch)}
-
-
-def splits(tex):
-    """The seeds, and how much is forgotten."""
-    text = prose(section(tex, "sec:implementation"))
-    first, last = captured("seeds", text)
-    forget, ssn = captured("forget", text)
-    return {
-        "seeds": list(range(int(first), int(last) + 1)),
-        "tuning_seed": int(captured("tuning_seed", text)),
-        "forget_emails": int(forget),
-        "forget_urls": int(forget),
-        "forget_ssn": ssn,
-    }
+    return used | {"dataset": "Emails", "model": "Llama-3-8B"}
 
 
 def in_prose(tex):
-    """Numbers and words that only the prose has."""
+    """What only the prose has: how much is forgotten and retained, what settings were searched
+    on."""
     names = {"Email": "Emails"}
-    numbers = {
-        name: int(only(pattern, tex, what)[1].replace(",", ""))
-        for name, (pattern, what) in SENTENCES["settings"].items()
-    }
     return {
+        "forget_emails": int(captured("forget", prose(section(tex, "sec:implementation")))),
         "retained": captured("retained", tex),
-        "mmlu_gptj": dict(
-            zip(("Emails", "SSN", "chance"), map(int, captured("mmlu_gptj", tex)), strict=True)
-        ),
         "tuned": {
-            "targets": int(captured("tuned_targets", tex)),
             "data": [names.get(word, word) for word in captured("tuned_data", tex)],
             "extent": captured("tuned_extent", tex),
         },
-        "best_generality": list(captured("best_generality", tex)),
-        "revs_is": captured("revs_is", tex),
-        "settings": numbers,
     }
 
 
@@ -467,32 +436,6 @@ def token_example(tex):
         "ids": [int(token) for token in captured("example_ids", text).split(", ")],
         "chosen": list(captured("example_chosen", text)),
     }
-
-
-def sections(tex):
-    """Every numbered heading in order, with its paragraphs'; letters in the Appendix."""
-    found, counts, lettered = [], [0, 0, 0], False
-    for heading in re.finditer(
-        r"\\appendix\b|\\(section|subsection|subsubsection|paragraph)(?=\{)", tex
-    ):
-        if heading[0] == r"\appendix":
-            counts, lettered = [0, 0, 0], True
-            continue
-        title = plain(re.sub(r"\\label\{.*?\}", "", braced(tex, heading.end()))).rstrip(".: ")
-        if heading[1] == "paragraph":
-            found[-1]["paragraphs"].append(title)
-            continue
-        depth = heading[1].count("sub")
-        counts = [*counts[:depth], counts[depth] + 1, 0, 0][:3]
-        first = chr(ord("A") + counts[0] - 1) if lettered else str(counts[0])
-        found.append(
-            {
-                "number": ".".join([first, *map(str, counts[1 : depth + 1])]),
-                "title": title,
-                "paragraphs": [],
-            }
-        )
-    return found
 
 
 # ------------------------------------------------------------------------------------------- output
@@ -518,11 +461,8 @@ def extract(path):
         "hyperparameters": hyperparameters(tex),
         "sweep": sweep(tex),
         "hardware": hardware(tex),
-        "finetune_ssn": finetune_ssn(tex),
-        "splits": splits(tex),
         "in_prose": in_prose(tex),
         "token_example": token_example(tex),
-        "sections": sections(tex),
     }
 
 

@@ -4,7 +4,6 @@ The numbers lie in paper/tables.json, made from the LaTeX source by paper/extrac
 paper/README.md describes them.
 """
 
-import difflib
 import functools
 import json
 
@@ -19,13 +18,6 @@ FILE = ROOT / "paper" / "tables.json"
 CELL = ["dataset", "row", "column", "value", "std", "mark", "printed"]
 
 
-def _check(what, name, known):
-    """Raise ValueError, naming the nearest known name, unless `name` is one of `known`."""
-    if name not in known:
-        nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0)[0]
-        raise ValueError(f"The paper has no {what} {name!r}; the nearest is {nearest!r}.")
-
-
 @functools.cache
 def tables() -> dict:
     """All of tables.json. Cached and shared between callers: do not change it."""
@@ -37,14 +29,9 @@ def table(label) -> pd.DataFrame:
 
     Columns: dataset ("SSN", "Emails", "URLs" or None), row, column, value (per cent, counts in
     tab:pii-distribution; NaN where the paper prints a dash), std over the seeds (NaN where none is
-    printed), mark ("bold", "underline" or None) and printed. Raises ValueError for an unknown
-    label.
+    printed), mark ("bold", "underline" or None) and printed.
     """
-    numbers = {
-        name: entry["cells"] for name, entry in tables()["tables"].items() if "cells" in entry
-    }
-    _check("table", label, list(numbers))
-    return pd.DataFrame(numbers[label], columns=CELL)
+    return pd.DataFrame(tables()["tables"][label]["cells"], columns=CELL)
 
 
 def has_settings(method) -> bool:
@@ -56,14 +43,11 @@ def hyperparameters(method, model, dataset) -> dict:
     """The Appendix's hyperparameters of one method, {name: value}.
 
     `model` is "Llama-3-8B" or "GPT-J-6B"; `dataset` "SSN", "Emails" or "URLs", the last of which
-    gives the values of Emails, as in §4.5. Layers are a list of ints, or "all". Raises ValueError
-    for an unknown name.
+    gives the values of Emails, as in §4.5. Layers are a list of ints, or "all". KeyError for an
+    unknown name.
     """
-    entries = tables()["hyperparameters"]
-    _check("method", method, list(dict.fromkeys(entry["method"] for entry in entries)))
-    _check("model", model, list(dict.fromkeys(entry["model"] for entry in entries)))
-    _check("data set", dataset, ["SSN", "Emails", "URLs"])
-    wanted = (method, model, "Emails" if dataset == "URLs" else dataset)
-    return {
-        e["name"]: e["value"] for e in entries if (e["method"], e["model"], e["dataset"]) == wanted
-    }
+    found: dict[tuple, dict] = {}
+    for one in tables()["hyperparameters"]:
+        place = one["method"], one["model"], one["dataset"]
+        found.setdefault(place, {})[one["name"]] = one["value"]
+    return found[method, model, "Emails" if dataset == "URLs" else dataset]
