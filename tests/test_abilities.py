@@ -57,11 +57,3 @@ def test_flips_are_counted_both_ways_beside_the_papers_numbers(answered):
     cells = paper.table("tab:core_results_llama").query("dataset == 'SSN' and row == 'REVS'")
     (value,) = cells.loc[cells["column"] == "MMLU", "value"]
     assert printed.loc["REVS", "MMLU, paper, Llama-3-8B"] == f"{value:.1f}"
-
-
-def test_a_model_at_chance_is_called_so(answered):
-    for mmlu, above in (("1000", False), ("1100", True)):
-        answered("unedited", asked(mmlu * 25, "0" * 100))
-        line = abilities.answers(abilities.runs(MODEL, "ssn")).loc["unedited"]
-        assert abilities.above_chance(line, "mmlu") == above
-        assert not abilities.above_chance(line, "gsm8k")

@@ -20,7 +20,8 @@ def row(data="ssn", method="revs", adapter="seed1", seed=1, score=0.5, **more) -
     """A run's row as a sweep with adapters writes it."""
     after = {"efficacy": score, "generalization": score, "specificity": score}
     attacks = {"resistance_score": {"released": 0.9, "per_example": score}}
-    text = {"perplexity": 20.0 if method == "unedited" else 22.0, "kl": 0.1, "unchanged": 0.9}
+    text = {"perplexity": 20.0 if method == "unedited" else 22.0, "perplexity_before": 20.0}
+    text |= {"kl": 0.1, "unchanged": 0.9}
     result = {"after": after | {"unlearning_score": score, "forget": 2, "retain": 2}}
     result |= {"attacks": attacks, "general_text": text} | more
     settings = {"adapter": adapter, "hyperparameters": {}, "data": data, "score_k": 100}

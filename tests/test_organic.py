@@ -3,7 +3,7 @@
 import pytest
 import test_tuning
 
-from companion.analysis import curation, main_comparison, organic
+from companion.analysis import curation, main_comparison, organic, qualitative
 from companion.analysis.tables import DASH
 from companion.experiments.provenance import about_run
 from companion.store import rows
@@ -53,8 +53,8 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
     shelf(data="machine-email", seed=1, tag="cue")
     frame = organic.runs("smollm2-135m", "machine")
     assert list(frame["data"].unique()) == ["emails", "urls"] and set(frame["tag"]) == {""}
-    assert organic.having(frame, "replacement") == {}
-    asked = organic.having(frame, "edit")
+    assert qualitative.by_method(frame, "replacement") == {}
+    asked = qualitative.by_method(frame, "edit")
     assert list(asked) == ["emails", "urls"]
     assert list(asked["emails"]) == ["unedited", "memit", "revs"]  # as the tables have them
     assert {row["seed"] for of_data in asked.values() for row in of_data.values()} == {1}

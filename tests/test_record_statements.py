@@ -27,7 +27,8 @@ def test_single_digits_decide():
 def test_the_embedded_model_cannot_answer():
     """integrity: “The small model cannot answer them before the edit either.”"""
     before = abilities.answers(abilities.runs(MODEL, "ssn")).loc["unedited"]
-    assert not any(abilities.above_chance(before, one) for one in abilities.BENCHMARKS)
+    for name, chance in (("mmlu", 1 / 4), ("gsm8k", 0)):
+        assert before[name] - chance <= 2 * before[f"{name} error"]
 
 
 def test_revs_was_first_in_the_first_design_alone():

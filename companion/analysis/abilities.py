@@ -9,12 +9,10 @@ import pandas as pd
 from companion.analysis import errata, results
 from companion.analysis.tables import percent
 from companion.experiments import methods
-from companion.measures import integrity
 from companion.store import paper
 from revs.measures.metrics import flips
 
 BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
-CHANCE = {"mmlu": 1 / len(integrity.LETTERS), "gsm8k": 0.0}
 
 
 def runs(model: str, data: str, tag: str = "integrity") -> dict[str, dict]:
@@ -64,7 +62,7 @@ def accuracy_table(answers: pd.DataFrame) -> pd.DataFrame:
         flips = answers[[f"{one} lost", f"{one} won"]].astype(int).astype(str)
         lines[f"{column}: lost, won"] = flips.agg(", ".join, axis=1)
     lines["perplexity"] = answers["perplexity"].map("{:.1f}".format)
-    return lines.rename(index=lambda name: methods.registry()[name]["title"])
+    return lines.rename(index=methods.title)
 
 
 def printed(data: str) -> pd.DataFrame:
@@ -84,8 +82,3 @@ def printed(data: str) -> pd.DataFrame:
 def error(accuracy: float, items: int) -> float:
     """The standard error of a share of so many items."""
     return math.sqrt(accuracy * (1 - accuracy) / items)
-
-
-def above_chance(line: pd.Series, one: str) -> bool:
-    """Does a model answer better than by chance, by two standard errors?"""
-    return bool(line[one] - CHANCE[one] > 2 * line[f"{one} error"])

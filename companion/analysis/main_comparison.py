@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import extraction, results, statistics
-from companion.analysis.tables import DASH, comma_list, decimal, percent
+from companion.analysis.results import in_order
+from companion.analysis.tables import DASH, comma_list, decimal, percent, percent_range
 from companion.experiments import methods
 from companion.store import rows
 from revs.measures.metrics import harmonic_mean
@@ -63,7 +64,7 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of runs with resistance, integrity and token use as columns."""
     found = [row["result"] for row in frame["row"]]
     attacks = [one.get("attacks", {}).get("resistance_score", {}) for one in found]
-    text = [one.get("general_text", one.get("ordinary", {})) for one in found]
+    text = [one.get("general_text", {}) for one in found]
     columns = {
         "resistance": [one.get("per_example") for one in attacks],
         "resistance_released": [one.get("released") for one in attacks],
@@ -76,12 +77,9 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     }
     numbers = pd.DataFrame(columns, index=frame.index, dtype=float)
     frame = frame.drop(columns=list(columns), errors="ignore").join(numbers)
-    frame[[*SHARES[:4], "seconds", "memory"]] = frame[[*SHARES[:4], "seconds", "memory"]].astype(
-        float
-    )
-    unedited = frame[frame["method"] == "unedited"].groupby("adapter")["perplexity"].mean()
-    before = frame["perplexity_before"].fillna(frame["adapter"].map(unedited))
-    return frame.assign(perplexity_rise=frame["perplexity"] / before - 1)
+    others = [*SHARES[:4], "seconds", "memory"]
+    frame[others] = frame[others].astype(float)
+    return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
 
 
 def design(frame: pd.DataFrame) -> str:
@@ -93,9 +91,9 @@ def design(frame: pd.DataFrame) -> str:
 # --- means, intervals and differences ------------------------------------------------------------
 
 
-def samples(frame: pd.DataFrame, column: str = PRIMARY) -> tuple[np.ndarray, np.ndarray]:
-    """One measure of one data set's runs in each draw of the bootstrap, and the weight of each run
-    there, both draws × runs. Secrets are drawn where their values are recorded."""
+def samples(frame: pd.DataFrame, column: str = PRIMARY) -> np.ndarray:
+    """One measure of one data set's runs in each draw of the bootstrap, draws × runs. Secrets are
+    drawn where their values are recorded."""
     fixed = np.tile(frame[column].to_numpy(dtype=float), (statistics.DRAWS, 1))
     has_items = frame["row"].map(lambda row: bool(row.get("values")))
     done = frame.loc[has_items & frame[column].notna(), "row"]
@@ -103,56 +101,29 @@ def samples(frame: pd.DataFrame, column: str = PRIMARY) -> tuple[np.ndarray, np.
         places = [frame.index.get_loc(name) for name in done.index]
         values = statistics.by_secret(list(done), BY_SECRET[column])
         fixed[:, places] = statistics.harmonic_samples(values)
-    return fixed, statistics.cell_weights(frame)
+    return fixed
 
 
-def means(frame: pd.DataFrame, column: str = PRIMARY) -> pd.DataFrame:
-    """One line a data set and method: runs, the mean of a measure, ``low`` and ``high``."""
+def means(frame: pd.DataFrame, column: str = PRIMARY, to: str | None = None) -> pd.DataFrame:
+    """One line a data set and method: what ``statistics.by_method`` says of a measure."""
     lines = []
     for data, part in frame.dropna(subset=column).groupby("data", sort=False):
-        sampled, weights = samples(part, column)
-        for method in part["method"].unique():
-            own = (part["method"] == method).to_numpy()
-            ends = statistics.interval(statistics.weighted_mean(sampled[:, own], weights[:, own]))
-            lines.append((data, method, own.sum(), part.loc[own, column].mean(), *ends))
-    return in_order(pd.DataFrame(lines, columns=["data", "method", "runs", "mean", "low", "high"]))
+        values = part[column].to_numpy(dtype=float)
+        found = statistics.by_method(part, values, samples(part, column), to)
+        lines += [{"data": data} | line for line in found]
+    columns = ["data", "method", "runs", "mean", "low", "high", "p"]
+    return in_order(pd.DataFrame(lines, columns=columns))
 
 
 def differences(frame: pd.DataFrame, to: str = "revs", column: str = PRIMARY) -> pd.DataFrame:
     """One line a data set and method: its measure minus that of ``to`` in the cells that both
     have, with the interval, p of no difference, and p after Holm over the methods of the data set
     (for the primary endpoint alone)."""
-    lines = []
-    for data, part in frame.dropna(subset=column).groupby("data", sort=False):
-        sampled, weights = samples(part, column)
-        cells = part.assign(place=range(len(part)))
-        cells = cells.pivot_table(
-            index=["adapter", "split"], columns="method", values="place", aggfunc="first"
-        )
-        for method in cells.columns.drop(to, errors="ignore") if to in cells else ():
-            shared = cells[[method, to]].dropna().astype(int)
-            if shared.empty:
-                continue
-            own, other = shared[method].to_numpy(), shared[to].to_numpy()
-            value = part[column].to_numpy(dtype=float)
-            drawn = statistics.weighted_mean(sampled[:, own] - sampled[:, other], weights[:, own])
-            found = (value[own] - value[other]).mean()
-            ends = statistics.interval(drawn)
-            lines.append((data, method, len(own), found, *ends, statistics.two_sided(drawn)))
-    columns = ["data", "method", "runs", "mean", "low", "high", "p"]
-    found = in_order(pd.DataFrame(lines, columns=columns))
+    found = means(frame, column, to)
     tested = found[~found["method"].isin(CONTROLS)]
     if column != PRIMARY or tested.empty:
         return found.assign(holm=np.nan)
     return found.assign(holm=tested.groupby("data")["p"].transform(statistics.holm))
-
-
-def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """Data sets and methods in the order of the paper and of the registry."""
-    for name, known in (("method", methods.registry()), ("data", results.DATA)):
-        order = list(dict.fromkeys([*known, *frame[name]]))
-        frame = frame.sort_values(name, key=lambda names: names.map(order.index), kind="stable")
-    return frame.reset_index(drop=True)
 
 
 def sides(found: pd.DataFrame) -> pd.Series:
@@ -172,16 +143,12 @@ def text(value: float, column: str) -> str:
     return percent(value) if column in SHARES else decimal(value, digits=3)
 
 
-def range_text(low: float, high: float, column: str = PRIMARY) -> str:
-    return f"{text(low, column)} to {text(high, column)}"
-
-
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Every method's Unlearning Score with its interval and its other measures, as texts."""
     scores, keys = means(frame), ["data", "method"]
     found = scores[keys].assign(runs=scores["runs"].astype(str))
     found[TITLES[PRIMARY]] = scores["mean"].map(percent)
-    found["interval"] = [range_text(*ends) for ends in zip(scores["low"], scores["high"])]
+    found["interval"] = list(map(percent_range, scores["low"], scores["high"]))
     others = [name for name in TITLES if name != PRIMARY and frame[name].notna().any()]
     rest = frame.groupby(keys)[others].mean()
     for name in others:
@@ -212,8 +179,8 @@ def difference_table(frame: pd.DataFrame, column: str = PRIMARY) -> pd.DataFrame
 def mean_table(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """The mean of a share of each method with its interval, as texts."""
     found = means(frame, column)
-    ends = [f"{percent(low)} to {percent(high)}" for low, high in zip(found["low"], found["high"])]
-    table = found[["data", "method"]].assign(mean=found["mean"].map(percent), interval=ends)
+    table = found[["data", "method"]].assign(mean=found["mean"].map(percent))
+    table["interval"] = list(map(percent_range, found["low"], found["high"]))
     return results.titled(table)
 
 

@@ -53,13 +53,13 @@ def chosen(model: str, data: str) -> pd.DataFrame:
     spent = tried(model, data).groupby("method")["row"].agg(minutes)
     lines = []
     for one in searches(model, data).itertuples():
-        result, counts = (
-            one.result,
-            {name: str(one.result[name]) for name in ("trials", "effective")},
-        )
-        line = {"method": one.method} | counts | {"minutes": f"{spent[one.method]:.0f}"}
-        line |= {"chosen, mean of its splits": percent(result["unlearning_score"])}
-        lines.append(line | {"settings": settings_text(result["hyperparameters"])})
+        given = one.result["hyperparameters"].items()
+        line = {"method": one.method}
+        line |= {name: str(one.result[name]) for name in ("trials", "effective")}
+        line["minutes"] = f"{spent[one.method]:.0f}"
+        line["chosen, mean of its splits"] = percent(one.result["unlearning_score"])
+        line["settings"] = ", ".join(f"{key} {tuning.short(value)}" for key, value in given) or DASH
+        lines.append(line)
     return pd.DataFrame(lines)
 
 
@@ -69,30 +69,13 @@ def minutes(trials: pd.Series) -> float:
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
 
 
-def settings_text(settings: dict) -> str:
-    """A method's settings in one cell of a table; a dash for none."""
-    return ", ".join(f"{key} {tuning.short(value)}" for key, value in settings.items()) or DASH
-
-
-def having(found: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
-    """The rows with a measure, of the first seed of each data set: data set → method → row."""
-    first = found[found["seed"] == found.groupby("data")["seed"].transform("min")]
-    kept = first["row"].map(lambda row: measure in row["result"]).astype(bool)
-    order = list(methods.registry()).index
-    by_data: dict[str, dict[str, dict]] = {}
-    for run in first[kept].sort_values("method", key=lambda names: names.map(order)).itertuples():
-        by_data.setdefault(run.data, {})[run.method] = run.row
-    return by_data
-
-
 def comparison(model: str, data: str) -> pd.DataFrame:
     """The runs of every method on a set, in the shape of the main comparison; the model as it came
     stands for an adapter."""
     frame = results.runs(model, data)
-    frame = frame[frame["failed"].isna()]
-    return main_comparison.measures(
-        frame.assign(adapter=frame["finetune"], split=frame["seed"]).reset_index(drop=True)
-    )
+    frame = frame[frame["failed"].isna()].reset_index(drop=True)
+    frame = frame.assign(adapter=frame["finetune"], split=frame["seed"])
+    return main_comparison.measures(frame)
 
 
 def name_swaps(model: str, data: str, embedded: str) -> pd.DataFrame:

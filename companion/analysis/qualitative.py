@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from companion.analysis.results import measured
+from companion.analysis.results import in_order, measured
 from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.experiments import methods
@@ -22,29 +22,30 @@ WORDS = 6  # of a prompt, shown before an invented secret
 
 
 def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
-    """Rows with one of the measures: data set → method → row, both in the order of the tables."""
-    found: dict[str, dict[str, dict]] = {}
+    """The recorded rows with one of the measures, as ``by_method`` has them."""
     frame = measured(model, *methods.PAPER_DATA)
-    for run in frame[frame["tag"] == TAG].to_dict("records"):
-        if measure in run["row"]["result"]:
-            found.setdefault(run["data"], {})[run["method"]] = run["row"]
-    return {
-        data: {name: found[data][name] for name in methods.registry() if name in found[data]}
-        for data in methods.PAPER_DATA
-        if data in found
-    }
+    return by_method(frame[frame["tag"] == TAG], measure)
+
+
+def by_method(frame: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
+    """The runs of each data set's first seed that have a measure: data set → method → row, both in
+    the order of the tables."""
+    first = frame[frame["seed"] == frame.groupby("data")["seed"].transform("min")]
+    kept = in_order(first[first["row"].map(lambda row: measure in row["result"]).astype(bool)])
+    parts = kept.groupby("data", sort=False)
+    return {data: dict(zip(part["method"], part["row"], strict=True)) for data, part in parts}
 
 
 def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     """How many secrets became what: a line a data set and method, and the paper's ten examples."""
-    title = lambda name: methods.registry()[name]["title"]
     lines = [
-        {"data": methods.PAPER_DATA[one], "method": title(name)} | row["result"]["replacement"]
+        {"data": methods.PAPER_DATA[one], "method": methods.title(name)}
+        | row["result"]["replacement"]
         for one, of_data in found.items()
         for name, row in of_data.items()
     ]
     theirs = Counter(printed_examples()["that is"])
-    theirs = {"data": "Emails, the paper's ten", "method": title("revs")} | theirs
+    theirs = {"data": "Emails, the paper's ten", "method": methods.title("revs")} | theirs
     frame = pd.DataFrame([*lines, theirs], columns=["data", "method", *replacement.BECAME])
     return frame.fillna(0).astype(dict.fromkeys(replacement.BECAME, int))
 
@@ -119,7 +120,7 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     for one, of_data in found.items():
         for name, row in of_data.items():
             known = row["result"]["public_addresses"]["known"]
-            title = f"{methods.registry()[name]['title']}, {methods.PAPER_DATA[one]}"
+            title = f"{methods.title(name)}, {methods.PAPER_DATA[one]}"
             frame[title] = [said(known[address["id"]]) for address in asked]
     theirs = ["in the paper's table" in one["reason"] for one in asked]
     return frame.assign(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import results, statistics
-from companion.analysis.tables import DASH, percent
+from companion.analysis.tables import DASH, percent, percent_range
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -144,23 +144,9 @@ def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
     forget, lines = found[found["part"] == "forget"], []
     for data, part in forget.groupby("data", sort=False):
         shares, cells = by_secret(part)
-        drawn = statistics.harmonic_samples({"recovered": shares})
-        weights, value = statistics.cell_weights(cells), shares.mean().to_numpy()
-        places = cells.assign(place=range(len(cells)))
-        places = places.pivot(index=["adapter", "split"], columns="method", values="place")
-        for method in cells["method"].unique():
-            if method == to or (to and to not in places):
-                continue
-            both = places[[method, to] if to else [method]].dropna().astype(int)
-            if both.empty:
-                continue
-            own = both[method].to_numpy()
-            sample, mean = drawn[:, own], value[own]
-            if to:
-                other = both[to].to_numpy()
-                sample, mean = sample - drawn[:, other], mean - value[other]
-            ends = statistics.interval(statistics.weighted_mean(sample, weights[:, own]))
-            lines.append((data, method, len(own), float(mean.mean()), *ends))
+        samples = statistics.harmonic_samples({"recovered": shares})
+        by_method = statistics.by_method(cells, shares.mean().to_numpy(), samples, to)
+        lines += [{"data": data} | line for line in by_method]
     return pd.DataFrame(lines, columns=["data", "method", "runs", "mean", "low", "high"])
 
 
@@ -179,12 +165,8 @@ def endpoint_table(found: pd.DataFrame) -> pd.DataFrame:
     keys, both = ["data", "method"], endpoint(found)
     table = both[keys].assign(recovered=both["mean"].map(percent), interval=ranges(both))
     excess = endpoint(found, GOLD)
-    more = excess[keys].assign(
-        **{
-            "excess over never trained": excess["mean"].map(percent),
-            "its interval": ranges(excess),
-        }
-    )
+    more = excess[keys].assign(more=excess["mean"].map(percent), ends=ranges(excess))
+    more = more.rename(columns={"more": "excess over never trained", "ends": "its interval"})
     return titled(table.merge(more, how="left", on=keys).astype(object).fillna(DASH))
 
 
@@ -221,7 +203,7 @@ def traces(found: pd.DataFrame) -> pd.DataFrame:
 
 def ranges(frame: pd.DataFrame) -> list[str]:
     """Intervals as texts."""
-    return [f"{percent(low)} to {percent(high)}" for low, high in zip(frame["low"], frame["high"])]
+    return list(map(percent_range, frame["low"], frame["high"]))
 
 
 def titled(frame: pd.DataFrame) -> pd.DataFrame:

@@ -191,7 +191,15 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(**found)
 
 
-def in_order(frame: pd.DataFrame) -> str:
+def in_order(frame: pd.DataFrame) -> pd.DataFrame:
+    """Data sets and methods by name in the order of the paper and of the registry."""
+    for name, known in (("method", methods.registry()), ("data", DATA)):
+        order = list(dict.fromkeys([*known, *frame[name]]))
+        frame = frame.sort_values(name, key=lambda names: names.map(order.index), kind="stable")
+    return frame.reset_index(drop=True)
+
+
+def best_first(frame: pd.DataFrame) -> str:
     """The methods of a frame of scores by their means, best first; equals stand as equals."""
     controls = [methods.title(name) for name in CONTROLS]
     frame = frame[~frame["method"].isin(controls) & frame["mean"].notna()]

@@ -7,7 +7,7 @@ bootstrap takes adapters, splits and secrets with replacement, the same ones for
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +127,35 @@ def interval(sample: np.ndarray) -> tuple[float, float]:
     """The middle LEVEL of a sample; draws without a value are left out."""
     low, high = np.nanquantile(sample, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
+
+
+def by_method(
+    runs: pd.DataFrame, values: np.ndarray, samples: np.ndarray, to: str | None = None
+) -> Iterator[dict]:
+    """Of each method of one data set's runs the number of its ``runs``, the ``mean`` of their
+    values, its interval ``low`` to ``high`` and ``p`` that it is 0; with ``to`` all this of the
+    difference to that method, in the cells that both have.
+
+    ``values`` are one number a run, ``samples`` the same in each draw, draws × runs.
+    """
+    weights = cell_weights(runs)
+    places = runs.assign(place=range(len(runs))).pivot_table(
+        index=["adapter", "split"], columns="method", values="place", aggfunc="first"
+    )
+    for method in runs["method"].unique():
+        if to and (method == to or to not in places):
+            continue
+        shared = places[[method, to] if to else [method]].dropna().astype(int)
+        if shared.empty:
+            continue
+        own = shared[method].to_numpy()
+        found, sample = values[own], samples[:, own]
+        if to:
+            found, sample = found - values[shared[to]], sample - samples[:, shared[to]]
+        sample = weighted_mean(sample, weights[:, own])
+        low, high = interval(sample)
+        line = {"method": method, "runs": len(own), "mean": float(found.mean())}
+        yield line | {"low": low, "high": high, "p": two_sided(sample)}
 
 
 # --- tests ---------------------------------------------------------------------------------------

@@ -104,8 +104,7 @@ def panels(
             data = next(title for key, title in titles.items() if f"_{key}" in label)
             drawn = of.loc[of["panel"] == f"{data}, {results.short(one)}", "method"]
             counts = [
-                f"{methods.registry()[name]['title']} {(drawn == name).sum()} points"
-                for name in ("revs", rival)
+                f"{methods.title(name)} {(drawn == name).sum()} points" for name in ("revs", rival)
             ]
             said = f"{results.title(one)}: {', '.join(counts)}"
             lines.append({"panel": f"`{label}`", "data": data, "ours": said})

@@ -13,7 +13,7 @@ from companion.analysis import errata, extraction
 from companion.analysis.results import measured
 from companion.analysis.tables import DASH, METRICS, as_strings, decimal, number_ranges, percent
 from companion.experiments import methods, tune
-from companion.experiments.optimizer import EDGE, ends, limit
+from companion.experiments.optimizer import ends_near, limit
 from companion.store import paper, rows
 from companion.store.paths import ROOT
 
@@ -194,16 +194,13 @@ def spans(spaces: dict[str, dict]) -> dict[str, dict]:
 def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
     """Which settings lie at which end of their range, or beyond it, and whether it may not grow
     there: near to an end is what a search (``companion.experiments.optimizer``) takes for near."""
-    found, values = [], drawn(settings, spaces)
-    for name, space in spans(spaces).items():
-        if name in values:
-            (low, high), value = ends(space), values[name]
-            value = value if space.get("scale") == "linear" else math.log(value)
-            place = (value - low) / (high - low)
-            for end, near in (("low", place <= EDGE), ("high", place >= 1 - EDGE)):
-                if near:
-                    found.append((name, end, space[end] == limit(space, end)))
-    return found
+    values = drawn(settings, spaces)
+    return [
+        (name, end, space[end] == limit(space, end))
+        for name, space in spans(spaces).items()
+        if name in values
+        for end in ends_near(space, values[name])
+    ]
 
 
 def edges(found: pd.DataFrame) -> pd.DataFrame:

@@ -130,16 +130,13 @@ class Search:
 
     def at_edges(self, values: dict) -> list[tuple[str, str]]:
         """Which of these values lie at which end of their range, where that can grow."""
-        found = []
-        for name, space in self.spaces.items():
-            if "high" not in space or name not in values:
-                continue
-            (a, b), linear = ends(space), space.get("scale") == "linear"
-            place = ((values[name] if linear else math.log(values[name])) - a) / (b - a)
-            for end, near in (("low", place <= EDGE), ("high", place >= 1 - EDGE)):
-                if near and space[end] != limit(space, end):
-                    found.append((name, end))
-        return found
+        return [
+            (name, end)
+            for name, space in self.spaces.items()
+            if "high" in space and name in values
+            for end in ends_near(space, values[name])
+            if space[end] != limit(space, end)
+        ]
 
 
 def whole(space: dict) -> bool:
@@ -151,6 +148,14 @@ def ends(space: dict) -> tuple[float, float]:
     """A range's ends on the scale on which it is drawn from."""
     linear = space.get("scale") == "linear"
     return tuple(float(space[end]) if linear else math.log(space[end]) for end in ("low", "high"))
+
+
+def ends_near(space: dict, value: float) -> list[str]:
+    """At which ends of its range a value lies, or beyond them."""
+    low, high = ends(space)
+    place = (value if space.get("scale") == "linear" else math.log(value)) - low
+    near = {"low": place <= EDGE * (high - low), "high": place >= (1 - EDGE) * (high - low)}
+    return [end for end in near if near[end]]
 
 
 def limit(space: dict, end: str) -> float:
