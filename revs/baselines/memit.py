@@ -42,7 +42,7 @@ from revs.baselines.training import require, tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.method.moments import Text, general_moments, second_moments
-from revs.model.architecture import Decoder, Stop, frozen, stream_of
+from revs.model.architecture import Decoder, Stop, frozen, stream_of, with_stream
 from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, token_ids
 
@@ -201,7 +201,7 @@ class LastToken:
                     seen["h"] = x[:, -1]
                     x = x if delta is None else x + delta[:, None].to(x)
                 seen[l] = x[:, -1]
-                return x if isinstance(output, Tensor) else (x, *output[1:])
+                return with_stream(output, x)
 
             return hook
 
@@ -276,22 +276,17 @@ def keys_and_values(
 
     As in the source, half of a key is that of the prompt alone, half the mean over its contexts.
     """
-    seen = {}
-
-    def key(_module, args):  # some families flatten it
-        seen["key"] = args[0].reshape(len(requests.t), -1, args[0].shape[-1])[:, -1].float()
-
-    def value(_module, _inputs, output):
-        seen["value"] = stream_of(output)[:, -1].float()
-        raise Stop
-
     keys, values = [], []
+
+    def look(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
+        if l == layer:
+            keys.append(a[:, -1].float())
+        if l == z_layer:
+            values.append(x[:, -1].float())
+            raise Stop
+
     for context in requests.contexts:
         ids, mask = decoder.pad(requests.after(context), left=True)
-        hooks = [decoder.ff2[layer].register_forward_pre_hook(key)]
-        hooks += [decoder.layers[z_layer].register_forward_hook(value)]
         places = (mask.cumsum(1) - 1).clamp_min(0)
-        decoder.run(hooks, input_ids=ids, attention_mask=mask, position_ids=places)
-        keys.append(seen["key"])
-        values.append(seen["value"])
+        decoder.visit_batch(look, input_ids=ids, attention_mask=mask, position_ids=places)
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]

@@ -25,7 +25,7 @@ from torch import Tensor
 from revs.measures.evaluate import batches
 from revs.measures.metrics import harmonic_mean, mean, score
 from revs.method.vocabulary import rank
-from revs.model.architecture import Decoder, stream_of
+from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target
 from revs.model.text import token_ids
 
@@ -180,12 +180,8 @@ def streams(
 ) -> list[Tensor]:
     """The residual stream after every layer at some (row, position) of the texts: [(n, d), …]."""
     found: list[Tensor] = []
-    rows, positions = zip(*places)
-
-    def keep(_module, _inputs, output):
-        found.append(stream_of(output)[list(rows), list(positions)])
-
+    rows, positions = (list(some) for some in zip(*places))
     ids, mask = decoder.pad(texts)
-    handles = [layer.register_forward_hook(keep) for layer in decoder.layers]
-    decoder.run(handles, input_ids=ids, attention_mask=mask)
+    keep = lambda l, a, h, x: found.append(x[rows, positions])
+    decoder.visit_batch(keep, input_ids=ids, attention_mask=mask)
     return found

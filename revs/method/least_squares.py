@@ -32,7 +32,7 @@ from revs.method.edit import Edit
 from revs.method.moments import Sample, Text, general_moments, second_moments
 from revs.method.schedules import exact_schedule
 from revs.method.vocabulary import Line, Vocabulary
-from revs.model.architecture import Decoder, stream_of
+from revs.model.architecture import Decoder
 from revs.model.targets import Target
 from revs.model.text import WINDOW, special_prefix, training_windows
 
@@ -106,39 +106,25 @@ def unlearn(
             spared.append((nu, protect))
         else:
             spared.append((nu, second_moments(decoder, protect, layers)))
-    steps, seen = iter(progress(range(len(decoder.layers)))), {}
+    steps = iter(progress(range(len(decoder.layers))))
     rows, positions = zip(*places, strict=True)
+    at = list(rows), list(positions)
 
-    def keep(_module, inputs, output):
-        seen["a"] = inputs[0].reshape(len(texts), -1, inputs[0].shape[-1])
-        # a copy: Falcon adds attention to FF₂'s output in place
-        seen["h"] = output.reshape(len(texts), -1, output.shape[-1]).clone()
-
-    def stop_by(l: int):
-        def hook(_module, _inputs, output):
-            next(steps)
-            if l not in layers:
-                return None
-            a, h, x = seen["a"], seen["h"], stream_of(output)
-            at = (list(rows), list(positions))
-            S = shifts(vocabulary, l, h[at], x[at], tokens, r_h)
-            if not S.any():
-                return None
-            penalty = [(weight, C[l]) for weight, C in spared]
-            write(edit, vocabulary, l, a[at].to(vocabulary.dtype), tokens, S, hp.lam, penalty)
-            edit.unreached += int(S.isnan().sum())
-            add = decoder.after(l) or (lambda y: y)
-            x = x + (add(decoder.ff2[l].forward(a)) - add(h)).to(x)
-            return x if isinstance(output, Tensor) else (x, *output[1:])
-
-        return hook
+    def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
+        next(steps)
+        if l not in layers:
+            return None
+        S = shifts(vocabulary, l, h[at], x[at], tokens, r_h)
+        if not S.any():
+            return None
+        penalty = [(weight, C[l]) for weight, C in spared]
+        write(edit, vocabulary, l, a[at].to(vocabulary.dtype), tokens, S, hp.lam, penalty)
+        edit.unreached += int(S.isnan().sum())
+        return decoder.ff2[l].forward(a) - h  # forward: without the hooks of this pass
 
     with Edit(decoder) as edit:
         ids, mask = decoder.pad(texts)
-        handles = [ff2.register_forward_hook(keep) for ff2 in decoder.ff2]
-        each = enumerate(decoder.layers)
-        handles += [layer.register_forward_hook(stop_by(l)) for l, layer in each]
-        decoder.run(handles, input_ids=ids, attention_mask=mask)
+        decoder.visit_batch(at_layer, input_ids=ids, attention_mask=mask)
         next(steps, None)
     return edit
 

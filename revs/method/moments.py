@@ -55,7 +55,6 @@ def samples(decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]) -> d
     return {l: Sample(torch.cat(parts)) for l, parts in found.items()}
 
 
-@torch.no_grad()
 def visit(
     decoder: Decoder,
     texts: Sequence[Text],
@@ -65,26 +64,20 @@ def visit(
     """Calls ``at_layer(l, a)`` with FF₂'s inputs a, (m, ff), at the positions that count, batch by
     batch; returns how many there are."""
     number = 0
-
-    def counting(l: int, counted: Tensor):
-        def count(_module, args):
-            at_layer(l, args[0].reshape(*counted.shape, -1)[counted.to(args[0].device)])
-            if l == max(layers):
-                raise Stop
-
-        return count
-
     for start in range(0, len(texts), TOGETHER):
         some = texts[start : start + TOGETHER]
         ids, mask = decoder.pad([text for text, _ in some])
-        counted = mask.bool()
+        counted = torch.zeros_like(mask, dtype=torch.bool)
         for row, (text, first) in zip(counted, some, strict=True):
-            if isinstance(first, int):
-                first = range(first, len(text))
-            row[:] = False
-            row[list(first)] = True
-        handles = [decoder.ff2[l].register_forward_pre_hook(counting(l, counted)) for l in layers]
-        decoder.run(handles, input_ids=ids, attention_mask=mask)
+            row[list(range(first, len(text)) if isinstance(first, int) else first)] = True
+
+        def look(l: int, a: Tensor, h: Tensor, x: Tensor, counted=counted) -> None:
+            if l in layers:
+                at_layer(l, a[counted.to(a.device)])
+            if l == max(layers):
+                raise Stop
+
+        decoder.visit_batch(look, input_ids=ids, attention_mask=mask)
         number += int(counted.sum())
     return number
 

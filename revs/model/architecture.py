@@ -98,6 +98,11 @@ def stream_of(output) -> Tensor:
     return output if isinstance(output, Tensor) else output[0]
 
 
+def with_stream(output, x: Tensor):
+    """A block's output with another residual stream."""
+    return x if isinstance(output, Tensor) else (x, *output[1:])
+
+
 @dataclass(frozen=True)
 class Decoder:
     """A causal language model with its tokenizer, as the table says; ValueError if it does not."""
@@ -231,7 +236,6 @@ class Decoder:
             cache.batch_repeat_interleave(times)
         return self.model.base_model(**inputs, **{name: cache}, use_cache=True)
 
-    @torch.no_grad()
     def visit(
         self, ids: list[int], at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None]
     ) -> None:
@@ -242,28 +246,37 @@ class Decoder:
         changed accordingly: all later blocks feel an edit made inside, without a second pass.
         """
         self.check_length(len(ids), "A prompt")
+        of_text = lambda l, a, h, x: at_layer(l, a[0], h[0], x[0])
+        self.visit_batch(of_text, input_ids=torch.tensor([ids], device=self.device))
+
+    @torch.no_grad()
+    def visit_batch(
+        self, at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None], **inputs
+    ) -> None:
+        """``visit`` for a batch of texts: a is (B × T × ff), h and x are (B × T × d)."""
         seen: dict[str, Tensor] = {}
 
         def keep(_module, inputs, output):
             # a copy of h, since Falcon adds attention to FF₂'s output in place
-            seen["a"], seen["h"] = inputs[0].flatten(0, -2), output.flatten(0, -2).clone()
+            seen["a"], seen["h"] = inputs[0], output.clone()
 
         def stop_by(l: int):
             def hook(_module, _inputs, output):
-                x, h, after = stream_of(output), seen["h"], self.after(l)
-                delta = at_layer(l, seen["a"], h, x[0])
+                x, after = stream_of(output), self.after(l)
+                # some families flatten what FF₂ reads
+                a, h = (seen[name].reshape(*x.shape[:2], -1) for name in ("a", "h"))
+                delta = at_layer(l, a, h, x)
                 if delta is None:
                     return None
                 if after is not None:
                     delta = after(h + delta.to(h)) - after(h)
-                x = x + delta.to(x)
-                return x if isinstance(output, Tensor) else (x, *output[1:])
+                return with_stream(output, x + delta.to(x))
 
             return hook
 
         handles = [ff2.register_forward_hook(keep) for ff2 in self.ff2]
         handles += [layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(self.layers)]
-        self.run(handles, input_ids=torch.tensor([ids], device=self.device))
+        self.run(handles, **inputs)
 
 
 @torch.no_grad()
