@@ -29,7 +29,7 @@ def test_a_secret_feels_of_its_own_columns_what_they_add_up_to(seen):
     assert (moved <= 0).all() and (S < 0).any()
     found = writes.shares(moved / S.clamp_max(-1e-9)[:, None], parts, general)
     torch.testing.assert_close(found["own context"], (S < 0).to(S), atol=1e-6, rtol=0)
-    assert found["secrets to keep"].shape == (4, 2) and found["ordinary text"].shape == (4, 4)
+    assert found["secrets to keep"].shape == (4, 2) and found["general text"].shape == (4, 4)
 
 
 def test_a_least_squares_write_reaches_each_key_and_no_other(seen):

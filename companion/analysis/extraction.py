@@ -7,6 +7,7 @@ import pandas as pd
 
 from companion.analysis import results, tables
 from companion.analysis.tables import decimal
+from companion.experiments import methods
 from companion.store import paper, rows
 from revs.measures import metrics
 from revs.measures.attacks import AGGREGATIONS
@@ -155,4 +156,14 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
     targets = results.ranks(frame[frame["data"] == "ssn"])
     half = targets["rank"].max() / 2
     low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()
-    return said | {"bottom": tables.ranking(low.drop(list(results.CONTROLS), errors="ignore"))}
+    controls = [methods.title(name) for name in results.CONTROLS]
+    said["bottom"] = tables.ranking(low.drop(controls, errors="ignore"))
+    return said | {"shallow": shallow(frame[frame["data"] == "ssn"])}
+
+
+def shallow(frame: pd.DataFrame, half: float = 0.5) -> str:
+    """The methods that reach a half in efficacy, and not in resistance per example."""
+    found = resistance(frame[~frame["method"].isin(results.CONTROLS)], "per_example")
+    found = found.groupby("method")[["efficacy", "resistance_score"]].mean()
+    hidden = found[(found["efficacy"] >= half) & (found["resistance_score"] < half)]
+    return "; ".join(hidden.index.map(methods.title)) or "none"

@@ -13,7 +13,7 @@ from myst_nb import glue
 from scipy.stats import binomtest
 
 from companion.analysis import errata, results
-from companion.analysis.tables import comma_list, percent
+from companion.analysis.tables import comma_list, decimal, percent
 from companion.experiments import methods, tune
 from companion.experiments.notebook import Refused
 from companion.measures import replacement
@@ -104,12 +104,15 @@ def integrity(asked: pd.DataFrame, came: pd.DataFrame, able: pd.DataFrame) -> Va
     }
 
 
-def tradeoffs(candidates: pd.DataFrame, model: str) -> Values:
-    """With how many numbers of guesses REVS keeps more than each rival."""
+def tradeoffs(candidates: pd.DataFrame, model: str, runs: pd.DataFrame) -> Values:
+    """With how many numbers of guesses REVS keeps more from the attacker than each rival, and the
+    mean specificity of all three over the runs of the comparison."""
     guesses = candidates[candidates["panel"].str.endswith(results.short(model))]
     left = guesses.pivot(index=["panel", "|C|"], columns="method", values="efficacy")
     ahead = {f"ahead_{rival}": int((left["revs"] > left[rival]).sum()) for rival in RIVALS}
-    return ahead | {"sizes": len(left)}
+    kept = 100 * runs.groupby("method")["specificity"].mean()
+    kept_by = {f"kept_{name}": decimal(kept.get(name)) for name in ("revs", *RIVALS)}
+    return ahead | kept_by | {"sizes": len(left)}
 
 
 def cost(costs: pd.DataFrame) -> Values:

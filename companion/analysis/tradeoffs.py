@@ -1,4 +1,5 @@
-"""What is paid for what (§5.1, Appendix "GPT-J-6B": fig:tradeoff_plots and fig:combined_plots).
+"""How forgetting and keeping trade off (§5.1, Appendix "GPT-J-6B": fig:tradeoff_plots and
+fig:combined_plots).
 
 Efficacy against the number of candidates |C| needs no runs of its own: rows keep every rank. The
 paper does not define its "edit strength": here it is one setting a method, all others as tuned.

@@ -11,7 +11,15 @@ from scipy.stats import hmean
 
 from companion.analysis import errata, extraction
 from companion.analysis.results import measured
-from companion.analysis.tables import DASH, METRICS, as_strings, decimal, number_ranges, percent
+from companion.analysis.tables import (
+    DASH,
+    METRICS,
+    as_strings,
+    comma_list,
+    decimal,
+    number_ranges,
+    percent,
+)
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
 from companion.store import paper, rows
@@ -145,6 +153,18 @@ def answer(frame: pd.DataFrame, finals: pd.DataFrame, data: str) -> dict[str, st
         "rising": f"{(rose >= 1).sum()} of {len(rose)}",
         "lost": decimal(lost.mean()),
     }
+
+
+def fallen(finals: pd.DataFrame, scores: pd.Series, most: int = 3) -> str:
+    """The methods whose chosen settings lose most from the tuning set, where ``reevaluated`` has
+    their mean, to the comparison, of which ``scores`` has the mean in per cent by method."""
+    chosen = finals[finals["chosen"]].set_index("method")["mean"]
+    lost = (chosen - scores).dropna().sort_values(ascending=False, kind="stable").head(most)
+    names = lost.index[lost > 0]
+    return comma_list(
+        f"{methods.title(name)} from {decimal(chosen[name])} to {decimal(scores[name])}"
+        for name in names
+    )
 
 
 def searched() -> list[str]:

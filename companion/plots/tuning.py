@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from companion.plots.figures import INK, look, panels, title
 
@@ -24,6 +25,7 @@ def progress(trials: pd.DataFrame, data: str, more: str) -> Figure:
             drawn = look(name, in_print) | {"markersize": 5, "linestyle": "none", "alpha": 0.7}
             ax.plot(part["number"], part["score"], **drawn)
         ax.set(title=title(name), ylim=(-4, 104))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     fig.supxlabel("trial", fontsize=10)
     fig.supylabel(SCORE, fontsize=10)
     return fig

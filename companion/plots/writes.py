@@ -76,7 +76,7 @@ def shares(weights: Tensor, split: dict[str, Due], general: Tensor) -> dict[str,
     """
     of = {title: weights @ split[part].a.T for title, part in KINDS.items()}
     mine = {title: of[title].diagonal() for title, part in KINDS.items() if part != "retain"}
-    return of | mine | {"ordinary text": weights @ general.T}
+    return of | mine | {"general text": weights @ general.T}
 
 
 def parts(decoder: Decoder, split: Split, layer: int) -> dict[str, Due]:
