@@ -5,8 +5,6 @@ secret's own prompt. Attacks compare the secret with it, and it is attacked itse
 recovers it invents what it finds.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Sequence

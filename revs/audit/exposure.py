@@ -5,8 +5,6 @@ of the same shape that no training text held. A model that knows nothing of the 
 anywhere among them; a trace of it raises it (Carlini et al., "The Secret Sharer", 2019).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -9,8 +9,6 @@ probability
 exactly, for every k, without sampling.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

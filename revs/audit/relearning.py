@@ -5,8 +5,6 @@ until greedy decoding writes each of them. The other half, which was not trained
 for. Both halves take both parts, so that every secret is held out once.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -7,8 +7,6 @@ shows nothing, so the attack takes the coarsest that leaves that model KEPT of w
 bits where it can.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

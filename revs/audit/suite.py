@@ -6,8 +6,6 @@ never-trained string after each secret's prompt. To add an attack, write a modul
 ATTACKS.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ norm of their rows over all layers, each divided by what a change without direct
 ‖u_t‖, with the rows u_t of U less their mean. What else an edit changes is not looked at.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -5,8 +5,6 @@ FF₂ of every layer follows the gradient that lowers the targets' probability, 
     min_θ  1/N Σᵢ p_θ(tᵢ | Pᵢ)   subject to   ‖θ − θ₀‖_∞ ≤ norm_constraint
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

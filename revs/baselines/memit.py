@@ -26,8 +26,6 @@ The methods differ in L alone, ``objective``; p_ℓ is the logit lens of one of 
 runs one token a prompt.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ The paper's Appendix words the first term as its opposite; the formula is its so
 are trained, or those of some blocks.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ At one layer, the last token's stream is steered to a random direction u, that o
 FF₂ of the layers up to it is trained.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

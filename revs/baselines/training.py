@@ -1,10 +1,9 @@
 """What baselines share: p(t) after prompts of many lengths, and gradient steps with an undo."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Iterator, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -101,7 +100,7 @@ class Training:
         self.edit.keep_whole(names)
         self.weights = [decoder.model.get_parameter(name) for name in names]
 
-    def __enter__(self) -> Training:
+    def __enter__(self) -> Self:
         low = lambda weight: weight.dtype not in (torch.float32, torch.float64)
         copied = lambda weight: weight.detach().float().requires_grad_()
         self.masters = [copied(weight) if low(weight) else weight for weight in self.weights]

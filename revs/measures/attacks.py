@@ -13,8 +13,6 @@ A rank below k means that t is among the attack's candidates. ``AGGREGATIONS`` a
 the ranks of all layers into one number.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

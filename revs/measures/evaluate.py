@@ -1,7 +1,5 @@
 """A model and its secrets (§4.4): ranks of tokens, what is reproduced, what it writes instead."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

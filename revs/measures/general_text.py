@@ -3,12 +3,11 @@
 The text is the evaluation part of ``revs.model.text``, which no method reads.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 import torch
 from safetensors import safe_open
@@ -35,7 +34,7 @@ class Predictions:
     hidden: list[Tensor] = field(default_factory=list, repr=False)  # final states of each window
     head: nn.Linear | None = field(default=None, repr=False)  # a copy: some methods change it
 
-    def share_changed(self, after: Predictions) -> float:
+    def share_changed(self, after: "Predictions") -> float:
         """The share of next tokens, in [0, 1], that are others in later predictions.
 
         Raises ValueError if those are of other windows.
@@ -53,7 +52,7 @@ class Predictions:
         save_file(numbers, file, windows)
 
     @classmethod
-    def read(cls, file: Path, head: nn.Linear) -> Predictions:
+    def read(cls, file: Path, head: nn.Linear) -> Self:
         """What ``save`` wrote, of a model with this head, which is copied."""
         with safe_open(file, "pt") as saved:
             windows = range(*(int(saved.metadata()[end]) for end in ("start", "stop")))

@@ -3,8 +3,6 @@
 Ranks are 0-based, scores lie in [0, 1]; tables show them times 100. Nothing is rounded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

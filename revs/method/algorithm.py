@@ -4,10 +4,9 @@
 pass stops by.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -69,7 +68,7 @@ class Hyperparameters:
         if not self.ridge >= 0:
             raise ValueError(f"ridge is {self.ridge}, but must be 0 or more.")
 
-    def in_tokens(self, V: int) -> Hyperparameters:
+    def in_tokens(self, V: int) -> Self:
         """The same settings with fractions of the vocabulary turned into whole ranks."""
         counts = {name: getattr(self, name) for name in MARGINS}
         for name, value in counts.items():

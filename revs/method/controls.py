@@ -6,8 +6,6 @@ far, each along the direction of a random token in the place of its own. ``colum
 moves, made on random columns of the same layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby

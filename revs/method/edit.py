@@ -4,8 +4,6 @@ As a method, this module is the control ``unedited``: what attacks find in the m
 what a run costs that changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self

@@ -18,8 +18,6 @@ Keys of one prompt alone hardly reach the secret behind other prompts: with ``co
 has them, each target has further keys, behind windows of general text.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

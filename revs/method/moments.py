@@ -3,8 +3,6 @@
 MEMIT (Eq. 14 there) and the least-squares write spare what general text uses by them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

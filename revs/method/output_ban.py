@@ -5,8 +5,6 @@ rows. The network before it is as it was: the old head brings every secret back.
 token belongs to one secret alone, this scores as if the secrets were unlearned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

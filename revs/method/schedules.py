@@ -10,8 +10,6 @@ Two schedules choose c of n* = n + c·d_t:
 Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -4,8 +4,6 @@ Of the k neurons that are most active at the secret, the n_max in which t ranks 
 paper's alternatives (Appendix, "Alternative Neuron Selection Strategies").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -6,8 +6,6 @@ function of one scalar c: this file holds that geometry.
 Ranks are 0-based: the number of tokens with a strictly larger logit. Ties do not count.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -67,13 +65,13 @@ class Line:
         """Ranks of t before any move, (n,)."""
         return rank(self.A, self.t) if self.B is None else self.rank(torch.zeros_like(self.scale))
 
-    def rows(self, chosen: Tensor | slice) -> Line:
+    def rows(self, chosen: Tensor | slice) -> "Line":
         """The same line for some of the vectors."""
         q = self.q and (self.q[0][chosen], self.q[1][chosen], self.q[2])
         B = self.B[chosen] if self.B is not None and len(self.B) > 1 else self.B
         return Line(self.t, self.A[chosen], self.w, self.scale[chosen], B, q)
 
-    def repeat(self, n: int) -> Line:
+    def repeat(self, n: int) -> "Line":
         """The line of a single vector, n times: to ask for its rank at n values of c at once."""
         q = self.q and (self.q[0].expand(n), self.q[1].expand(n), self.q[2])
         return Line(self.t, self.A.expand(n, -1), self.w, self.scale.expand(n), self.B, q)

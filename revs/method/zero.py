@@ -4,8 +4,6 @@ After DEPN, Wu et al. 2023. Of the neurons that REVS locates in a layer, the n i
 highest are set to zero; one that is zero already, in which every token ranks first, is passed over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

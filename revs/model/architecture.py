@@ -4,8 +4,6 @@
 checkpoint also does what its family's row takes for granted is asked of it itself (``check_fit``).
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect

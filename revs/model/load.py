@@ -1,7 +1,5 @@
 """Loading a model from a folder, a GGUF file or a hub id, and saving it (§4.1)."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -4,8 +4,6 @@ A text is encoded once, and offsets say which tokens are its secret's. Rarity is
 higher id was merged later and is rarer (Appendix "Token Selection").
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass

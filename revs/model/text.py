@@ -10,8 +10,6 @@ it is from). The first eighth of the passages is for evaluation, the rest for tr
 statistics: no window of one shares a passage with a window of the other.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from pathlib import Path
