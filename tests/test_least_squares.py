@@ -132,7 +132,7 @@ def test_protected_text_feels_less():
     [
         ({"r_h": -1}, "r_h is -1"),
         ({"lam": 0.0, "mu": 0.0}, "both 0"),
-        ({"projection": "no"}, "norm or raw"),
+        ({"projection": "no"}, "must be one of norm, raw"),
         ({"tokens": 3}, "C needs general text"),
         ({"r_h": 300}, "a rank from 1 to"),  # this one and the next do not fit the model
         ({"nu": 0.1}, "no text to protect"),

@@ -364,7 +364,7 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
         lambda place: searching(place, b"\0\1"),
     ),
     ("no such variable as documents names: export", ValueError, with_report(documents="$NOWHERE")),
-    ("ridge is -1, but must be 0 or more", ValueError, with_report(hyperparameters={"ridge": -1})),
+    ("ridge is -1, but must be at least 0", ValueError, with_report(hyperparameters={"ridge": -1})),
     (
         "-y is '3', but must be a mapping, like '{name: value}'",
         SystemExit,

@@ -51,7 +51,7 @@ def probability(decoder) -> torch.Tensor:
 
 def test_attributions_are_integrated_gradients(decoder):
     """Plainly: the whole prompt for every point of the path, and the mean gradient times a."""
-    found, m = attributions(decoder, IDS, T), selection.ALPHAS
+    found, m = attributions(decoder, IDS, T), selection.M
     assert [a.shape for a in found] == [(64,)] * 3
     for l, attributed in enumerate(found):
         total, kept = 0, []

@@ -1,6 +1,5 @@
 """The methods that REVS is compared with (§4.3; Appendix "Baselines Implementation …").
 
 Each unlearns the tokens that REVS does, behind the same signature; MEMIT, Max-Entropy and
-Head-Projection are three objectives of one module. Those that read general text
-export its ``inputs``, so that what is recorded of them carries the text's hash.
+Head-Projection are three objectives of one module.
 """

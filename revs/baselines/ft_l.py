@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from revs.baselines.training import Pair, Training, chunks, log_p, require
+from revs.baselines.training import Pair, Training, chunks, log_p
 from revs.method.edit import Edit
+from revs.method.settings import require
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 

@@ -36,10 +36,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from revs.baselines.training import require, tail
+from revs.baselines.training import tail
 from revs.measures.evaluate import greedy
 from revs.method.edit import Edit
 from revs.method.moments import Text, general_moments, second_moments
+from revs.method.settings import require, require_one_of
 from revs.model.architecture import Decoder, Stop, frozen, stream_of, with_stream
 from revs.model.targets import Target, pairs
 from revs.model.text import special_prefix, token_ids
@@ -72,9 +73,7 @@ class Hyperparameters:
 
     def __post_init__(self):
         require(self, "lr", "clamp_norm_factor", "mom2_update_weight", steps=1, n_max_len=1, k=1)
-        if self.objective not in OBJECTIVES:
-            said = f"objective is '{self.objective}', but must be one of {', '.join(OBJECTIVES)}."
-            raise ValueError(said)
+        require_one_of(self, objective=OBJECTIVES)
 
 
 def probability(lens: Tensor, t: Tensor, k: int) -> Tensor:
@@ -136,10 +135,8 @@ def unlearn(
         z = compute_z(model, requests, hp, progress)
         insert(decoder, requests, z, C, hp)
         if not all(torch.isfinite(decoder.neurons(l)).all() for l in layers):
-            said = (
-                "MEMIT's write diverged (a weight is no longer a number): lower the learning rate "
-            )
-            raise FloatingPointError(f"{said}of {hp.lr:g} or raise mom2_update_weight.")
+            said = "MEMIT's write diverged (a weight is no longer a number): lower the learning "
+            raise FloatingPointError(f"{said}rate of {hp.lr:g} or raise mom2_update_weight.")
     return edit
 
 

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import kl_div, logsigmoid
 
-from revs.baselines.training import Training, chunks, epochs, log_p, require, retained, tail
+from revs.baselines.training import Training, chunks, epochs, log_p, retained, tail
 from revs.method.edit import Edit
 from revs.method.moments import Text
+from revs.method.settings import require
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from revs.baselines.training import Training, chunks, epochs, require, retained
+from revs.baselines.training import Training, chunks, epochs, retained
 from revs.method.edit import Edit
 from revs.method.moments import Text
+from revs.method.settings import require
 from revs.model.architecture import Decoder, Stop, stream_of
 from revs.model.targets import Target, pairs
 

@@ -17,14 +17,6 @@ WINDOW = 32  # tokens of general text beside each target
 Pair = tuple[list[int], int]  # token ids, and the token t after them that is to be forgotten
 
 
-def require(hp, *positive: str, **least: float) -> None:
-    """Raises ValueError for a setting that is not positive, or less than the least it may be."""
-    for name in (*positive, *least):
-        value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
-        if not (value >= least[name] if name in least else value > 0):
-            raise ValueError(f"{name} is {value}, but must be {right}.")
-
-
 def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
     """The final hidden state at each prompt's last token, after the final norm: (B, d).
 

@@ -15,11 +15,11 @@ VERSION = 1
 BATCH = 32
 
 
-def batches(targets: Sequence[Target], size: int = BATCH) -> Iterator[list[Target]]:
-    """Targets in batches of similar length, longest first."""
+def batches(targets: Sequence[Target]) -> Iterator[list[Target]]:
+    """At most BATCH targets of similar length at a time, longest first."""
     order = sorted(targets, key=lambda target: -len(target.prompt_ids) - len(target.secret_ids))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    for start in range(0, len(order), BATCH):
+        yield order[start : start + BATCH]
 
 
 def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, Tensor]:

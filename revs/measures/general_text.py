@@ -68,10 +68,6 @@ def predictions(decoder: Decoder, windows: range = TEST, keep: bool = False) -> 
     ``keep`` keeps what ``integrity`` needs: d numbers a token and a copy of the head. The
     perplexity of weights that overflow is inf or nan. Raises ValueError where the whole text is
     shorter than one window.
-
-    >>> before = predictions(decoder, windows=range(2))
-    >>> before.share_changed(before)
-    0.0
     """
     losses, following, states = [], [], []
     for ids, hidden in hidden_states(decoder, windows):

@@ -14,7 +14,8 @@ from torch import Tensor
 from revs.method import schedules, selection
 from revs.method.edit import Edit
 from revs.method.selection import LayerState
-from revs.method.vocabulary import Line, Vocabulary
+from revs.method.settings import require, require_one_of
+from revs.method.vocabulary import PROJECTIONS, Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
@@ -27,7 +28,7 @@ CHOICES = {
     "gate": WHERE,
     "stop": WHERE,
     "schedule": tuple(schedules.SCHEDULES),
-    "projection": ("norm", "raw"),
+    "projection": PROJECTIONS,
     "order": ("lazy", "eager"),
     "neurons": selection.NEURONS,
 }
@@ -56,17 +57,11 @@ class Hyperparameters:
     ridge: float = 0.0  # λ of the step (revs.method.vocabulary); 0: the paper's step
 
     def __post_init__(self):
-        for name, known in CHOICES.items():
-            if (value := getattr(self, name)) not in known:
-                raise ValueError(f"{name} is '{value}', but must be one of {', '.join(known)}.")
+        require_one_of(self, **CHOICES)
+        require(self, ridge=0, **dict.fromkeys(MARGINS, 0))
         if not 1 <= self.n_max <= self.k:
             said = f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons "
             raise ValueError(said + "are edited out of the k most activated.")
-        for name in MARGINS:
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}, but a rank cannot be negative.")
-        if not self.ridge >= 0:
-            raise ValueError(f"ridge is {self.ridge}, but must be 0 or more.")
 
     def in_tokens(self, V: int) -> Self:
         """The same settings with fractions of the vocabulary turned into whole ranks."""

@@ -14,6 +14,7 @@ import torch
 
 from revs.method import algorithm
 from revs.method.edit import Edit
+from revs.method.settings import require_one_of
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
@@ -30,9 +31,7 @@ class Hyperparameters(algorithm.Hyperparameters):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.control not in CONTROLS:
-            said = f"control is '{self.control}', but must be one of {', '.join(CONTROLS)}."
-            raise ValueError(said)
+        require_one_of(self, control=CONTROLS)
 
 
 @torch.no_grad()

@@ -29,7 +29,8 @@ from torch import Tensor
 from revs.method.edit import Edit
 from revs.method.moments import Sample, Text, general_moments, second_moments
 from revs.method.schedules import exact_schedule
-from revs.method.vocabulary import Line, Vocabulary
+from revs.method.settings import require, require_one_of
+from revs.method.vocabulary import PROJECTIONS, Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 from revs.model.text import WINDOW, special_prefix, training_windows
@@ -53,14 +54,12 @@ class Hyperparameters:
     tokens: int = 5120  # of general text from which C is estimated
 
     def __post_init__(self):
-        for name in ("lam", "mu", "nu", "ridge", "r_h"):
-            value = getattr(self, name)
-            if not (value is None and name == "nu") and not value >= 0:
-                raise ValueError(f"{name} is {value}, but must be 0 or more.")
+        require(self, lam=0, mu=0, ridge=0, r_h=0)
+        if self.nu is not None:
+            require(self, nu=0)
+        require_one_of(self, projection=PROJECTIONS)
         if not (self.lam or self.mu):
             raise ValueError("lam and mu are both 0, so that nothing bounds the write: raise one.")
-        if self.projection not in ("norm", "raw"):
-            raise ValueError(f"projection is '{self.projection}', but must be norm or raw.")
         if self.mu and self.tokens < WINDOW:
             said = f"tokens is {self.tokens}, but must be {WINDOW} or more: C needs general text."
             raise ValueError(said)

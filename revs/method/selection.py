@@ -15,7 +15,7 @@ from revs.model.architecture import Decoder
 
 NEURONS = ("hybrid", "activations", "rank", "gradient", "random")
 BY_RANK = ("hybrid", "rank")  # criteria that ask for t's rank in a neuron
-ALPHAS = 20  # m of the integrated gradients, as in their source
+M = 20  # points of the integrated gradients, as in their source
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
     return some[order.to(some.device)], line.rows(order)
 
 
-def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> list[Tensor]:
+def attributions(decoder: Decoder, ids: list[int], t: int) -> list[Tensor]:
     """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
 
     Dai et al. 2022, Eq. 3, at the last position, on a layer's path from silence to activations a:
-    Attr(a_j) = a_j / m · Σ_{s=1…m} ∂ p(t | α_s·a) / ∂a_j with α_s = s/m. A path is one batch of m
+    Attr(a_j) = a_j / M · Σ_{s=1…M} ∂ p(t | α_s·a) / ∂a_j with α_s = s/M. A path is one batch of M
     last tokens; the tokens before them, which nothing changes, run once.
     """
     prefix = None
@@ -64,26 +64,24 @@ def attributions(decoder: Decoder, ids: list[int], t: int, m: int = ALPHAS) -> l
         with torch.no_grad():
             inputs = decoder.pad([ids[:-1]])[0]
             prefix = decoder.model.base_model(input_ids=inputs, use_cache=True).past_key_values
-        prefix.batch_repeat_interleave(m)
-    return [along_path(decoder, ids, t, l, prefix, m) for l in range(len(decoder.layers))]
+        prefix.batch_repeat_interleave(M)
+    return [along_path(decoder, ids, t, l, prefix) for l in range(len(decoder.layers))]
 
 
-def along_path(
-    decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache | None, m: int
-) -> Tensor:
+def along_path(decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache | None) -> Tensor:
     """Attr of one layer's neurons: (ff,)."""
     scaled = []
 
     def scale(_module, args):
-        alpha = torch.arange(1, m + 1, device=args[0].device) / m
-        a = args[0].detach().flatten(0, -2)  # one token a copy: (m, ff)
+        alpha = torch.arange(1, M + 1, device=args[0].device) / M
+        a = args[0].detach().flatten(0, -2)  # one token a copy: (M, ff)
         scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
         return (scaled[1].view_as(args[0]),)
 
     handle = decoder.ff2[l].register_forward_pre_hook(scale)
     try:
         with torch.enable_grad():
-            last = torch.full((m, 1), ids[-1], device=decoder.device)
+            last = torch.full((M, 1), ids[-1], device=decoder.device)
             places = torch.full_like(last, len(ids) - 1)
             read = decoder.go_on(prefix, input_ids=last, position_ids=places)
             hidden = read.last_hidden_state[:, -1]

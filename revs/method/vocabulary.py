@@ -15,6 +15,7 @@ from revs.model.architecture import Decoder
 
 # rows of U that are upcast at a time when it is in low precision: a CPU's stay in its cache
 BLOCK = {"cpu": 1_024, "cuda": 16_384}
+PROJECTIONS = ("norm", "raw")  # to logits: through the final norm, or U alone
 FEW = 7  # vectors for which a product with U is quicker from the other side
 
 

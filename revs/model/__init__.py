@@ -1,1 +1,1 @@
-"""The model (§4.1, §4.2): architectures, loading, targets, memorising."""
+"""The model (§4.1, §4.2): architectures, loading, text, targets."""

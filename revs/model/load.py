@@ -173,10 +173,10 @@ def locate(spec: str, revision: str | None = None) -> Place:
     return Place(spec, spec, revision=found)
 
 
-def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = None) -> None:
+def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) -> None:
     """Writes model and tokenizer into ``folder``, whole or not at all; what is there whole stays.
 
-    With ``extra`` files beside them: JSON, or a text as it is.
+    ``extra``: texts of further files by name.
     """
     if getattr(model, "_hf_peft_config_loaded", False):
         said = "The model carries an adapter, which transformers would save alone: merge it first."
@@ -191,8 +191,7 @@ def save(model, tokenizer, folder: Path, extra: dict[str, dict | str] | None = N
             del model.config.quantization_config
         model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
-        for name, content in (extra or {}).items():
-            text = content if isinstance(content, str) else json.dumps(content)
+        for name, text in (extra or {}).items():
             (scratch / name).write_text(text, encoding="utf-8")
         there = {file.name for file in folder.glob("*")}
         if there and {file.name for file in scratch.iterdir()} - there:  # half of one

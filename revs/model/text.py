@@ -26,9 +26,6 @@ def special_prefix(tokenizer) -> list[int]:
     """The ids that a tokenizer puts before a text, such as that of <bos>; of many none.
 
     What it puts behind one is left out: a text that goes on has not ended.
-
-    >>> special_prefix(tokenizer)
-    []
     """
     bare = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
     whole = tokenizer(PROBE)["input_ids"]

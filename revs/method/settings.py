@@ -1,0 +1,21 @@
+"""Refusals of settings that cannot be meant: one sentence with the name, the value and what may be.
+
+``hp`` is the dataclass ``Hyperparameters`` of any method.
+"""
+
+from collections.abc import Collection
+
+
+def require(hp, *positive: str, **least: float) -> None:
+    """Raises ValueError for a setting that is not positive, or less than the least it may be."""
+    for name in (*positive, *least):
+        value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
+        if not (value >= least[name] if name in least else value > 0):
+            raise ValueError(f"{name} is {value}, but must be {right}.")
+
+
+def require_one_of(hp, **known: Collection[str]) -> None:
+    """Raises ValueError for a setting that is none of the words that it may be."""
+    for name, words in known.items():
+        if (value := getattr(hp, name)) not in words:
+            raise ValueError(f"{name} is '{value}', but must be one of {', '.join(words)}.")
