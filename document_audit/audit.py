@@ -128,6 +128,7 @@ def run(
     """
     settings, start = settings or AuditSettings(), time.monotonic()
     asked = documents, secrets, settings.kinds, settings.limit
+    print("read: …", flush=True)
     found = find_memorized(decoder, *asked, progress=progress("try", "batches"))
     seconds = {"find": time.monotonic() - start}
     result, items, saved = *content(found), None
@@ -154,10 +155,11 @@ def edited(
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
     general, search = method.measured(decoder), None
     spared = lambda targets: general | method.spared(decoder, protected(found.nearby, targets))
+    spare = spared(kept)
     if settings.hyperparameters is None:
         looked_at, safe = halves(kept, settings.seed) if kept else (second, [])
         about = found.nearby, limits, settings.minutes, settings.trials, settings.seed
-        more = {"more": spared(safe), "progress": progress("search", "settings")}
+        more = {"more": spared(safe) if kept else spare, "progress": progress("search", "settings")}
         search = search_settings(decoder, first, looked_at, *about, settings.method, **more)
         hp = search.hp
         if not (search.reached or settings.anyway):
@@ -170,13 +172,13 @@ def edited(
     print("check: before …", flush=True)
     before = observe(decoder, first + second, kept, found.nearby)
     began, halfway = time.monotonic(), None
-    more = spared(kept) | {"progress": progress("unlearn", "steps")}
+    more = spare | {"progress": progress("unlearn", "steps")}
     if second:
         with method.unlearn(decoder, first, hp, settings.seed, **more) as half:
-            looks = before.secrets, evaluate(decoder, second)
+            ranks = measuring.secret_ranks(decoder, second)
         half.undo()
-        wrote = [{one.group for one in second if look[one.id]["exact"]} for look in looks]
-        halfway = tuple(map(len, wrote))
+        still = {one.group for one in second if not any(ranks[one.id])}
+        halfway = before.count(second, "exact"), len(still)
     # what is looked at is what the file adds, and not what the method did before rounding
     with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:
         added = edit_file.factors(made, hp) if made.layers else {}
@@ -231,13 +233,15 @@ def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     decode = decoder.tokenizer.decode
     text = lambda ids: decode(ids, skip_special_tokens=True).strip().casefold()
     ranks = measuring.secret_ranks(decoder, targets)
-    written = measuring.continuations(decoder, targets)
+    inexact = [target for target in targets if any(ranks[target.id])]
+    written = measuring.continuations(decoder, inexact)
+    said = lambda one: one.id not in written or text(one.secret_ids) in text(written[one.id])
     return {
         target.id: {
             "ranks": ranks[target.id],
             "lowest": max(ranks[target.id][position] for position in target.T),
             "exact": not any(ranks[target.id]),
-            "written": text(target.secret_ids) in text(written[target.id]),
+            "written": said(target),
         }
         for target in targets
     }

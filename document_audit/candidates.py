@@ -130,14 +130,15 @@ def verdicts(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     within 50 greedy tokens (``memorised``)."""
     ranks = evaluate.secret_ranks(decoder, targets)
     right = {name: sum(not r for r in each) / len(each) for name, each in ranks.items()}
-    hopeful = [target for target in targets if right[target.id] >= HOPEFUL]
+    hopeful = [target for target in targets if HOPEFUL <= right[target.id] < 1]
     written = evaluate.continuations(decoder, hopeful, VERDICT) if hopeful else {}
     text = decoder.tokenizer.decode
     said = {name: text(ids, skip_special_tokens=True) for name, ids in written.items()}
     return {
         one.id: {
             "right": right[one.id],
-            "memorised": text(one.secret_ids).strip() in said.get(one.id, ""),
+            "memorised": right[one.id] == 1
+            or text(one.secret_ids).strip() in said.get(one.id, ""),
         }
         for one in targets
     }

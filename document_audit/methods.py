@@ -33,7 +33,8 @@ def activations(decoder: Decoder, texts: Sequence[Text]) -> dict:
     would be larger, a sample of the activations themselves."""
     layers = range(len(decoder.layers))
     if decoder.neurons(0).shape[1] <= 2 * (GENERAL + PROTECTED):
-        return second_moments(decoder, texts, layers)
+        by_length = sorted(texts, key=lambda one: len(one[0]))  # less padding
+        return second_moments(decoder, by_length, layers)
     some = samples(decoder, texts, layers)
     return {
         l: Sample(one.rows[:: -(-len(one.rows) // (PROTECTED // 2))]) for l, one in some.items()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revs.measures.evaluate import (
+    batches,
     contains,
     continuations,
     effectiveness,
@@ -137,6 +138,16 @@ def some_split(decoder) -> Split:
         sentence(decoder, "d1", list(range(40, 49)), skip=20),
     ]
     return Split(forget, unseen, [*retain, astray(decoder, "e1", [70, 71, 72, 73])])
+
+
+@given(lengths=st.lists(st.integers(1, 60), max_size=70))
+def test_batches_hold_every_target_once_and_more_text_than_padding(lengths):
+    targets = [Target(str(i), "ssn", "", [0] * n, [1], (0,)) for i, n in enumerate(lengths)]
+    found = list(batches(targets))
+    assert sorted(one.id for some in found for one in some) == sorted(map(str, range(len(lengths))))
+    for sizes in ([len(one.prompt_ids) + 1 for one in some] for some in found):
+        assert 0 < len(sizes) <= 32 and sizes[0] == max(sizes) <= 2 * min(sizes)
+    assert len(list(batches(targets, shortest=0))) == -(-len(targets) // 32)
 
 
 def test_ranks_of_secrets_are_those_of_one_pass_for_each_token(decoder):

@@ -15,11 +15,18 @@ VERSION = 1
 BATCH = 32
 
 
-def batches(targets: Sequence[Target]) -> Iterator[list[Target]]:
-    """At most BATCH targets of similar length at a time, longest first."""
-    order = sorted(targets, key=lambda target: -len(target.prompt_ids) - len(target.secret_ids))
-    for start in range(0, len(order), BATCH):
-        yield order[start : start + BATCH]
+def batches(targets: Sequence[Target], shortest: float = 0.5) -> Iterator[list[Target]]:
+    """At most BATCH targets of similar length at a time, longest first; ``shortest`` is the least
+    length in a batch, as a share of the longest."""
+    length = lambda target: len(target.prompt_ids) + len(target.secret_ids)
+    batch: list[Target] = []
+    for target in sorted(targets, key=length, reverse=True):
+        if len(batch) == BATCH or (batch and length(target) < shortest * length(batch[0])):
+            yield batch
+            batch = []
+        batch.append(target)
+    if batch:
+        yield batch
 
 
 def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, Tensor]:
@@ -66,7 +73,7 @@ def continuations(
 ) -> dict[str, list[int]]:
     """What the model writes after each target's prompt: {id: token ids}."""
     found: dict[str, list[int]] = {}
-    for batch in batches(targets):
+    for batch in batches(targets, shortest=0):  # a step costs nearly the same for one and for many
         written = greedy(decoder, [target.prompt_ids for target in batch], tokens)
         found |= {target.id: row for target, row in zip(batch, written)}
     return found
