@@ -23,6 +23,7 @@ from pathlib import Path
 HUGE = 50_000_000  # bytes of a file that is still read
 WORDS = 5  # of a text inside another format that is a document of its own
 BYTE_ORDERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+CLOSED = (b"%PDF", b"{\\rtf", b"PK\3\4")  # what begins so has its text in another format
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
 MISSING = (
     "There are no documents at the path given: name a folder, a text file, or a .json, .jsonl, "
@@ -62,7 +63,7 @@ def nothing_read_error(skipped: Counter) -> ValueError:
     why = ", ".join(f"{n} {why}" for why, n in skipped.items()) or "nothing is there"
     return ValueError(
         f"No document could be read ({why}): give text files in UTF-8, or .json, .jsonl, .csv, "
-        ".eml or .html files."
+        ".eml or .html files; of other formats save the text."
     )
 
 
@@ -96,6 +97,7 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
     except UnicodeDecodeError:
         text = None
     wrong = {"empty": not size, f"larger than {HUGE // 1_000_000} MB": size > HUGE}
+    wrong |= {"PDF, RTF, Office or zip": content.startswith(CLOSED)}
     wrong |= {"binary": b"\0" in content if text is None else "\0" in text}
     if why := [one for one, there in (wrong | {"not UTF-8": text is None}).items() if there]:
         skipped[why[0]] += 1
@@ -120,14 +122,18 @@ def plain(text: str) -> str:
 def json_lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
     """The documents of a JSON Lines file: the key ``text`` of each line, else all texts in it."""
     for line in stream:
+        texts, why = [], "no text in the line"
         try:
-            value = json.loads(line)
+            text = line.decode("utf-8-sig")
+            value = json.loads(text)
             there = isinstance(value, dict) and "text" in value
-            texts = [value["text"]] if there else json_texts(line.decode())
+            texts = [value["text"]] if there else json_texts(text)
             texts = [one for one in map(plain, texts) if re.search(r"\w", one)]
+        except UnicodeDecodeError:
+            why = "not UTF-8"
         except (ValueError, TypeError, AttributeError, RecursionError):
             texts = []
-        skipped.update([] if texts else ["no text in the line"])
+        skipped.update([] if texts else [why])
         for one in texts:
             yield Document(hashlib.sha256(line if there else one.encode()).hexdigest(), one)
 

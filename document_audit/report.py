@@ -84,7 +84,7 @@ def write(path: str | Path, result: dict, items: list[dict], made: dict) -> None
 
     ``result`` and ``items`` are what ``audit.content`` gives, ``made`` what ``about`` does.
     """
-    more = {}
+    more = {"found": found_sentence(result)}
     if result.get("trials"):
         more["tried"] = picture(draw_trials, result["trials"], result["limits"])
     if "before" in result:

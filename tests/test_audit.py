@@ -316,6 +316,10 @@ def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     report.write(tmp_path / "report.html", *audit.content(found), report.about(decoder))
     page = (tmp_path / "report.html").read_text()
     assert "Nothing was edited: of those tried, the model writes 3 right after" in page
+    assert "A secret that is broken over two lines" in page
+    result = audit.content(found)[0] | {"skipped": {"empty": 1, "binary": 2}}
+    sentence = report.found_sentence(result)
+    assert sentence.startswith("Documents read: 4 (left out: 1 empty, 2 binary); places")
 
 
 def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):

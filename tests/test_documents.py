@@ -33,6 +33,11 @@ def test_what_is_no_document_is_counted(tmp_path, monkeypatch):
         "wide": "five".encode("utf-16"),
         "c.jsonl": b'{"text": "four"}\n{}\n',
         "d.JSONL": b"",
+        "e.jsonl": b"\xef\xbb\xbf" + json.dumps({"body": SAID}).encode(),
+        "f.jsonl": '{"text": "six"}'.encode("utf-16"),
+        "g.pdf": b"%PDF-1.4\n(jane@) Tj",
+        "h.docx": b"PK\3\4 word",
+        "i.rtf": b"{\\rtf1 jane",
     }.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -40,13 +45,15 @@ def test_what_is_no_document_is_counted(tmp_path, monkeypatch):
     (tmp_path / "around").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "pipe")
     texts, skipped = read(tmp_path)
-    assert texts == ["eins ä", "two", "three", "four", "five"]
+    assert texts[:4] == ["eins ä", "two", "three", "four"] and texts[-1] == "five"
+    assert SAID in texts
     assert skipped == {
         "empty": 2,
         "binary": 1,
         "larger than 0 MB": 1,
-        "not UTF-8": 1,
+        "not UTF-8": 2,
         "no text in the line": 1,
+        "PDF, RTF, Office or zip": 3,
         "not a file": 2,
         "links to a folder": 1,
     }
