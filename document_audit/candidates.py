@@ -137,8 +137,7 @@ def verdicts(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     return {
         one.id: {
             "right": right[one.id],
-            "memorised": right[one.id] == 1
-            or text(one.secret_ids).strip() in said.get(one.id, ""),
+            "memorised": right[one.id] == 1 or text(one.secret_ids).strip() in said.get(one.id, ""),
         }
         for one in targets
     }
