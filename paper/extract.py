@@ -9,7 +9,6 @@ with one sentence that names it: nothing is guessed and nothing is skipped.
 
 import hashlib
 import json
-import os
 import re
 import sys
 from pathlib import Path
@@ -466,13 +465,6 @@ def extract(path):
     }
 
 
-def write(data, path):
-    """Write JSON so that a reader sees the old file or the new one, never half of one."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def main(arguments):
     """The command line: one path. A mistake ends it with one sentence and a non-zero status."""
     if len(arguments) != 1:
@@ -481,7 +473,7 @@ def main(arguments):
         data = extract(arguments[0])
     except SourceError as error:
         sys.exit(str(error))
-    write(data, OUTPUT)
+    OUTPUT.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     cells = sum(len(table.get("cells", ())) for table in data["tables"].values())
     print(f"{OUTPUT.name}: {cells} cells, {len(data['hyperparameters'])} hyperparameter values.")
 

@@ -8,6 +8,6 @@
 The statements stand in ``book/exercises``, one file a chapter.
 """
 
-from teaching.checking import Wrong, check, names, signature
+from teaching.checking import Wrong, check, names
 
-__all__ = ["Wrong", "check", "names", "signature"]
+__all__ = ["Wrong", "check", "names"]

@@ -72,12 +72,6 @@ def names() -> list[str]:
     return list(KNOWN)
 
 
-def signature(name: str) -> str:
-    """How the function of an exercise is called, and what it returns."""
-    names()
-    return KNOWN[name].call
-
-
 def compare(
     name: str,
     call: str,

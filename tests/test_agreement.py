@@ -20,7 +20,7 @@ def again(tmp_path):
         row = json.loads(rows.line(copy.deepcopy(recorded))) | {"values": None}
         for field, values in changes.items():
             row[field] = values if "failed" in values else row[field] | values
-        rows.write_text(tmp_path / f"{NAME}.json", rows.line(row) + "\n")
+        rows.write_file(tmp_path / f"{NAME}.json", rows.line(row) + "\n")
         return differences(built=tmp_path)
 
     made.after = recorded["result"]["after"]

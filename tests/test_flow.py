@@ -306,7 +306,7 @@ def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkey
     monkeypatch.setattr(build, "ROOT", place)
     (place / "params" / "sweeps" / "mine.yml").write_text("title: t\nruns:\n- experiment: tune\n")
     row = place / "build/record/rows/tune/ssn-tune/smollm2-135m/revs-seed0-adapter-tune1.json"
-    rows.write_text(row, "old")
+    rows.write_file(row, "old")
     code = f"    open({str(row)!r}, 'a').write(', new')\n    raise SystemExit('tune: it broke.')\n"
     code = "def run(): ...\n\n\nif __name__ == '__main__':\n" + code
     (place / "companion" / "experiments" / "tune.py").write_text(code)

@@ -20,7 +20,6 @@ from conftest import build as tiny
 from safetensors.torch import load_file, save_file
 from test_edit_file import HP, SECRETS, made
 from test_flow import notebook, runner
-from test_rows import a_row
 from transformers import BloomConfig, Gemma3Config
 
 from companion.data import models
@@ -28,7 +27,6 @@ from companion.experiments import documents as own_model
 from companion.experiments import unlearn
 from companion.experiments.command import MISTAKES
 from companion.experiments.settings import check
-from companion.store import rows
 from companion.store.paths import alone
 from companion.workflow import build, sweep
 from document_audit import audit as own
@@ -321,7 +319,6 @@ KILLED = "import os\nos.kill(os.getpid(), 9)"
 PLAIN = [  # words of the message, the exception, what is done, and a file that stays on purpose
     *((said, ValueError, with_data(content)) for said, content in DATA.items()),
     ("no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id", OSError, named("bert")),
-    (r"no model at .*: did you mean 'smollm2-135m'\?", OSError, named("smollm2-135")),
     (
         "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add",
         ValueError,
@@ -344,10 +341,7 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
     ),
     ("device_map is 'gpu', but torch finds no such", ValueError, with_model(device_map="gpu")),
     ("dtype is 'int7', but must be one of float32", ValueError, with_model("int7")),
-    ("There is no data set 'ssm': did you mean 'ssn'", OSError, with_run(data="ssm")),
     ("The forget set would hold 2 of 2 secrets", ValueError, with_run(forget=2)),
-    ("'rarst' is no way to select tokens: use rarest", ValueError, with_run(tokens="rarst")),
-    (r"may be unlearned, but \|T\| = 12 were asked for", ValueError, with_run(T=12)),
     (
         "is a file, or lies in one: name a folder",
         OSError,
@@ -403,26 +397,6 @@ def a_sweep_that_is_not_yaml(place):
     text(place / "mine.yml", "title: Mine\nruns: [{experiment: unlearn}\n")
     with mock.patch.object(sweep, "FOLDER", place):
         yield partial(sweep.read, "mine")
-
-
-# Rows and edits ----------------------------------------------------------------------------------
-
-
-def spoiled_row(spoil):
-    def provoke(place):
-        a_row(place)
-        spoil(place / "finetune/x/tiny.json")
-        yield partial(rows.read, place / "finetune/x/tiny.json")
-
-    return provoke
-
-
-for name, said, spoil in (
-    ("an old row", "or check out the version that wrote it", lambda file: change(file, schema=0)),
-    ("a row cut short", "is no whole row", cut),
-    ("a row that does not fit", "does not fit the schema", lambda file: change(file, result={})),
-):
-    mistake(said, name=name)(spoiled_row(spoil))
 
 
 # The machine -------------------------------------------------------------------------------------

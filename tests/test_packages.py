@@ -78,7 +78,7 @@ def test_planning_and_reading_rows_does_not_wait_for_torch():
         name
         for name in MODULES
         if name.startswith(("companion.workflow.", "companion.store."))
-        and not {"adopt", "promote", "site", "verify"} & set(name.split("."))
+        and not {"promote", "site"} & set(name.split("."))
     )
     code = (
         f"import sys, {', '.join(names)}; print({{'torch', 'transformers'}} & sys.modules.keys())"

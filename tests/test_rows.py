@@ -191,6 +191,6 @@ def test_files_that_a_measure_reads_are_inputs_of_rows(tmp_path, monkeypatch):
     seen = set()
     for text in ("one", "another"):
         for file in integrity.FILES:
-            rows.write_text(tmp_path / file, text)
+            rows.write_file(tmp_path / file, text)
         seen.add(integrity.inputs()["benchmarks"])
     assert len(seen) == 2

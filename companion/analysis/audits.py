@@ -25,16 +25,7 @@ SETS = {  # a run's name → the documents that it searched
 }
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = [
-    "run",
-    "model",
-    "documents",
-    "write",
-    "outcome",
-    "memorised",
-    "unlearned",
-    "seconds",
-]
+COLUMNS = "run model documents write outcome memorised unlearned seconds".split()
 COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
@@ -132,8 +123,8 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
         if model not in (None, row["model"]):
             continue
         result = row["result"]
-        if "reached" not in result or row["method"] not in WRITES:
-            continue  # no edit, or made before there were two writes
+        if "reached" not in result:
+            continue  # no edit
         line = {"run": row["data"], "model": results.title(row["model"]).split(",")[0]}
         line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}

@@ -32,14 +32,9 @@ def funnel(*found: dict) -> pd.DataFrame:
     frame = pd.DataFrame.from_dict(lines, orient="index").rename(index=TITLES)
     frame["left out"] = frame["dropped"].map(lambda why: sum(why.values()))
     names = ["found", "left out", "tried", "teacher_forced", "memorised", "leaked", "kept"]
-    printed = paper.table("tab:pii-distribution").pivot(
-        index="row", columns="column", values="value"
-    )
-    theirs = printed[["Identified", "Memorized"]].rename(
-        columns=lambda name: f"paper: {name.lower()}"
-    )
-    frame = frame[names].rename(columns=COUNTS).join(theirs)
-    frame = frame.rename(columns={"paper: memorized": "paper: memorised"})
+    printed = paper.table("tab:pii-distribution").pivot(index="row", columns="column")["value"]
+    theirs = {"Identified": "paper: identified", "Memorized": "paper: memorised"}
+    frame = frame[names].rename(columns=COUNTS).join(printed[list(theirs)].rename(columns=theirs))
     return frame.rename_axis("kind").reset_index()
 
 

@@ -90,11 +90,6 @@ def upper(layers: pd.DataFrame) -> pd.DataFrame:
     return layers[layers["layer"] >= layers.loc[layers["efficacy"] < 0.99, "layer"].min() - 2]
 
 
-def perturbations(model: str, data: str) -> pd.DataFrame:
-    """The runs whose models were asked with prompts changed in several ways."""
-    return results.tagged(model, data, "perturbations")
-
-
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
     """Resistance that is left after each way of changing a prompt (revs.measures.attacks).
 

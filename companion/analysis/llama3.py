@@ -17,7 +17,7 @@ from tiktoken.load import load_tiktoken_bpe
 
 from companion.data.models import download
 from companion.store.paths import CACHE
-from companion.store.rows import write_text
+from companion.store.rows import write_file
 from revs.model import targets
 
 WHEEL = "llama-models==0.3.0"  # Meta Llama 3 Community License
@@ -39,7 +39,7 @@ def tokenizer() -> tiktoken.Encoding:
             content = zipfile.ZipFile(wheel).read(MEMBER)
         if hashlib.sha256(content).hexdigest() != SHA256:
             raise OSError(f"The tokenizer in {WHEEL} is another than it was: its sha256 differs.")
-        write_text(kept, content)
+        write_file(kept, content)
     merges = load_tiktoken_bpe(str(kept))
     return tiktoken.Encoding("llama3", pat_str=CUT, mergeable_ranks=merges, special_tokens={})
 

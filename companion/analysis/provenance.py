@@ -10,14 +10,11 @@ from companion.analysis.tables import number_ranges
 from companion.store import schema, versions
 
 
-def machine(row: dict) -> dict[str, str]:
-    """The machine and the versions of libraries that a row was measured with."""
-    return {name: str(value) for name, value in row["environment"].items()}
-
-
 def machines(found: Mapping[str, dict]) -> pd.DataFrame:
-    """One line a row: the ``machine`` by number, and what it is."""
-    frame = pd.DataFrame([machine(row) for row in found.values()])
+    """One line a row: the ``machine`` by number, what it is, and the versions of libraries."""
+    frame = pd.DataFrame(
+        {name: str(value) for name, value in row["environment"].items()} for row in found.values()
+    )
     number = frame.groupby(list(frame), sort=False, dropna=False).ngroup() + 1
     frame.insert(0, "machine", number.astype(str))
     return frame

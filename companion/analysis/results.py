@@ -99,17 +99,21 @@ def finished(frame: pd.DataFrame, method: str) -> pd.Series:
     return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
 
 
+def target_ranks(row: dict) -> list[list[int]]:
+    """The ranks of each unlearned secret's target tokens at the output, from 0."""
+    items = rows.per_example(row, "part", "ranks", "T").query("part == 'forget'")
+    return [[ranks[t] for t in T] for ranks, T in zip(items["ranks"], items["T"], strict=True)]
+
+
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a token that was unlearned: its run's data, method and seed, and its ``rank`` at the
-    output, from 0."""
-    found = []
-    for run in frame[frame["failed"].isna()].to_dict("records"):
-        items = rows.per_example(run["row"], "part", "ranks", "T")
-        items = items[items["part"] == "forget"]
-        about = {key: run[key] for key in ("data", "method", "seed")}
-        pairs = zip(items["ranks"], items["T"], strict=True)
-        found += [about | {"rank": ranks[t]} for ranks, T in pairs for t in T]
-    return titled(pd.DataFrame(found))
+    """One line a token that was unlearned: its run's data, method and seed, and its ``rank``."""
+    lines = [
+        {key: run[key] for key in ("data", "method", "seed")} | {"rank": rank}
+        for run in frame[frame["failed"].isna()].to_dict("records")
+        for of_secret in target_ranks(run["row"])
+        for rank in of_secret
+    ]
+    return titled(pd.DataFrame(lines))
 
 
 def depth_table(frame: pd.DataFrame) -> pd.DataFrame:

@@ -15,7 +15,7 @@ from companion.analysis import ablations, results
 from companion.analysis.results import finished, measured
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
-from companion.store import paper, rows
+from companion.store import paper
 from revs.measures import metrics
 
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
@@ -30,7 +30,7 @@ def by_candidates(model: str, data: str) -> Curves:
     frame, found = results.tagged(model, data, ""), {}
     for name in KNOBS:
         done = list(finished(frame, name))
-        ranks = [forgotten(row) for row in done]
+        ranks = [results.target_ranks(row) for row in done]
         lines = []
         for k in CANDIDATES if done else ():
             mean, std = metrics.summary(
@@ -40,13 +40,6 @@ def by_candidates(model: str, data: str) -> Curves:
         if done:
             found[name] = pd.DataFrame(lines)
     return found
-
-
-def forgotten(row: dict) -> list[list[int]]:
-    """The ranks of each unlearned secret's target tokens."""
-    items = rows.per_example(row, "part", "ranks", "T")
-    items = items[items["part"] == "forget"]
-    return [[ranks[i] for i in T] for ranks, T in zip(items["ranks"], items["T"], strict=True)]
 
 
 def by_strength(model: str, data: str) -> Curves:

@@ -14,6 +14,7 @@ from companion.store.paths import ROOT, resolve
 from companion.store.suggestions import hint
 from revs.model.targets import Record
 
+NEAR = "-near"  # how the group of a person's second secret ends
 COLUMNS = tuple(field.name for field in fields(Record))
 
 
@@ -32,8 +33,8 @@ def builtin() -> dict[str, Path]:
 
 
 def kept(records: list[Record]) -> set[str]:
-    """The groups that are never forgotten: a person's second secret, ``GROUP-near``."""
-    return {record.group for record in records if record.group.endswith("-near")}
+    """The groups that are never forgotten: a person's second secret."""
+    return {record.group for record in records if record.group.endswith(NEAR)}
 
 
 def together(name: str) -> str:

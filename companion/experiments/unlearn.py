@@ -204,7 +204,7 @@ class LoadedModel:
         """Ranks before the edit: the same for every method, seed and setting, and so kept."""
         kept = self.cached(resolved, "ranks", resolved.inputs["data"], ".json")
         if not kept.is_file():
-            rows.write_text(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
+            rows.write_file(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
         return json.loads(kept.read_text(encoding="utf-8"))
 
     def predictions_before(self, resolved: Run) -> general_text.Predictions:

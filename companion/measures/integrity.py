@@ -48,10 +48,8 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     result = {"from": where, "perplexity": general_text.predictions(decoder).perplexity}
     asked = (("mmlu", EACH, "acc"), ("gsm8k", PROBLEMS, "exact_match"))
     for (name, limit, metric), task in zip(asked, tasks):
-        about = {
-            "batch_size": BATCH[name],
-            "add_bos_token": bool(special_prefix(decoder.tokenizer)),
-        }
+        bos = bool(special_prefix(decoder.tokenizer))
+        about = {"batch_size": BATCH[name], "add_bos_token": bos}
         lm = HFLM(pretrained=decoder.model, tokenizer=decoder.tokenizer, **about)
         how = {"limit": limit if where == HUB else None, "log_samples": True, "bootstrap_iters": 0}
         found = simple_evaluate(lm, tasks=[task], task_manager=manager, **how)["samples"]
@@ -99,16 +97,11 @@ def mmlu(test: Path) -> dict:
     """MMLU without examples: the likeliest letter after the question."""
 
     def question(doc: dict) -> str:
-        subject, choices = (
-            doc["subject"].replace("_", " "),
-            zip(LETTERS, doc["choices"]),
-        )
-        return (
-            f"The following is a multiple choice question about {subject}.\n\n"
-            f"{doc['question'].strip()}\n"
-            + "".join(f"{letter}. {choice}\n" for letter, choice in choices)
-            + "Answer:"
-        )
+        subject = doc["subject"].replace("_", " ")
+        lines = [f"The following is a multiple choice question about {subject}.", ""]
+        lines.append(doc["question"].strip())
+        lines += [f"{letter}. {choice}" for letter, choice in zip(LETTERS, doc["choices"])]
+        return "\n".join([*lines, "Answer:"])
 
     return local("mmlu", test) | {
         "process_docs": first_of_each,

@@ -6,13 +6,13 @@ is retained in every split, and shares its tokens with secrets that may be forgo
 
 from __future__ import annotations
 
+from companion.data.datasets import NEAR
 from revs.measures.evaluate import secret_ranks
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
 from revs.model.targets import Split
 
 VERSION = 1
-NEAR = "-near"  # how the group of a second secret ends
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:

@@ -17,7 +17,6 @@ from companion.plots import figures
 from companion.store.paths import ROOT
 
 DATA = ROOT / "data" / "ranks" / "ranks.json"
-VERSION = "6.4"  # of Vega-Lite
 SCRIPT = "../_static/vega.js"  # companion.workflow.vega puts it there
 BEFORE = "before the edit"
 WIDTH = 470  # of the panels, in pixels
@@ -41,7 +40,7 @@ class Explorer:
         return {"application/vnd.vegalite.v6+json": self.spec, "text/html": self.html()}
 
     def html(self) -> str:
-        still = vl_convert.vegalite_to_svg(self.spec, vl_version=VERSION)
+        still = vl_convert.vegalite_to_svg(self.spec)
         spec = json.dumps(self.spec, ensure_ascii=False, separators=(",", ":"))
         spec = spec.replace("</", r"<\/")  # which would end the script
         label = html.escape(self.said)

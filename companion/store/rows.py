@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from companion.store import schema, versions
 from companion.store.paths import BUILD, ROOT, one_sentence_errors
 from companion.store.schema import Outdated, validate
-from document_audit.files import write_file as write_text
+from document_audit.files import write_file
 
 RECORDED, MEASURED = ROOT / "rows", BUILD / "rows"  # committed, and of this build
 Values = list[dict]  # per-example values: one mapping an example
@@ -81,8 +81,8 @@ def write(
     row = fields | made | fields
     validate(row)
     if values:
-        write_text(path.parent / beside["file"], packed({name: values}))
-    write_text(path, line(row) + "\n")
+        write_file(path.parent / beside["file"], packed({name: values}))
+    write_file(path, line(row) + "\n")
     return row
 
 
@@ -116,11 +116,11 @@ def record(folder: Path, new: Iterable[tuple[dict, Values]]) -> None:
         batch = {row["name"]: values for row, values in some if values}
         file = f"{path.stem}-{digest([fingerprint(one) for one in batch.values()])[:10]}.parquet"
         if batch:
-            write_text(path.with_name(file), packed(dict(sorted(batch.items()))))
+            write_file(path.with_name(file), packed(dict(sorted(batch.items()))))
         for row, values in some:
             beside = {"file": file, "sha256": fingerprint(values)} if values else None
             lines[row["name"]] = row | {"values": beside}
-        write_text(path, "".join(line(lines[name]) + "\n" for name in sorted(lines)))
+        write_file(path, "".join(line(lines[name]) + "\n" for name in sorted(lines)))
 
 
 def packed(values: dict[str, Values]) -> bytes:

@@ -68,10 +68,11 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
     Settings for NAME are chosen on NAME-tune, other people's secrets, or on NAME itself where there
     is no such set. Of several searches there, the longest chooses, then the highest score.
     """
-    order = lambda row: (  # noqa: E731
-        row["data"].endswith("-tune"),
-        *(row["result"][by] for by in ("trials", "unlearning_score")),
-    )
+
+    def order(row: dict) -> tuple:
+        result = row["result"]
+        return row["data"].endswith("-tune"), result["trials"], result["unlearning_score"]
+
     found: dict[str, dict] = {}
     for row in sorted(searches.values(), key=order):  # the last of a place stays
         data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
@@ -95,7 +96,7 @@ def write_settings() -> list[str]:
     settings = {name: known[name] for name in versions.methods() if name in known}
     if settings != before:  # another order of the same is no change
         text = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=150)
-        rows.write_text(SETTINGS, HEADER + text)
+        rows.write_file(SETTINGS, HEADER + text)
     return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]
 
 

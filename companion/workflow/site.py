@@ -18,7 +18,7 @@ import nbformat
 
 from companion.analysis import results
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
-from companion.store.rows import write_text
+from companion.store.rows import write_file
 from companion.workflow import live, vega
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
@@ -128,7 +128,7 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
         if path.is_file() and str(path.relative_to(SITE)) not in wanted:
             path.unlink()
     for name, text in wanted.items():
-        write_text(SITE / name, text)
+        write_file(SITE / name, text)
 
 
 def render() -> None:
@@ -162,7 +162,7 @@ def redirects() -> None:
         text = (
             f'<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">moved</a>'
         )
-        write_text(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
+        write_file(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
 
 
 def finish_pages() -> None:
@@ -181,7 +181,7 @@ def finish_pages() -> None:
         for old, new in NAMES.items():
             finished = finished.replace(old, new)
         if finished != text:
-            write_text(path, finished)
+            write_file(path, finished)
 
 
 def main() -> None:

@@ -10,19 +10,19 @@ from pathlib import Path
 import vl_convert
 
 from companion.store.paths import HTML
-from companion.store.rows import write_text
+from companion.store.rows import write_file
 
-VERSION = "6.4"  # of Vega-Lite
 LICENCE = "/* Vega {}, Vega-Lite {} and Vega-Embed {}, bundled by vl-convert: BSD-3-Clause. */"
 
 
 def script() -> str:
     """Vega, Vega-Lite and Vega-Embed as one classic script that defines ``vegaEmbed``."""
-    versions = vl_convert.get_vega_version(), VERSION, vl_convert.get_vega_embed_version()
-    bundle = vl_convert.javascript_bundle(vl_version=VERSION)
+    lite = vl_convert.get_vegalite_versions()[-1]
+    versions = vl_convert.get_vega_version(), lite, vl_convert.get_vega_embed_version()
+    bundle = vl_convert.javascript_bundle(vl_version=lite)
     return f"{LICENCE.format(*versions)}\n(() => {{{bundle}}})();\n"
 
 
 def beside(html: Path = HTML) -> None:
     """Writes the script where the pages look for it."""
-    write_text(html / "_static" / "vega.js", script())
+    write_file(html / "_static" / "vega.js", script())
