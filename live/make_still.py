@@ -58,7 +58,7 @@ def shortened(prompt: str) -> str:
 
 def open_figure(page: chromium.Page, html: str, folder: Path, theme: str = "light") -> None:
     """Opens a page of the book's style, as a file, with nothing but the figure."""
-    live.beside(folder)
+    live.write(folder)
     style = (ROOT / "book" / "_static" / "style.css").read_text(encoding="utf-8")
     colours = {"light": "#fff", "dark": "#14181e"}[theme]
     style += f"html {{ --pst-color-background: {colours}; }}"

@@ -43,7 +43,7 @@ def test_a_page_with_it_stays_small(found):
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
 def test_it_answers_without_a_request(found, tmp_path):
     (tmp_path / "_static").mkdir()
-    vega.beside(tmp_path)
+    vega.write(tmp_path)
     (tmp_path / "page").mkdir()
     file = tmp_path / "page" / "page.html"
     shown = explorer.ranks(found).html()

@@ -14,7 +14,7 @@ import pandas as pd
 
 from companion.analysis import extraction, results, statistics
 from companion.analysis.results import in_order
-from companion.analysis.tables import DASH, comma_list, decimal, percent, percent_range
+from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent, percent_range
 from companion.experiments import methods
 from companion.store import rows
 from revs.measures.metrics import harmonic_mean
@@ -77,7 +77,7 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     }
     numbers = pd.DataFrame(columns, index=frame.index, dtype=float)
     frame = frame.drop(columns=list(columns), errors="ignore").join(numbers)
-    others = [*SHARES[:4], "seconds", "memory"]
+    others = [*METRICS, "seconds", "memory"]
     frame[others] = frame[others].astype(float)
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
 
@@ -251,7 +251,7 @@ def answer(model: str) -> dict[str, str]:
         said[f"methods_{data}"] = str(len(scored))
         said[f"place_{data}"] = str(place(scored, "revs")) if "revs" in scored else DASH
         own = part[part["method"] == "revs"]
-        for column in ("resistance", *SHARES[:4]):
+        for column in ("resistance", *METRICS):
             said[f"revs_{column}_{data}"] = text(own[column].mean(), column)
     return said
 

@@ -70,9 +70,9 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
     ax.set_yticks(range(len(names)), names)
 
 
-def kept(ax: Axes, frame: pd.DataFrame) -> None:
-    """What each run or trial of a frame keeps, over what it forgets, in per cent, with methods by
-    name or title; a way of a method, whose title goes on after a comma, is hollow."""
+def tradeoff(ax: Axes, frame: pd.DataFrame) -> None:
+    """Specificity over efficacy of each run or trial of a frame, in per cent, with methods by name
+    or title; a way of a method, whose title goes on after a comma, is hollow."""
     for method, part in frame.groupby("method", observed=True, sort=False):
         owner, _, way = method.partition(", ")
         drawn = look(owner, bool(way)) | {"ls": "", "markersize": 6, "alpha": 0.8, "label": method}

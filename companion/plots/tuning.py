@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from companion.plots.figures import INK, look, panels, title
+from companion.plots.figures import INK, look, panels, title, tradeoff
 
 SCORE = "Unlearning Score, per cent"
 
@@ -55,10 +55,8 @@ def trade(trials: pd.DataFrame) -> Figure:
     names = [name for name in trials["method"].cat.categories if (trials["method"] == name).any()]
     fig, axes = panels(len(names), sharex=True, sharey=True)
     for ax, name in zip(axes, names, strict=True):
-        part = trials[trials["method"] == name]
-        drawn = look(name) | {"markersize": 6, "linestyle": "none", "alpha": 0.8}
-        ax.plot(100 * part["efficacy"], 100 * part["specificity"], **drawn)
-        ax.set(title=title(name), xlim=(-5, 105), ylim=(-5, 105))
+        tradeoff(ax, trials[trials["method"] == name])
+        ax.set(title=title(name), xlim=(-5, 105), ylim=(-5, 105), xlabel="")
     fig.supxlabel("Efficacy@100, per cent", fontsize=10)
     fig.supylabel("Specificity, per cent", fontsize=10)
     return fig

@@ -43,7 +43,7 @@ def products(sweep: str) -> Path:
 
 
 @contextlib.contextmanager
-def held(file: Path, busy: Exception):
+def locked(file: Path, busy: Exception):
     """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if
     another process does, OSError if it cannot be written."""
     with one_sentence_errors(file.parent):
@@ -61,5 +61,7 @@ def held(file: Path, busy: Exception):
 def alone(folder: Path, remedy: str, lock: str = ".lock"):
     """Holds a folder of results, or one name in it, until the end, however that comes; OSError if
     another run does, or it cannot be written to."""
-    with held(folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")):
+    with locked(
+        folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")
+    ):
         yield

@@ -16,7 +16,7 @@ import time
 
 import psutil
 
-from companion.store.paths import BUILD, HTML, LOGS, ROOT, held, products, shown
+from companion.store.paths import BUILD, HTML, LOGS, ROOT, locked, products, shown
 from companion.workflow.agreement import differences, sentence
 from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
@@ -35,7 +35,7 @@ class Busy(RuntimeError):
 def lock():
     """Holds build/.lock, which the kernel releases however this process and Snakemake end."""
     sentence = "Another build is running in this folder: wait for it, or end it first."
-    return held(BUILD / ".lock", Busy(sentence))
+    return locked(BUILD / ".lock", Busy(sentence))
 
 
 def command(sweep: str, cores: int, *more: str) -> list[str]:

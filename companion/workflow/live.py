@@ -91,7 +91,7 @@ def factor(weights: bytes) -> np.ndarray:
     return whole[np.tril_indices(len(whole))]
 
 
-def beside(html: Path = HTML) -> None:
+def write(html: Path = HTML) -> None:
     """Writes the files into the book, where its pages look for them; those that stand stay."""
     folder = html / "_static" / "live"
     folder.mkdir(parents=True, exist_ok=True)

@@ -103,7 +103,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # of each kernel: more would wait for one another
     sweep, start = read("quick"), time.monotonic()
     made = [str(job.row) for job in sweep.jobs.values()]
-    others = sources.content(sources.files([*sources.PAGES, *sources.RUNS]) + made)
+    others = sources.content_hash(sources.files([*sources.PAGES, *sources.RUNS]) + made)
     pages = {page: source_hash(page, others) for page in sweep.pages}
     pages = {
         page: made_from for page, made_from in pages.items() if executed_from(page) != made_from

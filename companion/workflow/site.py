@@ -192,8 +192,8 @@ def main() -> None:
         render()
         finish_pages()
         redirects()
-        live.beside()
-        vega.beside()
+        live.write()
+        vega.write()
         slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

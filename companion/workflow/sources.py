@@ -43,15 +43,15 @@ def of_run(notebook: str) -> list[str]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     drawn = re.findall(r"^from companion\.(analysis|plots) import (.+)$", code, re.MULTILINE)
-    modules = [f"companion/{room}/{name}.py" for room, names in drawn for name in words(names)]
+    modules = [f"companion/{room}/{name}.py" for room, names in drawn for name in imported(names)]
     return files([*RUNS, *modules, str(path.relative_to(ROOT))])
 
 
-def words(names: str) -> list[str]:
+def imported(names: str) -> list[str]:
     """The modules that an import names, without what they are called there."""
     return [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name.strip(" ()")]
 
 
-def content(paths: Iterable[str | Path], root: Path = ROOT) -> str:
+def content_hash(paths: Iterable[str | Path], root: Path = ROOT) -> str:
     """Hash of the names and contents of files below a folder."""
     return digest({os.path.relpath(path, root): digest(Path(path).read_bytes()) for path in paths})

@@ -31,7 +31,7 @@ class Runs(BaseModel):
     """One entry of ``runs``."""
 
     model_config = STRICT
-    experiment: Literal["audit", "curate", "documents", "finetune", "tune", "unlearn"]
+    experiment: Literal[tuple(EXPERIMENTS)]
     parameters: dict[str, Any] = {}
     grid: dict[str, list] = {}  # name → values; every combination is one run
     parallel: int = Field(1, ge=1)  # how many such runs share the machine's cores

@@ -23,6 +23,6 @@ def script() -> str:
     return f"{LICENCE.format(*versions)}\n(() => {{{bundle}}})();\n"
 
 
-def beside(html: Path = HTML) -> None:
+def write(html: Path = HTML) -> None:
     """Writes the script where the pages look for it."""
     write_file(html / "_static" / "vega.js", script())
