@@ -7,11 +7,13 @@ import random
 import pytest
 import torch
 from conftest import FAMILIES, PEOPLE, build, same_bits, weights
+from test_tokens_data import merging
 
 from revs.audit import exposure, leak, relearning, rounding, suite, two_checkpoints
 from revs.audit.context import FIELD, Parts, context
 from revs.method import output_ban
 from revs.model import load
+from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
 
 POOL = ["emil.berg@example.com", "fxq2@example.org", "gina_h@example.net", "hana.oda3@example.com"]
@@ -101,6 +103,11 @@ def test_relearning_never_sees_what_it_is_asked_for(taught, monkeypatch):
     assert sorted(one.id for some in tested for one in some) == sorted(
         one.id for one in [*secrets, *about.controls]
     )
+
+
+def test_weights_in_low_precision_are_rounded_as_their_float32_copies():
+    weight = torch.randn(3, 70, generator=torch.Generator().manual_seed(0)).bfloat16()
+    assert torch.equal(rounding.rounded(weight, 8), rounding.rounded(weight.float(), 8))
 
 
 @pytest.mark.parametrize("bits", [4, 8])
@@ -217,7 +224,7 @@ def test_the_verdict_counts_the_attacks_of_the_endpoint_that_are_valid():
 # --- never-trained strings -----------------------------------------------------------------------
 
 
-def test_a_string_has_the_shape_of_the_secret(tokenizer):
+def test_a_string_has_the_shape_of_the_secret():
     decoder = build("llama-untied")
     _, about = attacked(decoder)
     texts = [decoder.tokenizer.decode(one.secret_ids) for one in about.strings["Ada"]]
@@ -225,6 +232,14 @@ def test_a_string_has_the_shape_of_the_secret(tokenizer):
     for text in texts:
         assert FIELD.sub("x", text).startswith("x.x@x.x")
         assert text.split("@")[1].startswith("example.")
+
+
+def test_a_string_that_would_change_the_prompts_tokens_is_left_out():
+    """Here one that begins with an e: the tokenizer joins it with the bracket before it."""
+    decoder = Decoder(build("llama-untied").model, merging("(e"))
+    about = context(decoder, records(), POOL, number=NUMBER)
+    texts = [decoder.tokenizer.decode(one.secret_ids) for one in about.strings["Ada"]]
+    assert len(set(texts)) == NUMBER and not any(text.startswith("e") for text in texts)
 
 
 def test_numbers_are_those_of_the_pool_and_common_words_stay():

@@ -80,7 +80,8 @@ def ranks_rounded(decoder: Decoder, secrets: Sequence[Target], bits: int) -> dic
 
 def rounded(weight: Tensor, bits: int) -> Tensor:
     """A matrix on the grid: of each group of 32 weights in a row, the nearest of 2^bits values from
-    the least to the greatest of them."""
+    the least to the greatest of them. In float32 or better."""
+    weight = weight.to(torch.promote_types(weight.dtype, torch.float32))
     gap = -weight.shape[1] % GROUP
     groups = pad(weight[None], (0, gap), mode="replicate")[0].unflatten(1, (-1, GROUP))
     low, high = groups.amin(2, keepdim=True), groups.amax(2, keepdim=True)

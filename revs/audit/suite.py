@@ -1,9 +1,7 @@
 """The audit: every attack on every secret, and what their numbers say.
 
 A secret is *recovered* if one attack of the endpoint recovers it. The same attacks are run on a
-never-trained string after each secret's prompt. To add an attack, write a module with VERSION,
-``attack(decoder, secrets, context) -> {id: value}`` and ``recovered(value)``, and a line in
-ATTACKS.
+never-trained string after each secret's prompt.
 """
 
 import time
