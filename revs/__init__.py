@@ -5,6 +5,8 @@ Unlearns secrets that a transformers model has memorised:
     edit = revs.unlearn(model, tokenizer, [(prompt, secret), …])
     revs.rank(model, tokenizer, prompt, secret)
     edit.undo()
+
+torch and transformers are imported by the first call.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ def unlearn(
 ) -> Edit:
     """Unlearns secrets, each given with the text before it, in place; ``edit.undo()`` undoes it.
 
-    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3),
-    whatever they are: the paper's rules for addresses and numbers are those of a ``Record`` of
-    their kind. Undo the newest of several edits first.
-    ``hyperparameters``, e.g. ``{"n_max": 20}``, are laid over the defaults of
+    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
+    All tokens may be chosen: the paper's rules for SSNs, e-mail addresses and URLs are in
+    ``revs.model.targets``. Undo the newest of several edits first.
+    ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of
     ``revs.method.algorithm.Hyperparameters``. Raises ValueError for what does not fit.
     """
     from revs.method import algorithm
@@ -48,7 +50,7 @@ def unlearn(
     check_fit(decoder)
     targets = _targets(secrets, tokenizer, T)
     edit = algorithm.unlearn(decoder, targets, hp)
-    edit.secrets = len({record.group for record in targets})
+    edit.secrets = len({target.group for target in targets})
     return edit
 
 
@@ -90,11 +92,11 @@ def _unwrapped(model):
 def _decoder(model, tokenizer) -> Decoder:
     """The model as REVS sees it. Raises ValueError for one that cannot be looked at."""
     from revs.model.architecture import Decoder
+    from revs.model.text import check_tokenizer
 
     model = _unwrapped(model)
     if model.training:
         raise ValueError("The model is being trained, so that ranks vary: call model.eval().")
-    if not getattr(tokenizer, "is_fast", False):
-        said = "The tokenizer is not a fast one, whose offsets are needed to find a secret's "
-        raise ValueError(said + "tokens: load it from a folder with a tokenizer.json.")
-    return Decoder(model, tokenizer, getattr(model.config, "name_or_path", "") or "the model")
+    name = getattr(model.config, "name_or_path", "") or "the model"
+    check_tokenizer(tokenizer, name)
+    return Decoder(model, tokenizer, name)

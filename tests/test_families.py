@@ -82,7 +82,11 @@ def test_a_family_that_multiplies_is_refused(monkeypatch, refused, multiplier, s
 
 
 def test_variants_that_do_not_fit_are_refused(refused):
-    """A projection between stream and head; weights that overflow."""
+    """A part that is missing; a projection between stream and head; weights that overflow."""
+    model = build("opt").model
+    model.model.decoder.final_layer_norm = None
+    with refused("an OPT is a 'opt' without model.decoder.final_layer_norm"):
+        Decoder(model, None, name="an OPT")
     narrow = build("opt", dtype=torch.float32, word_embed_proj_dim=8)
     large = build("llama-untied", dtype=torch.float16)
     large.head.weight.data *= 60000 / large.head.weight.abs().max()
@@ -219,14 +223,6 @@ def test_every_neuron_has_an_attribution(family, dtype):
     family.model.to(dtype)
     found = attributions(family, IDS, 7)
     assert [(len(layer), bool(layer.any())) for layer in found] == [(64, True)] * 3
-
-
-def test_a_variant_that_does_not_fit_is_refused(refused):
-    """A family whose table row does not hold for this very model: nothing is read or changed."""
-    model = build("opt").model
-    model.model.decoder.final_layer_norm = None
-    with refused("without model.decoder.final_layer_norm"):
-        Decoder(model, None, name="an OPT")
 
 
 # The statistics of trained weights ----------------------------------------------------------------

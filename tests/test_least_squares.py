@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from conftest import FAMILIES, build
+from conftest import FAMILIES, build, same_bits, weights
 
 from revs.method import least_squares, moments, output_ban
 from revs.method.least_squares import Hyperparameters, shifts, solution, unlearn
 from revs.method.vocabulary import Vocabulary, rank
-from revs.model.targets import Target
+from revs.model.targets import Target, pairs
 from revs.model.text import training_windows
 
 WANTED = 120  # of 300 tokens
@@ -23,14 +23,10 @@ def secrets(number: int = 3, length: int = 9) -> list[Target]:
     ]
 
 
-def places(targets):
-    return [(t.before(p), t.secret_ids[p]) for t in targets for p in t.T]
-
-
 def stream_ranks(decoder, targets) -> torch.Tensor:
     """Ranks in every layer's stream as the model itself reads it: (targets, layers)."""
     found = []
-    for ids, t in places(targets):
+    for ids, t in pairs(targets):
         rows = []
         decoder.visit(ids, lambda l, a, h, x, rows=rows: rows.append(x[-1]))
         logits = decoder.logits(decoder.norm(torch.stack(rows).to(decoder.norm.weight)))
@@ -42,7 +38,7 @@ def stream_ranks(decoder, targets) -> torch.Tensor:
 def test_every_gated_target_ranks_where_it_was_wanted_in_every_stream(kind):
     """With λ → 0 and independent keys: r_h where the gate was open; undone bit for bit."""
     decoder, targets = build(kind), secrets()
-    old = {name: w.clone() for name, w in decoder.model.state_dict().items()}
+    bits = weights(decoder)
     before = stream_ranks(decoder, targets)
     edit = unlearn(decoder, targets, SHARP)
     after = stream_ranks(decoder, targets)
@@ -52,7 +48,7 @@ def test_every_gated_target_ranks_where_it_was_wanted_in_every_stream(kind):
     first = before[:, 0] < WANTED
     assert ((after[first, 0] - WANTED).abs() <= slack).all()
     edit.undo()
-    assert all(torch.equal(old[name], w) for name, w in decoder.model.state_dict().items())
+    assert same_bits(decoder, bits)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +64,7 @@ def test_the_batched_pass_is_the_plain_loop(options):
     spare = spare if hp.nu else []
     length = least_squares.CONTEXT
     windows = training_windows(decoder.tokenizer, max(hp.contexts, 1), length)[: hp.contexts]
-    every = [(before + ids, t) for before in [[], *windows] for ids, t in places(targets)]
+    every = [(before + ids, t) for before in [[], *windows] for ids, t in pairs(targets)]
     unlearn(decoder, targets, hp, protect=spare)
     vocabulary = Vocabulary(plain, ridge=hp.ridge)
     C = moments.general_moments(plain, range(3), hp.tokens)
@@ -149,7 +145,7 @@ def test_the_output_ban_leaves_the_network_alone(kind):
     decoder, targets = build(kind), secrets()
     head, inner = decoder.head.weight, decoder.model.get_input_embeddings().weight.clone()
     edit = output_ban.unlearn(decoder, targets, output_ban.Hyperparameters())
-    banned = sorted({t for _, t in places(targets)})
+    banned = sorted({t for _, t in pairs(targets)})
     torch.testing.assert_close(
         decoder.head.weight[banned], head.mean(0).expand(len(banned), -1), check_stride=False
     )

@@ -16,11 +16,6 @@ T = 33
 # Gates --------------------------------------------------------------------------------------------
 
 
-def fully(vocabulary, l, h, x, t, hp) -> bool:
-    """The gate by ranks in the whole vocabulary."""
-    return algorithm.passes(*vocabulary.hidden(l, h, x, t).rank_at_rest().tolist(), hp)
-
-
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("gate", algorithm.WHERE)
 def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
@@ -33,8 +28,8 @@ def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
             r_mlp, r_residual = vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest().tolist()
             for r_h in {0, 1, 4, V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
                 hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
-                state = vocabulary, l, h[-1], x[-1], t, hp
-                answers.add((algorithm.gate(*state), fully(*state)))
+                seen = algorithm.gate(vocabulary, l, h[-1], x[-1], t, hp)
+                answers.add((seen, algorithm.passes(r_mlp, r_residual, hp)))
 
     decoder.visit([3, 1, 4, 1, 5], at_layer)
     assert answers == {(True, True), (False, False)}

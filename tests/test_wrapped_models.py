@@ -8,6 +8,7 @@ import torch
 from conftest import build
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
 
 import revs
 from companion.data import adapters
@@ -212,18 +213,13 @@ def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
 # --- texts and parameters as libraries give them --------------------------------------------------
 
 
-def test_a_rendered_chat_template_has_one_beginning(build):
+def test_a_rendered_chat_template_has_one_beginning(tokenizer):
     """apply_chat_template(tokenize=False) writes the token that a tokenizer would put before it."""
-    tokenizer = build("gemma2", dtype=torch.float32).tokenizer
+    tokenizer.add_special_tokens({"bos_token": "<bos>"})
+    special = [("<bos>", tokenizer.bos_token_id)]
+    processor = TemplateProcessing(single="<bos> $A", special_tokens=special)
+    tokenizer.backend_tokenizer.post_processor = processor
     first = special_prefix(tokenizer)
-    if not first:
-        from tokenizers.processors import TemplateProcessing
-
-        tokenizer.add_special_tokens({"bos_token": "<bos>"})
-        special = [("<bos>", tokenizer.bos_token_id)]
-        processor = TemplateProcessing(single="<bos> $A", special_tokens=special)
-        tokenizer.backend_tokenizer.post_processor = processor
-        first = special_prefix(tokenizer)
     assert first == [tokenizer.bos_token_id]
     plain, rendered = "User: the house? It is", "<bos>User: the house? It is"
     assert token_ids(tokenizer, rendered) == token_ids(tokenizer, plain)

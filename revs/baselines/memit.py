@@ -113,8 +113,10 @@ def unlearn(
     protect: Sequence[Text] = (),
     cache: Path | None = None,
 ) -> Edit:
-    """Unlearns all targets together; draws nothing. The second moments of ``protect`` count as much
-    as those of general text. ``cache``: where C is kept (``revs.method.moments``).
+    """Unlearns all targets together; draws nothing.
+
+    The second moments of ``protect`` count as much as those of general text. ``cache``: the folder
+    in which C is kept (``revs.method.moments``).
 
     Raises FloatingPointError if it diverges.
     """

@@ -57,7 +57,7 @@ def unlearn(
     progress=iter,
     protect: Sequence[Text] = (),
 ) -> Edit:
-    """Unlearns all targets, in an order that ``seed`` draws; the KL is also that on ``protect``.
+    """Unlearns all targets, in an order that ``seed`` draws; the KL is also taken on ``protect``.
 
     Raises FloatingPointError if it diverges.
     """

@@ -67,7 +67,7 @@ def tail(decoder: Decoder, ids: list[int], characters: int) -> list[int]:
 
 
 def retained(decoder: Decoder, number: int, protect: Sequence[Text] = ()) -> list[list[int]]:
-    """Windows of general text; with texts to protect, every second one is of those, in a row."""
+    """Windows of general text; with texts to protect, every second one is cut out of those."""
     texts = training_windows(decoder.tokenizer, number, WINDOW)
     ids = [t for text, at in protect for t in (text[at:] if isinstance(at, int) else text)]
     own = list(chunks(ids, WINDOW))[: len(ids) // WINDOW]

@@ -30,9 +30,9 @@ class Edit:
         self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
         self.whole: dict[str, Tensor] = {}  # name of a weight → weight
         self.products: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by layer: (n, d), (n, ff)
-        self.left: dict[int | str, int] | None = None  # the weights' sums when it was complete
+        self.left: dict[int | str, int] | None = None  # ``sums`` when it was complete
         self.unreached = 0  # neurons in which the wanted rank could not be reached
-        self.secrets = 0  # that it was made for, where somebody counted
+        self.secrets = 0  # how many it was made for, if known
 
     def __enter__(self) -> Self:
         return self
@@ -123,8 +123,7 @@ class Edit:
         return {"layers": self.layers, **counts, "norm": squares**0.5}
 
     def sums(self) -> dict[int | str, int]:
-        """The sum over the bits of what this edit changed, by layer or name: another, if a weight
-        is another."""
+        """Checksums of what this edit changed, by layer or name: the sum of its bits as numbers."""
         changed: dict[int | str, Tensor] = {
             layer: self.decoder.neurons(layer)[:, list(kept)]
             for layer, kept in self.originals.items()

@@ -87,8 +87,8 @@ def unlearn(
     """Demotes every token of every T, in place, in one pass; the Edit undoes it bit for bit.
 
     ``protect``: texts whose activations are spared, weighted by ν, or these activations by layer.
-    ``cache``: where C is kept (``revs.method.moments``), unless it is given (``general``). Nothing
-    is drawn. Raises ValueError for what does not fit.
+    ``general``: C by layer, if it is known; ``cache``: the folder in which it is kept otherwise
+    (``revs.method.moments``). Nothing is drawn. Raises ValueError for what does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)

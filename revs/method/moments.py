@@ -1,6 +1,6 @@
-"""Second moments C = E[a·aᵀ] of FF₂'s inputs a: what a text of some kind asks of a layer.
+"""Second moments C = E[a·aᵀ] of FF₂'s inputs a over texts of some kind.
 
-MEMIT (Eq. 14 there) and the least-squares write spare what general text uses by them.
+MEMIT (Eq. 14 there) and the least-squares write use them to change least what these texts feel.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ def visit(
     at_layer: Callable[[int, Tensor], object],
 ) -> int:
     """Calls ``at_layer(l, a)`` with FF₂'s inputs a, (m, ff), at the positions that count, batch by
-    batch; returns how many there are."""
+    batch; returns the number of positions."""
     number = 0
     for start in range(0, len(texts), TOGETHER):
         some = texts[start : start + TOGETHER]

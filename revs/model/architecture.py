@@ -1,7 +1,7 @@
 """Where a decoder keeps its parts (§2, "Background on Transformer LMs").
 
-``ARCHITECTURES`` has one row a family; nothing else in the project asks for a model's type. That a
-checkpoint also does what its family's row takes for granted is asked of it itself (``check_fit``).
+``ARCHITECTURES`` has one row a family; nothing else in the project asks for a model's type.
+``check_fit`` tests whether a checkpoint does what its family's row takes for granted.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from revs.model.text import token_ids
 
 TEXT = "The number of the house is one"
 UNFIT = "REVS does not fit this variant of the family, choose another model."
-# how far what is compared may be apart, as a share of its size
+# how far apart two compared tensors may be, as a share of their size
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, torch.float16: 1e-2}
 
 
@@ -103,7 +103,7 @@ def with_stream(output, x: Tensor):
 
 @dataclass(frozen=True)
 class Decoder:
-    """A causal language model with its tokenizer, as the table says; ValueError if it does not."""
+    """A causal language model with its tokenizer. ValueError if it lacks a part of its row."""
 
     model: Any  # a transformers model for causal language modelling
     tokenizer: Any  # a fast tokenizer
@@ -224,9 +224,9 @@ class Decoder:
                 handle.remove()
 
     def go_on(self, cache, times: int = 1, **inputs):
-        """A forward pass after what ``cache`` has read, repeated so many times; it stays as it is.
+        """A forward pass after what ``cache`` has read, repeated so many times.
 
-        None: nothing was read. transformers 5.24 gives the argument another name.
+        The cache stays as it is; None: nothing was read. transformers 5.24 names the argument anew.
         """
         names = inspect.signature(self.model.base_model.forward).parameters
         name, cache = "cache" if "cache" in names else "past_key_values", copy.deepcopy(cache)
@@ -279,9 +279,10 @@ class Decoder:
 
 @torch.no_grad()
 def check_fit(decoder: Decoder) -> None:
-    """Is a model what its family's row says? Asked of the model itself; ValueError if it is not.
+    """Is a model what its family's row says? ValueError if it is not.
 
-    Some families multiply what FF₂ adds to the stream, or what the head reads.
+    It runs on a few tokens, unchanged and with a change of FF₂'s output: some families multiply
+    what FF₂ adds to the stream, or what the head reads.
     """
     check_weights(decoder)
     name, d, dtype = decoder.name, decoder.neurons(0).shape[0], decoder.head.weight.dtype

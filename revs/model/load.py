@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.utils.hub import resolve_revision
 
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
+from revs.model.text import check_tokenizer
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
@@ -120,9 +121,7 @@ def tokenizer(place: Place):
     """The tokenizer of a model; ValueError if it cannot say which characters a token covers."""
     with explained(place, "tokenizer"):
         found = AutoTokenizer.from_pretrained(place.where, trust_remote_code=False, **place.options)
-    if not found.is_fast:
-        said = f"{place.name} has no fast tokenizer, whose offsets are needed to find a secret's "
-        raise ValueError(said + "tokens: choose a model with a tokenizer.json.")
+    check_tokenizer(found, place.name)
     return found
 
 

@@ -63,9 +63,9 @@ def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "r
     """The record's token ids, split where its secret begins and ends, with ``size`` positions T.
 
     ``method`` is a name, or a function of a token's id: the tokens of the least values are taken.
+    A token that runs on into the suffix counts with the secret, and may be chosen.
 
-    Raises ValueError where a token spans its beginning, or too few tokens may be unlearned; one
-    that runs on into the suffix counts with the secret, and may be chosen.
+    Raises ValueError where a token spans the secret's beginning, or too few may be unlearned.
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")

@@ -33,6 +33,13 @@ def special_prefix(tokenizer) -> list[int]:
     return whole[: next((i for i in starts if whole[i:][: len(bare)] == bare), 0)]
 
 
+def check_tokenizer(tokenizer, name: str) -> None:
+    """ValueError if the tokenizer of ``name`` cannot say which characters a token covers."""
+    if not getattr(tokenizer, "is_fast", False):
+        said = f"{name} has no fast tokenizer, whose offsets are needed to find a secret's tokens: "
+        raise ValueError(said + "choose a model with a tokenizer.json.")
+
+
 def token_ids(tokenizer, text: str) -> list[int]:
     """The ids of a text that begins here and may go on."""
     bare = tokenizer(text, add_special_tokens=False)["input_ids"]
