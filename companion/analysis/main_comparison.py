@@ -261,7 +261,11 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     write rank, what an insider finds after them, and what they cost."""
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
-    for method, name in (("revs", "rank"), ("least_squares", "added")):
+    written = {
+        "revs": ("rank", "REVS"),
+        "least_squares": ("added", "REVS written by least squares"),
+    }
+    for method, (name, title) in written.items():
         parts = []
         for data, part in scored.groupby("data", sort=False):
             score = part.groupby("method")[PRIMARY].mean()
@@ -269,9 +273,9 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
                 parts.append(f"{place(score, method)} of {len(score)} on {results.DATA[data]}")
         own = frame.loc[frame["method"] == method, ["resistance", "perplexity_rise"]].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score {methods.title(method)} ranks {', '.join(parts)}. Its resistance "
-            f"to an insider is {percent(own['resistance'])} per cent, and perplexity on general "
-            f"text rises by {percent(own['perplexity_rise'])} per cent."
+            f"By Unlearning Score, {title} ranks {', '.join(parts)}. Its Resistance Score is "
+            f"{percent(own['resistance'])} per cent. Perplexity on general text rises by "
+            f"{percent(own['perplexity_rise'])} per cent."
             if parts
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
