@@ -87,10 +87,8 @@ def judge_ft_l(function: Callable) -> str:
     decoder, ids, t = ft_l_task()
     pairs = list(zip(ids.tolist(), t.tolist(), strict=True))
     p = lambda: log_p(decoder, pairs).exp().mean().item()
-    before, start = (
-        p(),
-        {name: of.detach().clone() for name, of in decoder.model.named_parameters()},
-    )
+    start = {name: of.detach().clone() for name, of in decoder.model.named_parameters()}
+    before = p()
     function(decoder.model, ids, t, RATE, STEPS, RADIUS)
     with torch.no_grad():
         after = p()
@@ -348,31 +346,20 @@ def judge_margins(function: Callable) -> str:
     return f"Right: {sizes(result)}."
 
 
+def margins(*values: int) -> dict:
+    """r_h, r_n and their tolerances, as an answer has them."""
+    return dict(zip(("r_h", "eps_r_h", "r_n", "eps_r_n"), values, strict=True))
+
+
 examine(
     "margins",
     "margins(V) → a dictionary with r_h, eps_r_h, r_n, eps_r_n for a vocabulary of V tokens",
     judge_margins,
-    lambda V: {
-        "r_h": round(0.3 * V),
-        "eps_r_h": round(0.02 * V),
-        "r_n": round(0.8 * V),
-        "eps_r_n": round(0.04 * V),
-    },
+    lambda V: margins(*(round(share * V) for share in (0.3, 0.02, 0.8, 0.04))),
     {
-        "revs refuses these settings": lambda V: {
-            "r_h": 750,
-            "eps_r_h": 250,
-            "r_n": 105000,
-            "eps_r_n": 5000,
-        },
-        "No neuron moved": lambda V: {
-            "r_h": 1,
-            "eps_r_h": 1,
-            "r_n": 240,
-            "eps_r_n": 5,
-            "gate": "mlp",
-        },
-        "The tokens stay too high": lambda V: {"r_h": 2, "eps_r_h": 1, "r_n": 20, "eps_r_n": 2},
+        "revs refuses these settings": lambda V: margins(750, 250, 105000, 5000),
+        "No neuron moved": lambda V: margins(1, 1, 240, 5) | {"gate": "mlp"},
+        "The tokens stay too high": lambda V: margins(2, 1, 20, 2),
         "Return a dictionary": lambda V: (30, 5, 240, 10),
     },
 )

@@ -126,30 +126,20 @@ compare(
     metrics.unlearning_score,
     {
         "You take the arithmetic mean: the harmonic mean punishes the smallest part.": (
-            lambda e, s, g=None: metrics.mean([e, s, *([] if g is None else [g])])
+            lambda *parts: metrics.mean(parts)
         ),
         "You take the geometric mean: the paper takes the harmonic mean.": (
-            lambda e, s, g=None: (
-                math.prod(of := [e, s, *([] if g is None else [g])]) ** (1 / len(of))
-            )
+            lambda *parts: math.prod(parts) ** (1 / len(parts))
         ),
-        "You take the smallest part: the paper takes the harmonic mean.": (
-            lambda e, s, g=None: min([e, s, *([] if g is None else [g])])
-        ),
+        "You take the smallest part: the paper takes the harmonic mean.": lambda *parts: min(parts),
         "You leave generalization out where it is given.": (
             lambda e, s, g=None: metrics.unlearning_score(e, s)
         ),
         "You divide by zero where a part is 0: the score is 0 then.": (
-            lambda e, s, g=None: (
-                len(of := [e, s, *([] if g is None else [g])]) / sum(1 / x for x in of)
-            )
+            lambda *parts: len(parts) / sum(1 / x for x in parts)
         ),
         "Your sum of reciprocals is right, but divide the number of parts by it, not 1.": (
-            lambda e, s, g=None: (
-                0.0
-                if 0 in (e, s, g)
-                else 1 / sum(1 / x for x in [e, s, *([] if g is None else [g])])
-            )
+            lambda *parts: 0.0 if 0 in parts else 1 / sum(1 / x for x in parts)
         ),
     },
 )

@@ -11,6 +11,7 @@ import base64
 import html
 import re
 import shutil
+import string
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,32 +21,7 @@ FOLDER = Path(__file__).parent / "slides"
 LECTURES = sorted(FOLDER.glob("lecture*.md"))
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 ENDINGS = {"image/svg+xml": "svg", "image/png": "png"}
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="reveal/reset.css">
-<link rel="stylesheet" href="reveal/reveal.css">
-<link rel="stylesheet" href="slides.css">
-</head>
-<body>
-<div class="reveal"><div class="slides">
-{slides}
-</div></div>
-<script src="reveal/reveal.js"></script>
-<script src="reveal/notes.js"></script>
-<script>
-Reveal.initialize({{
-  hash: true, center: false, controls: false, width: 1120, height: 700, margin: 0.06,
-  slideNumber: true, transition: "none", plugins: [RevealNotes],
-}});
-</script>
-</body>
-</html>
-"""
+PAGE = string.Template((FOLDER / "page.html").read_text(encoding="utf-8"))
 
 
 def pictures(text: str) -> list[str]:
@@ -94,7 +70,7 @@ def rendered(text: str, files: dict[str, str]) -> str:
         notes = f'<aside class="notes">{markdown.render(note)}</aside>'
         slides.append(f"<section>\n{markdown.render(shown)}{notes}\n</section>")
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
-    return PAGE.format(title=html.escape(title[1] if title else ""), slides="\n".join(slides))
+    return PAGE.substitute(title=html.escape(title[1] if title else ""), slides="\n".join(slides))
 
 
 def write(folder: Path, notebooks: Iterable[Path], static: Path) -> list[Path]:

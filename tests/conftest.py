@@ -207,6 +207,17 @@ def shelf(tmp_path, monkeypatch):
     return put
 
 
+@pytest.fixture
+def only_rows(monkeypatch):
+    """only_rows(some): these are all the rows that there are."""
+
+    def put(some: list[dict]) -> None:
+        named = lambda data: {one["name"] + one["tag"]: one for one in some if one["data"] == data}
+        monkeypatch.setattr(rows, "find", lambda *_, kind=None, data=None: named(data))
+
+    return put
+
+
 # --- a model that has memorised three addresses, and documents that hold them -----------------
 
 PEOPLE = {

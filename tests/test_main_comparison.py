@@ -10,7 +10,6 @@ import pytest
 from companion.analysis import main_comparison, results, statistics
 from companion.experiments import methods
 from companion.plots import main_comparison as drawing
-from companion.store import rows
 
 MODEL = "m"
 WORTH = {"revs": 0.7, "least_squares": 0.95, "rmu": 0.8, "memit": 0.5}
@@ -40,23 +39,9 @@ def row(data="ssn", method="revs", adapter="seed1", seed=1, score=0.5, **more) -
 
 
 @pytest.fixture
-def record(monkeypatch):
-    """record(rows): these are all the rows that there are."""
-    for name, title in (("least_squares", "Least squares"), ("output_ban", "Output ban")):
-        if name not in methods.registry():
-            entry = {"title": title, "colour": "#000000", "marker": "*"}
-            monkeypatch.setitem(methods.registry(), name, entry)
-
-    def put(some: list[dict]) -> pd.DataFrame:
-        found = {
-            data: {one["name"] + one["tag"]: one for one in some if one["data"] == data}
-            for data in {one["data"] for one in some}
-        }
-        find = lambda *folders, kind=None, data=None: found.get(data, {})
-        monkeypatch.setattr(rows, "find", find)
-        return main_comparison.runs(MODEL)
-
-    return put
+def record(only_rows):
+    """record(rows): the runs of the main comparison among these rows."""
+    return lambda some: only_rows(some) or main_comparison.runs(MODEL)
 
 
 def crossed(spread=0.0, data="ssn", adapters=(1, 2, 3, 4), splits=(1, 2, 3, 4)) -> list[dict]:

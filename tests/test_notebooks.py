@@ -107,11 +107,6 @@ def test_no_number_is_typed_into_the_prose_or_a_caption(path):
         assert not [found for text in said("\n".join(lines)) for found in typed(text)]
 
 
-def test_what_a_cell_says_is_found():
-    code = 'tables.Table(frame(1), f"At {x:.1f} of 3 steps.", "tab-a1")'
-    assert sorted(said(code)) == [" of 3 steps.", "At "] and typed(" of 3 steps.")
-
-
 HIDDEN = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
 
 

@@ -140,16 +140,10 @@ def made_row(method, adapter, seed, share, data="ssn", secrets=20, **values) -> 
 
 
 @pytest.fixture
-def record(monkeypatch):
+def record(only_rows, monkeypatch):
     """record(rows): the secrets of these rows, as the page has them."""
-
-    def put(some: list[dict]) -> pd.DataFrame:
-        find = lambda *_, kind=None, data=None: {r["name"]: r for r in some if r["data"] == data}
-        monkeypatch.setattr(rows, "find", find)
-        monkeypatch.setattr(rows, "per_example", lambda row, *_: pd.DataFrame(row["items"]))
-        return recovery.secrets(recovery.runs(MODEL))
-
-    return put
+    monkeypatch.setattr(rows, "per_example", lambda row, *_: pd.DataFrame(row["items"]))
+    return lambda some: only_rows(some) or recovery.secrets(recovery.runs(MODEL))
 
 
 def crossed(shares=SHARE, adapters=("seed1", "seed2"), splits=(1, 2), **more) -> list[dict]:

@@ -207,7 +207,7 @@ RESULTS: dict[str, type[Part]] = {
 
 
 class Row(Part):
-    schema_version: Literal[4] = of("Version of this schema", alias="schema")
+    schema_version: Literal[VERSION] = of("Version of this schema", alias="schema")
     kind: Literal[tuple(RESULTS)] = of("The experiment, which decides the form of result")
     name: str = of("experiment/data/model/method-seed-…: unique among all rows")
     data: str = of("Data set, list of secrets or folder of documents that the run is about")
