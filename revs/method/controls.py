@@ -2,8 +2,7 @@
 
 ``noise``: as many random columns of the same layers, moved as far, anywhere. If REVS were only as
 good as this, locating and editing would explain nothing. ``tokens``: REVS's own columns, moved as
-far, each along the direction of a random token in the place of its own. ``columns``: REVS's own
-moves, made on random columns of the same layer.
+far, each along the direction of a random token in the place of its own.
 """
 
 from collections.abc import Sequence
@@ -20,14 +19,14 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
 VERSION = 1
-CONTROLS = ("noise", "tokens", "columns")
+CONTROLS = ("noise", "tokens")
 
 
 @dataclass(frozen=True)
 class Hyperparameters(algorithm.Hyperparameters):
     """REVS's settings, and what the control takes away from it."""
 
-    control: str = "noise"  # or "tokens", or "columns"
+    control: str = "noise"  # or "tokens"
 
     def __post_init__(self):
         super().__post_init__()
@@ -47,7 +46,7 @@ def unlearn(
         noise(edit, norms, draw)
     else:
         vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
-        along(edit, vocabulary, moves, hp.control, draw)
+        along_other_tokens(edit, vocabulary, moves, draw)
     return edit
 
 
@@ -62,26 +61,19 @@ def noise(edit: Edit, norms: dict[int, dict[int, float]], draw: torch.Generator)
         weight[:, neurons] = (columns.float() + step.to(columns.device)).to(weight.dtype)
 
 
-def along(
+def along_other_tokens(
     edit: Edit,
     vocabulary: Vocabulary,
     moves: Sequence[tuple[int, int, int, float]],
-    control: str,
     draw: torch.Generator,
 ) -> None:
-    """Makes the moves again: along other tokens by the same lengths, or on other columns."""
+    """Makes the moves again by the same lengths, each along a random token that was no target."""
     tokens = sorted({t for _, _, t, _ in moves})
     free = torch.ones(vocabulary.V, dtype=torch.bool)
     free[tokens] = False
     others = free.nonzero()[:, 0][torch.randperm(int(free.sum()), generator=draw)]
-    token = dict(zip(tokens, others.tolist(), strict=False))
-    width = {l: edit.decoder.neurons(l).shape[1] for l in sorted({l for l, _, _, _ in moves})}
-    neuron = {l: torch.randperm(ff, generator=draw) for l, ff in width.items()}
+    instead = dict(zip(tokens, others.tolist(), strict=False))
     for (l, t), some in groupby(moves, key=lambda move: (move[0], move[2])):
         _, neurons, _, c = (torch.tensor(column) for column in zip(*some, strict=True))
-        step = vocabulary.step(l, t)
-        if control == "columns":
-            edit.move(l, neuron[l][neurons], c, t, step)
-        else:
-            other = vocabulary.step(l, token[t])
-            edit.move(l, neurons, c * (step.norm() / other.norm()).to(c), token[t], other)
+        step, other = vocabulary.step(l, t), vocabulary.step(l, instead[t])
+        edit.move(l, neurons, c * (step.norm() / other.norm()).to(c), instead[t], other)
