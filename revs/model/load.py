@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,6 @@ from transformers.utils.hub import resolve_revision
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
 from revs.model.text import check_tokenizer
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
 ADAPTER = (
     "{} has an adapter beside its weights, which one machine would read and another leave out: "
@@ -153,7 +151,7 @@ def resolve_device_map(device_map: str | None) -> str | None:
     return device_map
 
 
-def locate(spec: str, revision: str | None = None) -> Place:
+def locate(spec: str) -> Place:
     """What a folder, a .gguf file or a hub id means. Raises FileNotFoundError for anything else."""
     path = Path(spec).expanduser()
     if path.is_file() and path.suffix == ".gguf":
@@ -165,11 +163,8 @@ def locate(spec: str, revision: str | None = None) -> Place:
         said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
         raise FileNotFoundError(said + "a hub id.")
     # by the hub or what was downloaded; None if nobody knows the newest
-    found = getattr(resolve_revision(spec, revision), "resolved", None) or revision
-    if found and not COMMIT.fullmatch(found):
-        said = f"Neither the hub nor the cache knows the revision '{revision}' of {spec}: give a "
-        raise OSError(said + "branch, a tag or a commit that it has.")
-    return Place(spec, spec, revision=found)
+    newest = getattr(resolve_revision(spec, None), "resolved", None)
+    return Place(spec, spec, revision=newest)
 
 
 def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) -> None:
