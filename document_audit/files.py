@@ -14,13 +14,15 @@ REFUSED = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it ever."""
+    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it ever. Half
+    characters, as a folder's name may have, become question marks."""
     with one_sentence_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, scratch = tempfile.mkstemp(dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(content.encode() if isinstance(content, str) else content)
+                text = isinstance(content, str)
+                stream.write(content.encode(errors="replace") if text else content)
             os.chmod(scratch, mode)
             os.replace(scratch, path)
         except BaseException:

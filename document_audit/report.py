@@ -7,6 +7,7 @@ Its sentences stand in report.html.j2; it loads nothing.
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import platform
 import statistics
@@ -31,8 +32,9 @@ KEPT = {
 }
 
 
-def render(template: str, **values) -> str:
-    """A template of this folder with some values; what goes into a page is escaped."""
+@functools.cache
+def templates() -> jinja2.Environment:
+    """The templates of this folder; what goes into a page is escaped."""
     places = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=lambda name: ".html" in name,
@@ -41,7 +43,12 @@ def render(template: str, **values) -> str:
         lstrip_blocks=True,
     )
     places.filters |= {"percent": percent, "median": statistics.median}
-    return places.get_template(template).render(**values)
+    return places
+
+
+def render(template: str, **values) -> str:
+    """A template with some values."""
+    return templates().get_template(template).render(**values)
 
 
 def percent(share: float | None, digits: int = 1) -> str:

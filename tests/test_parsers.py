@@ -9,6 +9,7 @@ import json
 import os
 from collections import Counter
 from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 from test_edit_file import base, made, written  # noqa: F401
 
-from document_audit import detection, documents, edit_file, secret_list
-from document_audit.settings import KINDS
+from document_audit import audit, detection, documents, edit_file, report, secret_list
+from document_audit.settings import KINDS, Limits
 
 examples = settings(
     max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
@@ -217,3 +218,82 @@ def test_factors_of_other_shapes_are_refused(edit, base, shapes, value):  # noqa
     pair = tuple(torch.full(shape, value) for shape in shapes)
     with pytest.raises(ValueError, match="has another width or no numbers"):
         edit_file.apply(decoder, replace(about, factors={first: pair}))
+
+
+# --- reports -------------------------------------------------------------------------------------
+
+COUNT = st.integers(0, 10**9)
+SHARE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+MARKED = TEXT | st.sampled_from(["<script>alert(1)</script>", "'><img src=x>", "{{ made }}"])
+ATTACKED = st.fixed_dictionaries({"per_example": SHARE, "token_wise": SHARE})
+ATTACKS = ("resistance_score", "logit_lens", "delta", "perturbation")
+LAYERS = st.lists(st.lists(COUNT, min_size=1, max_size=2), min_size=3, max_size=3)
+FOUND = {
+    "documents": COUNT,
+    "memorised": COUNT,
+    "found": st.dictionaries(MARKED, st.dictionaries(MARKED, COUNT, max_size=3), max_size=3),
+    "skipped": st.dictionaries(MARKED, COUNT, max_size=3),
+    "absent": st.lists(COUNT, max_size=3),
+    "method": st.sampled_from(["least_squares", "revs"]),
+    "outcome": st.sampled_from([audit.NOTHING, audit.FOUND]),
+}
+LOOKED = {"written": COUNT, "forgotten": COUNT, "kept": COUNT, "changed": SHARE.filter(bool)}
+LOOKED |= {"general_text": st.fixed_dictionaries({"perplexity": SHARE})}
+LOOKED["attacks"] = st.fixed_dictionaries(dict.fromkeys(ATTACKS, ATTACKED) | {"black_box": SHARE})
+LIMIT = st.fixed_dictionaries({"value": SHARE, "limit": SHARE, "within": st.booleans()})
+TRIAL = {
+    "settings": st.dictionaries(MARKED, COUNT, max_size=3),
+    "shares": st.fixed_dictionaries(dict.fromkeys(Limits.model_fields, SHARE)),
+    "cost": SHARE,
+    "chosen": st.booleans(),
+}
+CHANGED = {
+    "limits": st.just(Limits().model_dump()),
+    "reached": st.fixed_dictionaries(dict.fromkeys(Limits.model_fields, LIMIT)),
+    "unlearned": COUNT,
+    "kept": COUNT,
+    "halfway": st.none() | st.lists(COUNT, min_size=2, max_size=2),
+    "trials": st.lists(st.fixed_dictionaries(TRIAL), max_size=2),
+    "settings": st.dictionaries(MARKED, VALUE, max_size=3),
+    "edit": st.fixed_dictionaries({"layers": st.lists(COUNT, max_size=3), "rank": COUNT}),
+    "before": st.fixed_dictionaries(LOOKED),
+    "after": st.fixed_dictionaries(LOOKED),
+    "written": st.booleans(),
+    "outcome": st.sampled_from([audit.UNLEARNED, audit.UNREACHED]),
+}
+ITEM = {"number": COUNT, "kind": MARKED, "shown": MARKED, "document": COUNT, "offset": COUNT}
+ITEM |= {"part": st.just("unlearned"), "lowest_before": COUNT, "lowest_after": COUNT}
+ITEM |= {"written_after": st.booleans()}
+ITEM |= {f"logit_lens_{when}": LAYERS for when in ("before", "after")}
+MADE = {"settings": st.dictionaries(MARKED, VALUE, max_size=3), "note": MARKED, "model": MARKED}
+MADE |= {"seconds": st.dictionaries(MARKED, st.floats(0, 1e9), max_size=3)}
+MADE |= dict.fromkeys(("date", "processor", "precision", "weights", "tokenizer"), MARKED)
+MADE["versions"] = st.dictionaries(MARKED, MARKED, max_size=3)
+
+
+class Tags(HTMLParser):
+    """Which elements a page has."""
+
+    def __init__(self):
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.found.add(tag)
+        assert tag != "img" or dict(attrs)["src"] == "data:"
+
+
+@given(
+    result=st.fixed_dictionaries(FOUND) | st.fixed_dictionaries(FOUND | CHANGED),
+    items=st.lists(st.fixed_dictionaries(ITEM), min_size=1, max_size=2),
+    about=st.fixed_dictionaries(MADE),
+)
+@examples
+def test_any_result_is_a_page_that_runs_nothing(tmp_path, monkeypatch, result, items, about):
+    """What stands in documents, settings and a model's name is text on it; no number is too odd."""
+    monkeypatch.setattr(report, "picture", lambda *_: "data:")
+    report.write(tmp_path / "page.html", result, items, about)
+    page = Tags()
+    page.feed((tmp_path / "page.html").read_text())
+    assert "table" in page.found and "script" not in page.found
+    assert all(report.verdict(result).splitlines())
