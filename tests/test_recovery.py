@@ -107,7 +107,7 @@ def test_a_method_that_fails_leaves_a_row_that_says_why(an_audit, tmp_path, monk
 
 
 def test_the_sweep_has_every_method_and_the_gold_standard_in_every_cell():
-    jobs = sweep.read("audit").jobs.values()
+    jobs = [job for job in sweep.read("audit").jobs.values() if not job.settings.tag]
     cells = {(job.settings.data, job.settings.adapter, job.settings.seed) for job in jobs}
     assert len(cells) == 16 and len(jobs) == 16 * 9
     assert {job.settings.method for job in jobs} >= {*recovery.CONTROLS, "revs", "least_squares"}
@@ -225,7 +225,16 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
         assert all(len(table(found)) for table in tables)
         drawing.plt.close(drawing.overview(found))
         assert all(isinstance(one, str) for one in recovery.answer(found).values())
-    assert recovery.answer(record(some))["excess_revs"] == "35"
+    said = recovery.answer(record(some))
+    assert said["excess_revs"] == "35" and said["calibrated"] == "SSN"
+
+
+def test_an_insider_is_told_of_where_runs_were_attacked_and_else_a_dash(record, monkeypatch):
+    attacked = pd.DataFrame({"method": ["revs", "revs"], "resistance": [0.8, 0.6]})
+    monkeypatch.setattr(recovery.main_comparison, "runs", lambda *_: attacked)
+    found = record(crossed())
+    said = recovery.insider(MODEL, found, found.iloc[:0])
+    assert said.pop("insider_revs") == "70.0" and set(said.values()) == {"–"}
 
 
 def test_traces_are_ranks_among_strings_and_after_relearning(record):

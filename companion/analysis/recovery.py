@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from companion.analysis import results, statistics
-from companion.analysis.tables import DASH, percent, percent_range
+from companion.analysis import ablations, main_comparison, results, statistics
+from companion.analysis.tables import DASH, comma_list, percent, percent_range
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -44,13 +44,14 @@ def title(method: str) -> str:
 # --- one line a run, one line a secret -----------------------------------------------------------
 
 
-def runs(model: str, *data: str) -> pd.DataFrame:
+def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """The finished audits of a model on some data sets, one line each: data, adapter, split,
-    method, row."""
+    method, row; those whose tag begins with ``tag``, or that have none."""
     lines = []
     for stem in data or results.DATA:
         for row in rows.find(kind="audit", data=stem).values():
-            if row["model"] == model and not row["tag"] and "failed" not in row["result"]:
+            asked = row["tag"].startswith(tag) if tag else not row["tag"]
+            if row["model"] == model and asked and "failed" not in row["result"]:
                 about = row["settings"].get("adapter"), row["seed"], row["method"]
                 lines.append((row["data"], *about, row))
     frame = pd.DataFrame(lines, columns=[*CELL, "method", "row"])
@@ -201,6 +202,24 @@ def traces(found: pd.DataFrame) -> pd.DataFrame:
     return titled(pd.DataFrame(columns).reset_index())
 
 
+def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
+    """What the page says, for ``glue``, of an insider who reads hidden layers, which the endpoint
+    does not: the Resistance Score, per example, of both writes on the audited sets in the main
+    comparison; of the least-squares write from an earlier layer on, the runs ``layers``, that
+    layer, the share recovered and the Resistance Score."""
+    compared = main_comparison.runs(model, *found["data"].unique())
+    resistance = compared.groupby("method")["resistance"].mean()
+    said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
+    said |= dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
+    for run in layers.itertuples():
+        first = min(run.row["settings"]["hyperparameters"]["layers"])
+        tried = ablations.by_first_layer(model, run.data).set_index("first")["resistance"]
+        shares = endpoint(secrets(layers))["mean"]
+        said |= {"layer": str(first), "layer_recovered": percent(shares.mean())}
+        said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
+    return said
+
+
 def ranges(frame: pd.DataFrame) -> list[str]:
     """Intervals as texts."""
     return list(map(percent_range, frame["low"], frame["high"]))
@@ -214,11 +233,12 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")) -> dict[str, str]:
-    """What the page says, for ``glue``: on how many data sets the attacks are calibrated, and of
-    some methods the excess over the gold standard in points, a mean over data sets."""
+    """What the page says, for ``glue``: on which data sets the attacks are calibrated, and of some
+    methods the excess over the gold standard in points, a mean over data sets."""
     checked = is_calibrated(calibration(found))
     excess = endpoint(found, GOLD).groupby("method")["mean"].mean()
-    said = {"calibrated": str(int(checked.sum())), "sets": str(len(checked))}
+    good = [results.DATA.get(data, data) for data in checked.index[checked]]
+    said = {"calibrated": comma_list(good) if good else "no data set"}
     for method in shown:
         said[f"excess_{method}"] = percent(excess.get(method), digits=0)
     return said
