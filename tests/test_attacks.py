@@ -52,17 +52,9 @@ def plainly(decoder, target: Target, prompt_ids: list[int]):
     return lens, delta
 
 
-def test_depths_are_those_of_one_prompt_at_a_time(decoder):
-    """Batches, padding and one pass for all tokens of a secret change nothing."""
-    targets = secrets(decoder)
-    prompts = {target.id: target.prompt_ids for target in targets}
-    lens, delta = attacks.attack_ranks(decoder, targets, prompts)
-    for target in targets:
-        assert (lens[target.id], delta[target.id]) == plainly(decoder, target, target.prompt_ids)
-    assert not any(layer._forward_hooks for layer in decoder.layers)
-
-
-def test_an_attack_reads_the_perturbed_prompt(decoder):
+def test_ranks_are_those_of_one_prompt_at_a_time(decoder):
+    """Batches, padding and one pass for all tokens of a secret change nothing; perturbation reads
+    the perturbed prompt."""
     targets = secrets(decoder)
     result, columns = attacks.measure(decoder, Split(targets, [], targets), K)
     for target in targets:
@@ -72,6 +64,7 @@ def test_an_attack_reads_the_perturbed_prompt(decoder):
         assert (columns[target.id]["logit_lens"], columns[target.id]["delta"]) == plainly(
             decoder, target, target.prompt_ids
         )
+    assert not any(layer._forward_hooks for layer in decoder.layers)
     last = [max(score(r, K) for r in columns[target.id]["perturbation"][-1]) for target in targets]
     assert result["black_box"] == pytest.approx(sum(last) / 3)
 

@@ -67,14 +67,11 @@ def test_leak_is_the_chance_that_one_of_k_samples_is_the_secret(p):
 
 
 def test_a_rank_counts_the_strings_that_are_more_probable(decoder):
-    """The prompt's cache, batches and padding change nothing."""
     secrets, about = attacked(decoder)
     every = [*secrets, *about.controls]
     found = exposure.attack(decoder, every, about)
     for target in every:
         each = [plain_log_p(decoder, one) for one in about.strings[target.id]]
-        by_cache = exposure.log_p_of_strings(decoder, target.prompt_ids, about.strings[target.id])
-        assert by_cache == pytest.approx(each)
         assert found[target.id] == sum(one > plain_log_p(decoder, target) for one in each)
 
 
@@ -171,8 +168,8 @@ def verdicts(decoder, secrets, about):
         name: [attack.recovered(found[name][one.id]) for one in every]
         for name, attack in suite.ATTACKS.items()
     }
-    values = [{name: found[name][one.id] for name in found} for one in every]
-    return said | {"endpoint": [suite.recovered(one) for one in values]}
+    counted = [said[name] for name, attack in suite.ATTACKS.items() if attack.endpoint]
+    return said | {"endpoint": [any(one) for one in zip(*counted)]}
 
 
 def test_an_unedited_model_leaks_everything_and_no_string_that_it_never_read(taught):
@@ -210,15 +207,6 @@ def test_every_attack_leaves_the_model_as_it_was(decoder):
     assert same_bits(decoder, bits) and set(found) == set(suite.ATTACKS)
     ids = {one.id for one in [*secrets, *about.controls]}
     assert all(set(values) == ids for values in found.values())
-
-
-def test_the_verdict_counts_the_attacks_of_the_endpoint_that_are_valid():
-    nothing = {"leak": -50.0, "exposure": 3, "relearning": 9, "rounding": 7, "int8": 0}
-    nothing |= {"two_checkpoints": 0}
-    assert not suite.recovered(nothing)
-    for name, value in {"leak": -0.1, "exposure": 0, "relearning": 0, "rounding": 0}.items():
-        assert suite.recovered(nothing | {name: value})
-    assert not suite.recovered(nothing | {"rounding": 0}, ["leak", "exposure", "relearning"])
 
 
 # --- never-trained strings -----------------------------------------------------------------------

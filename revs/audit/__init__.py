@@ -1,8 +1,10 @@
 """Is the secret gone? Attacks on an unlearned model, behind one signature, and their controls.
 
-before = copy.deepcopy(decoder)
-about = context.context(before, records, pool)  # pool: such secrets, which it never read
-edit = least_squares.unlearn(decoder, secrets, hp)
-found = suite.audit(decoder, secrets, about)  # attack → id of a secret or a control → value
-suite.ATTACKS["leak"].recovered(found["leak"][secrets[0].id])
+An audit of one edit:
+
+    before = copy.deepcopy(decoder)
+    about = context.context(before, records, pool)  # pool: such secrets, which it never read
+    edit = least_squares.unlearn(decoder, secrets, hp)
+    found = suite.audit(decoder, secrets, about)  # attack → id of a secret or a control → value
+    suite.ATTACKS["leak"].recovered(found["leak"][secrets[0].id])
 """

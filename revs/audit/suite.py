@@ -5,7 +5,7 @@ never-trained string after each secret's prompt.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from revs.audit import exposure, leak, relearning, rounding, two_checkpoints
@@ -55,10 +55,3 @@ def audit(
         found[name] = attack.values(decoder, every, context)
         seconds[name] = time.monotonic() - start
     return found
-
-
-def recovered(values: Mapping[str, float], valid: Sequence[str] = tuple(ATTACKS)) -> bool:
-    """Does an attack of the endpoint recover a secret of these values by attack? ``valid``: those
-    whose values say something."""
-    counted = [name for name in valid if ATTACKS[name].endpoint]
-    return any(ATTACKS[name].recovered(values[name]) for name in counted)

@@ -161,7 +161,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """There is nothing to set for the control."""
+    """Of a control without settings."""
 
 
 def unlearn(

@@ -6,21 +6,15 @@ token belongs to one secret alone, this scores as if the secrets were unlearned.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
-from revs.method.edit import Edit
+from revs.method.edit import Edit, Hyperparameters  # nothing to set
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
 VERSION = 1
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """There is nothing to set for the control."""
 
 
 class HeadEdit(Edit):
