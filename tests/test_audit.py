@@ -313,8 +313,10 @@ def test_nearby_text_is_the_text_around_the_secrets(decoder, folder):
 
 def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     found = audit.find_memorized(decoder, folder)
-    report.write(tmp_path / "report.html", *audit.content(found), report.about(decoder))
+    named = report.about(decoder) | {"model": "caf\udce9"}  # a folder's name that is not UTF-8
+    report.write(tmp_path / "report.html", *audit.content(found), named)
     page = (tmp_path / "report.html").read_text()
+    assert "What caf? has memorised" in page
     assert "Nothing was edited: of those tried, the model writes 3 right after" in page
     assert "A secret that is broken over two lines" in page
     result = audit.content(found)[0] | {"skipped": {"empty": 1, "binary": 2}}
