@@ -55,8 +55,9 @@ def test_two_methods_found_no_setting_that_forgets_and_keeps():
 
 
 def test_shared_tokens_leave_the_new_write_alone_above_a_third():
-    """ban: “all methods but the least-squares write fall to a third or less”"""
+    """ban: the least-squares write alone survives shared numbers; nothing survives shared names."""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
     assert set(score["ssn-shared"][score["ssn-shared"] > 1 / 3].index) == {"least_squares"}
+    assert main_comparison.runs(MODEL, "emails-shared")["unlearning_score"].max() < 0.4

@@ -189,3 +189,15 @@ def provenance(found: Mapping[str, dict]) -> Values:
         "rows_build": f"{len(found) - len(recorded):,}",
         "rows_older": f"{sum(bool(versions.older(row)) for row in recorded):,}",
     }
+
+
+def shared_tokens(runs: pd.DataFrame) -> Values:
+    """The mean Unlearning Scores of some methods on the plain sets and on those whose secrets share
+    their tokens, as METHOD_DATA, in per cent."""
+    means = 100 * runs.groupby(["method", "data"])["unlearning_score"].mean()
+    shown = ("output_ban", "revs", "least_squares")
+    return {
+        f"{method}_{data}".replace("-", "_"): f"{mean:.0f}"
+        for (method, data), mean in means.items()
+        if method in shown
+    }

@@ -15,6 +15,7 @@ PANELS = {
     "resistance": "Resistance Score\n(more is better)",
     "perplexity_rise": "Rise of perplexity\n(less is better)",
 }
+SHARED = ("ssn", "emails")  # with a set whose secrets share their tokens
 MARKERS = {"ssn": "o", "emails": "s", "urls": "^", "ssn-shared": "D", "emails-shared": "P"}
 
 
@@ -42,6 +43,29 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
             ax.set_xlim(-4, 104)
     axes[0].set_yticks(range(len(order)), [title(method) for method in order])
     fig.legend(handles=keys(frame), loc="outside lower center", ncols=6, fontsize=9)
+    return fig
+
+
+def shared_tokens(frame: pd.DataFrame) -> Figure:
+    """A panel a kind of secret, a line a method: from its mean Unlearning Score on the plain set,
+    hollow, to that on the set whose secrets share their tokens."""
+    column, there = main_comparison.PRIMARY, set(frame["data"])
+    kinds = [data for data in SHARED if {data, f"{data}-shared"} <= there]
+    means = 100 * frame.groupby(["method", "data"])[column].mean().unstack()
+    means = means.loc[rows_in_order(frame.groupby(["method", "data"])[[column]].mean())]
+    grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
+    fig, axes = plt.subplots(1, len(kinds), figsize=(1.5 + 3.7 * len(kinds), 3.6), **grid)
+    for ax, data in zip(axes[0], kinds, strict=True):
+        for place, (method, plain, shared) in enumerate(
+            means[[data, f"{data}-shared"]].itertuples()
+        ):
+            colour = look(method)["color"]
+            ax.plot([plain, shared], [place] * 2, color=colour, linewidth=1)
+            ax.plot(plain, place, "o", color=colour, markerfacecolor="none")
+            ax.plot(shared, place, "D", color=colour)
+        ax.set_title(results.DATA[data], fontsize=10)
+        ax.set(xlim=(-4, 104), ylim=(len(means) - 0.4, -0.6), xlabel="Unlearning Score, per cent")
+    axes[0][0].set_yticks(range(len(means)), [title(method) for method in means.index])
     return fig
 
 
