@@ -60,4 +60,5 @@ def test_shared_tokens_leave_the_new_write_alone_above_a_third():
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
     assert set(score["ssn-shared"][score["ssn-shared"] > 1 / 3].index) == {"least_squares"}
-    assert main_comparison.runs(MODEL, "emails-shared")["unlearning_score"].max() < 0.4
+    names = main_comparison.runs(MODEL, "emails-shared").groupby("method")["unlearning_score"]
+    assert names.mean().max() < 0.4

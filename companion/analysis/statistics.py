@@ -42,13 +42,15 @@ def secret_items(row: dict, *columns: str) -> pd.DataFrame:
 
 
 def score_by_secret(row: dict) -> dict[str, pd.Series]:
-    """Efficacy and generalization of each forgotten secret, and the share of each retained
-    secret's sentences that are still exact."""
+    """Efficacy and generalization of each forgotten secret, and how many of each retained secret's
+    sentences are still exact; all over the mean number of sentences a secret, so that the mean over
+    secrets is that over sentences, as in the row."""
     found, items = {}, secret_items(row, "efficacy", "exact")
     parts = zip(SCORE, ("forget", "unseen", "retain"), ("efficacy", "efficacy", "exact"))
     for name, part, column in parts:
         if len(some := items[items["part"] == part]):
-            found[name] = some.groupby("group")[column].mean().astype(float)
+            sums = some.groupby("group")[column].sum().astype(float)
+            found[name] = sums / (len(some) / len(sums))
     return found
 
 
