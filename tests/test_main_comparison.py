@@ -131,10 +131,10 @@ def test_methods_are_sided_and_ranked(record):
 
 def test_findings_follow_the_numbers(record):
     said = main_comparison.findings(record(crossed()))
-    assert "3 of 4 on SSN" in said["finding_rank"] and "10.0 per cent" in said["finding_rank"]
-    assert "1 of 4 on SSN" in said["finding_added"]
+    assert "third on SSN" in said["finding_rank"] and "10.0 per cent" in said["finding_rank"]
+    assert "first on SSN" in said["finding_added"]
     without = main_comparison.findings(record([row()]))
-    assert "1 of 1 on SSN" in without["finding_rank"] and "lacks" in without["finding_added"]
+    assert "first on SSN" in without["finding_rank"] and "lacks" in without["finding_added"]
 
 
 def test_secrets_are_drawn_where_their_values_are_recorded(record, monkeypatch):

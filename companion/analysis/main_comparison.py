@@ -41,6 +41,7 @@ TITLES = {
 }
 SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
 SHARES += ("resistance_released", "perplexity_rise", "unchanged", "near")  # shown in per cent
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
@@ -267,15 +268,16 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     }
     for method, (name, title) in written.items():
         parts = []
-        for data, part in scored.groupby("data", sort=False):
-            score = part.groupby("method")[PRIMARY].mean()
-            if method in score:
-                parts.append(f"{place(score, method)} of {len(score)} on {results.DATA[data]}")
-        own = frame.loc[frame["method"] == method, ["resistance", "perplexity_rise"]].mean()
+        for data in filter(set(scored["data"]).__contains__, methods.PAPER_DATA):
+            means = scored[scored["data"] == data].groupby("method")[[PRIMARY, "resistance"]].mean()
+            if method in means.index:
+                rank = ORDINALS[place(means[PRIMARY], method) - 1]
+                score = percent(means.loc[method, "resistance"])
+                parts.append(f"{rank} on {results.DATA[data]} (Resistance Score {score} per cent)")
+        rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {', '.join(parts)}. Its Resistance Score is "
-            f"{percent(own['resistance'])} per cent. Perplexity on general text rises by "
-            f"{percent(own['perplexity_rise'])} per cent."
+            f"By Unlearning Score, {title} ranks {comma_list(parts)}. Perplexity on general text "
+            f"rises by {percent(rise)} per cent."
             if parts
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )

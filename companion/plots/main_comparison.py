@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from companion.analysis import main_comparison, results
+from companion.experiments import methods
 from companion.plots.figures import INK, look, title
 
 PANELS = {
@@ -105,7 +106,8 @@ def printed_values(method: str, column: str) -> dict[str, float]:
 
 def keys(frame: pd.DataFrame) -> list[Line2D]:
     """What the markers stand for."""
-    known = [data for data in MARKERS if data in set(frame["data"])]
+    there = {*frame["data"], *methods.PAPER_DATA}  # the paper has every one of its own
+    known = [data for data in MARKERS if data in there]
     plain = {"linestyle": "", "color": INK, "markersize": 6}
     found = [Line2D([], [], marker=MARKERS[d], label=results.DATA[d], **plain) for d in known]
     paper = Line2D([], [], marker="o", markerfacecolor="none", label="the paper's", **plain)
