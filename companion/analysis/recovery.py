@@ -210,13 +210,14 @@ def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, 
     compared = main_comparison.runs(model, *found["data"].unique())
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
-    said |= dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
-    for run in layers.itertuples():
-        first = min(run.row["settings"]["hyperparameters"]["layers"])
-        tried = ablations.by_first_layer(model, run.data).set_index("first")["resistance"]
-        shares = endpoint(secrets(layers))["mean"]
-        said |= {"layer": str(first), "layer_recovered": percent(shares.mean())}
-        said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
+    if layers.empty:
+        return said | dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
+    row = layers["row"].iloc[0]
+    first = min(row["settings"]["hyperparameters"]["layers"])
+    tried = ablations.by_first_layer(model, row["data"]).set_index("first")["resistance"]
+    said["layer"] = str(first)
+    said["layer_recovered"] = percent(endpoint(secrets(layers))["mean"].mean())
+    said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
     return said
 
 

@@ -50,23 +50,22 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
 def shared_tokens(frame: pd.DataFrame) -> Figure:
     """A panel a kind of secret, a line a method: from its mean Unlearning Score on the plain set,
     hollow, to that on the set whose secrets share their tokens."""
-    column, there = main_comparison.PRIMARY, set(frame["data"])
-    kinds = [data for data in SHARED if {data, f"{data}-shared"} <= there]
-    means = 100 * frame.groupby(["method", "data"])[column].mean().unstack()
-    means = means.loc[rows_in_order(frame.groupby(["method", "data"])[[column]].mean())]
+    means = 100 * frame.groupby(["method", "data"])[[main_comparison.PRIMARY]].mean()
+    order = rows_in_order(means)
+    means = means[main_comparison.PRIMARY].unstack().loc[order]
+    kinds = [data for data in SHARED if {data, f"{data}-shared"} <= set(means)]
     grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
     fig, axes = plt.subplots(1, len(kinds), figsize=(1.5 + 3.7 * len(kinds), 3.6), **grid)
     for ax, data in zip(axes[0], kinds, strict=True):
-        for place, (method, plain, shared) in enumerate(
-            means[[data, f"{data}-shared"]].itertuples()
-        ):
+        pairs = means[[data, f"{data}-shared"]].itertuples()
+        for place, (method, plain, shared) in enumerate(pairs):
             colour = look(method)["color"]
             ax.plot([plain, shared], [place] * 2, color=colour, linewidth=1)
             ax.plot(plain, place, "o", color=colour, markerfacecolor="none")
             ax.plot(shared, place, "D", color=colour)
         ax.set_title(results.DATA[data], fontsize=10)
-        ax.set(xlim=(-4, 104), ylim=(len(means) - 0.4, -0.6), xlabel="Unlearning Score, per cent")
-    axes[0][0].set_yticks(range(len(means)), [title(method) for method in means.index])
+        ax.set(xlim=(-4, 104), ylim=(len(order) - 0.4, -0.6), xlabel="Unlearning Score, per cent")
+    axes[0][0].set_yticks(range(len(order)), [title(method) for method in order])
     return fig
 
 
