@@ -230,6 +230,14 @@ def test_a_string_that_would_change_the_prompts_tokens_is_left_out():
     assert len(set(texts)) == NUMBER and not any(text.startswith("e") for text in texts)
 
 
+@pytest.mark.parametrize("T", [9, 10])
+def test_the_string_that_is_attacked_has_as_many_tokens_as_are_unlearned(T):
+    decoder = build("llama-untied")
+    who = [one for one in records() if one.secret.index("@") >= T]  # one character is a token
+    about = context(decoder, who, POOL, T, number=NUMBER)
+    assert who and all(len(one.T) == T for one in about.controls)
+
+
 def test_numbers_are_those_of_the_pool_and_common_words_stay():
     parts = Parts(["941-14-8265", "977-02-1234"])
     for seed in range(5):

@@ -31,7 +31,7 @@ COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised",
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
 ATTACKS |= {"perturbation": "Perturbation"}
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
-NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+WORDS = dict(enumerate("no one two three four five six seven eight nine".split()))
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -181,8 +181,9 @@ def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
         f"{one['model']} on the {one['documents']}"
         for _, one in own[own["outcome"] != "unlearned"].iterrows()
     ]
+    within = len(own) - len(missed)
     return {
-        "within": NUMBERS[len(own) - len(missed)],
-        "runs": NUMBERS[len(own)],
+        "within": WORDS.get(within, str(within)),
+        "runs": WORDS.get(len(own), str(len(own))),
         "missed": comma_list(missed) if missed else "no run",
     }

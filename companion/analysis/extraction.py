@@ -90,6 +90,12 @@ def upper(layers: pd.DataFrame) -> pd.DataFrame:
     return layers[layers["layer"] >= layers.loc[layers["efficacy"] < 0.99, "layer"].min() - 2]
 
 
+def perturbed(model: str, *data: str) -> pd.DataFrame:
+    """The runs whose prompts were changed in several ways."""
+    frame = results.measured(model, *data)
+    return frame[["perturbations" in row["result"] for row in frame["row"]]]
+
+
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
     """Resistance that is left after each way of changing a prompt (revs.measures.attacks).
 

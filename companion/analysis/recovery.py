@@ -33,7 +33,7 @@ CRITERIA = {
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 GOLD_TITLE = "Never trained on them"
-CONTROLS = ("unedited", "random", "output_ban", GOLD)
+CONTROLS = (*results.CONTROLS, GOLD)
 
 
 def title(method: str) -> str:

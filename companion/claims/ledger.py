@@ -70,7 +70,7 @@ def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
         found = abilities.runs(*BENCHMARKED)
         return abilities.answers(found) if found else pd.DataFrame(columns=["mmlu", "gsm8k"])
     if kind == "perturbations":
-        found = extraction.strategies(results.tagged(model, data, "perturbations"))
+        found = extraction.strategies(extraction.perturbed(model, data))
         found = found.query("method == 'REVS' and aggregation == 'released'")
         return found.set_index("strategy")["mean"]
     return getattr(tradeoffs, f"by_{kind}")(model, data)

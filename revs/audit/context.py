@@ -52,7 +52,8 @@ def context(
     strings: dict[str, list[Target]] = {}
     taken = {*pool, *(record.secret for record in records)}
     for record in records:
-        found = never_trained(before, record, pool, taken, number + 1, random.Random(record.id))
+        draw = random.Random(record.id)
+        found = never_trained(before, record, pool, taken, number + 1, draw, T)
         first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
         controls.append(encode(first, before.tokenizer, T))
         others = [encode(one, before.tokenizer, 1) for one in found[1:]]
@@ -67,8 +68,10 @@ def never_trained(
     taken: set[str],
     number: int,
     draw: random.Random,
+    T: int,
 ) -> list[Record]:
-    """``number`` records of one prompt with different strings in the place of the secret."""
+    """``number`` records of one prompt with different strings in the place of the secret. The
+    first, which is attacked itself, has T tokens that may be unlearned."""
     prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
     parts = Parts(pool)
     found: dict[str, Record] = {}
@@ -78,8 +81,8 @@ def never_trained(
         one = replace(record, secret=parts.replaced(record.secret, draw))
         if one.secret in taken or one.secret in found:
             continue
-        with contextlib.suppress(ValueError):  # a token would span the end of the prompt
-            if encode(one, decoder.tokenizer, 1).prompt_ids == prompt_ids:
+        with contextlib.suppress(ValueError):  # the prompt ends inside a token; too few tokens
+            if encode(one, decoder.tokenizer, 1 if found else T).prompt_ids == prompt_ids:
                 found[one.secret] = one
     said = f"Only {len(found)} of {number} never-trained strings have the shape of {record.id}"
     raise ValueError(f"{said}: give more secrets of its kind that the model was not trained on.")
