@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import itertools
 import json
@@ -89,13 +88,6 @@ class Page:
     def open(self, address: str) -> None:
         self.send("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
-
-    def screenshot(self, file: Path) -> None:
-        """The whole page, not only what a window shows."""
-        size = self.send("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {**{key: size[key] for key in ("x", "y", "width", "height")}, "scale": 1}
-        shot = self.send("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        file.write_bytes(base64.b64decode(shot["data"]))
 
 
 @contextlib.contextmanager

@@ -40,11 +40,11 @@ function chart({ layers, before, after, r_h, V, moved, token }) {
     key(LEFT + 5, "before", "before the edit"),
     after ? key(LEFT + 135, "after", "after it") : "",
     `<g class="wanted">${rule(y(r_h))}`,
-    text(LEFT + 6, y(r_h) + 15, "", `rₕ = ${number(r_h)}`) + "</g>",
+    text(WIDE - RIGHT, y(r_h) + 15, "", `wanted rank rₕ = ${number(r_h)}`) + "</g>",
     line(before, "before", -near) + (after ? line(after, "after", near) : ""),
     `<g class="moved">${bars.join("")}</g>`,
     text(4, BARS + 16, "tick left", "layer"),
     ...layers.map((l, i) => text(x(i), BARS + 16, "many", l)),
-    text(4, HIGH - 4, "tick left", "Bars: neurons (columns of FF₂) that each layer moves."),
+    text(4, HIGH - 4, "tick left", "Bars: neurons (columns of the MLP’s output matrix) moved."),
   ].join("");
 }
