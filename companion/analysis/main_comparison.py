@@ -145,7 +145,8 @@ def text(value: float, column: str) -> str:
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every method's Unlearning Score with its interval and its other measures, as texts."""
+    """Every method's Unlearning Score with its interval and its other measures, as texts; a single
+    data set is not named in each line."""
     scores, keys = means(frame), ["data", "method"]
     found = scores[keys].assign(runs=scores["runs"].astype(str))
     found[TITLES[PRIMARY]] = scores["mean"].map(percent)
@@ -155,7 +156,8 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     for name in others:
         values = rest[name].reindex(pd.MultiIndex.from_frame(scores[keys]))
         found[TITLES[name]] = [text(value, name) for value in values]
-    return results.titled(found)
+    found = results.titled(found)
+    return found.drop(columns="data") if found["data"].nunique() == 1 else found
 
 
 def difference_table(frame: pd.DataFrame, column: str = PRIMARY) -> pd.DataFrame:
