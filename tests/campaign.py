@@ -6,7 +6,11 @@ A round starts without ``build/`` and goes on until the book is there; a kill wa
 that was killed least, and hits it at a random moment. Three parts of the build are killed: the
 command itself, Snakemake, or a kernel, as the system does when memory ends. Afterwards no process
 may be left, and at the end of each round the rows must be those of a round without kills, and every
-page and the book must be whole. Counts go to ``build/campaign.json``. It takes an hour or more.
+page and the book must be whole.
+
+Then the build meets other faults (``FAULTS``, which need Linux and root): where it ends badly it
+must say so in its last line, and end well as soon as the fault is mended. Counts go to
+``build/campaign.json``. It takes an hour or more.
 """
 
 from __future__ import annotations
@@ -30,6 +34,37 @@ VICTIMS = {"the command": 3, "Snakemake": 1, "a kernel": 1}  # how often, relati
 PATIENCE = 1800  # seconds that a build may take
 VOLATILE = {"seconds", "date", "environment", "commit", "peak_memory_mb", "extra_memory_mb"}
 TIMED = {"documents"}  # experiments that search for some minutes, not for some trials
+LIMIT = "/sys/fs/cgroup/memory/campaign"
+# a fault: commands that make it, meet it, mend it and clear away what they made
+FAULTS = {
+    "a full disk": (
+        "mkdir build && mount -t tmpfs -o size=40m tmpfs build",
+        "make book",
+        "mount -o remount,size=2g build",
+        "umount build",
+    ),
+    "results that cannot be written": (
+        "mkdir -p build/rows && mount --bind build/rows build/rows"
+        " && mount -o remount,bind,ro build/rows",
+        "make book",
+        "umount build/rows",
+        "true",
+    ),
+    "a clock that jumped": (
+        "make book && find build -type f | awk 'NR % 3 == 0' | xargs touch -d '+30 days'"
+        " && find build -type f | awk 'NR % 3 == 1' | xargs touch -d '-30 days'",
+        "make book",
+        "true",
+        "true",
+    ),
+    "two builds at once": ("true", "make book & sleep 20; make book; wait $!", "true", "true"),
+    "one core and 4 GiB": (
+        f"mkdir -p {LIMIT} && echo 4G > {LIMIT}/memory.limit_in_bytes",
+        f"echo $$ > {LIMIT}/cgroup.procs && taskset -c 0 make book",
+        "true",
+        f"sleep 2; rmdir {LIMIT}",
+    ),
+}
 
 
 def processes(clone: Path) -> list[psutil.Process]:
@@ -125,6 +160,21 @@ def killed(clone: Path, counts: dict[str, Counter], draw: random.Random) -> bool
     raise AssertionError(f"left after {kind} was killed: {processes(clone)}")
 
 
+def met(clone: Path, name: str, expected: dict[str, dict]) -> dict:
+    """What a build said of a fault, and what is wrong with the build after it."""
+    make, meet, mend, clear = FAULTS[name]
+    shell = {"cwd": clone, "shell": True, "executable": "/bin/bash", "text": True}
+    shutil.rmtree(clone / "build", ignore_errors=True)
+    subprocess.run(make, check=True, stdout=subprocess.DEVNULL, **shell)
+    done = subprocess.run(meet, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **shell)
+    said = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
+    subprocess.run(mend, check=True, **shell)
+    build = start(clone)
+    wrong = [build.stderr.read()] if build.wait(timeout=PATIENCE) else faults(clone, expected)
+    subprocess.run(clear, check=True, **shell)
+    return {"code": done.returncode, "said": said[-1:], "faults": wrong}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("clone", type=Path)
@@ -149,9 +199,16 @@ def main() -> None:
         if build.wait(timeout=PATIENCE):
             found.append(build.stderr.read())
         found += faults(clone, expected)
-    result = {name: dict(one) for name, one in counts.items()} | {"rounds": rounds, "faults": found}
+    others = {}
+    for name in FAULTS:
+        others[name] = met(clone, name, expected)
+        print(name, others[name], flush=True)
+        found += others[name]["faults"]
+    result = {name: dict(one) for name, one in counts.items()}
+    result |= {"rounds": rounds, "others": others, "faults": found}
+    (clone / "build").mkdir(exist_ok=True)
     (clone / "build" / "campaign.json").write_text(json.dumps(result, indent=1) + "\n")
-    sys.exit(f"After kills: {'; '.join(found)}" if found else 0)
+    sys.exit(f"Found: {'; '.join(found)}" if found else 0)
 
 
 if __name__ == "__main__":

@@ -244,6 +244,20 @@ def test_every_trial_is_what_a_run_of_its_own_would_be(search, alone, found, tri
     assert method != "ft_l" or len(set(scores.values())) > 2
 
 
+@pytest.mark.parametrize("method", ["max_entropy", "head_projection"])
+def test_a_trial_has_what_makes_its_method_what_it_is(search, alone, found, tried, method):
+    """Methods that share a module differ in a setting that is not searched."""
+    given = {"layers": [0, 1], "lr": 0.5, "steps": 3, "mom2_update_weight": 1.0, "n_max_len": 20}
+    given |= {"loss_break": 1e-9, "prob_coefficient": 10.0, "kl_factor": 0.0}
+    given |= {"clamp_norm_factor": 2.0}
+    tried({0: given})
+    assert search(method=method, trials=1)["result"]["hyperparameters"] == given
+    trial, own = found()["trial00"], alone(given, method=method, tag="trial00")
+    assert trial["settings"] == own["settings"] and trial["result"] == own["result"]
+    made_by = methods.registry()[method]["settings"]["objective"]
+    assert trial["settings"]["hyperparameters"]["objective"] == made_by
+
+
 def test_a_search_with_settings_held_fast_stands_beside_the_other(search, tmp_path):
     """Every trial has them; its rows have the tag; the better search chooses for all runs."""
     plain = search(method="revs")

@@ -72,7 +72,10 @@ class Run:
     model: str  # what is loaded: a name or a folder
 
     def trial(self, number: int, hyperparameters: dict) -> Run:
-        """The same run with other hyperparameters, under a name and tag with a number."""
+        """The same run with other hyperparameters, under a name and tag with a number. What makes
+        the method what it is stays (``settings`` in params/methods.yml)."""
+        own = methods.registry()[self.settings["method"]].get("settings", {})
+        hyperparameters = own | hyperparameters
         return replace(
             self,
             name=f"{self.name}{number:02d}",
