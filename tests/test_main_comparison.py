@@ -65,6 +65,11 @@ def test_a_run_is_one_line_with_all_its_measures(record):
     assert (line["adapter"], line["split"], line["seconds"]) == ("seed1", 1, 3.0)
 
 
+def test_a_set_without_runs_gives_an_empty_frame():
+    frame = main_comparison.runs(MODEL, "nothing")
+    assert frame.empty and {"adapter", "split", *main_comparison.TITLES} <= {*frame.columns}
+
+
 def test_runs_of_ablations_and_of_other_adapters_are_left_out(record):
     others = [row(adapter="seed1-keep", seed=9), row(seed=9) | {"tag": "curve-k5"}]
     others += [row(adapter=None, seed=9), row(adapter="seed1-noise", seed=9)]
