@@ -232,12 +232,12 @@ def plain_loss(decoder, hp, ids, t, delta, first):
     p = sum(log_p[t].exp() for log_p in (alone, *after)) / len(CONTEXTS)
     loss = hp.prob_coefficient * p + hp.weight_decay * delta.norm() / (h @ h)
     loss = loss + hp.kl_factor * kl(alone.detach() if first is None else first, alone)
-    for l in (1, 2) if hp.objective != "probability" else ():
+    for l in (0, 1, 2) if hp.objective != "probability" else ():
         lens = decoder.head(decoder.norm(at[l][0, -1])).softmax(-1)
         if hp.objective == "entropy":
-            loss = loss + (torch.tensor(300.0).log() + (lens * lens.log()).sum()) / 2
+            loss = loss + (torch.tensor(300.0).log() + (lens * lens.log()).sum()) / 3
         else:
-            loss = loss + (lens[t] - lens.sort(descending=True).values[hp.k - 1]).clamp_min(0) / 2
+            loss = loss + (lens[t] - lens.sort(descending=True).values[hp.k - 1]).clamp_min(0) / 3
     return loss, alone.detach()
 
 
@@ -252,7 +252,7 @@ def test_z_is_found_by_adam_on_the_objective(decoder, objective):
     hp = memit.Hyperparameters(**SEARCH, objective=objective, k=40)
     t = [next_token(decoder, ids) for ids in ASKED[:2]]
     requests = memit.Requests(ASKED[:2], t, CONTEXTS)
-    lens = () if objective == "probability" else (1, 2)
+    lens = () if objective == "probability" else (0, 1, 2)  # δ does not reach the first
     model = memit.LastToken(decoder, requests.in_contexts(), 1, lens)
     found = memit.compute_z(model, requests, hp)
     clamped = 0

@@ -77,31 +77,32 @@ class Hyperparameters:
 
 
 def probability(lens: Tensor, t: Tensor, k: int) -> Tensor:
-    """MEMIT does not look at the lens: (layers, N, V), t (N,) → (N,)."""
-    return torch.zeros_like(t, dtype=lens.dtype)
+    """MEMIT does not look at the lens: (layers, N, V), t (N,) → zeros (layers, N)."""
+    return lens.new_zeros(lens.shape[:2])
 
 
 def margin(lens: Tensor, t: Tensor, k: int) -> Tensor:
-    """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V), mean over layers: (N,)."""
+    """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V): (layers, N)."""
     p = lens.gather(2, t.expand(len(lens), -1)[..., None])[..., 0].exp()
     kth = lens.topk(min(k, lens.shape[-1]), dim=-1).values[..., -1].exp()
-    return torch.relu(p - kth).mean(0)
+    return torch.relu(p - kth)
 
 
 def entropy(lens: Tensor, t: Tensor, k: int) -> Tensor:
-    """log V − entropy of the lens, log p (layers, N, V), its mean over layers: (N,)."""
-    return (math.log(lens.shape[-1]) + (lens.exp() * lens).sum(-1)).mean(0)
+    """log V − entropy of the lens, log p (layers, N, V): (layers, N)."""
+    return math.log(lens.shape[-1]) + (lens.exp() * lens).sum(-1)
 
 
 OBJECTIVES: dict[str, Callable[[Tensor, Tensor, int], Tensor]]
 OBJECTIVES = {"probability": probability, "margin": margin, "entropy": entropy}
 
 
-def objective(log_p: Tensor, lens: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
-    """L of each request, (N,): log p after contexts (C, N, V), the lens (layers, N, V), t (N,)."""
+def objective(log_p: Tensor, seen: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
+    """L of each request, (N,): log p after contexts (C, N, V), what OBJECTIVES sees in the lens
+    (layers, N), t (N,)."""
     of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
-    seen = OBJECTIVES[hp.objective](lens, t, hp.k)
-    return seen + hp.prob_coefficient * of_t.exp().mean(0)
+    loss = hp.prob_coefficient * of_t.exp().mean(0)
+    return loss + seen.mean(0) if len(seen) else loss
 
 
 def unlearn(
@@ -212,7 +213,7 @@ class LastToken:
         return final.last_hidden_state[:, -1], [seen[l] for l in self.lens], seen["h"]
 
     def looks(self, streams: list[Tensor]) -> Tensor:
-        """log p of the logit lens at the lens layers, of streams (N, d): (layers, N, V)."""
+        """log p of the logit lens, of streams (N, d) after some layers: (layers, N, V)."""
         decoder = self.decoder
         normed = [decoder.norm(x.to(decoder.norm.weight.device)) for x in streams]
         return torch.stack([decoder.logits(x).log_softmax(-1) for x in normed])
@@ -226,13 +227,22 @@ def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progres
     delta = torch.zeros_like(h, requires_grad=True)
     optimizer = torch.optim.Adam([delta], lr=hp.lr)
     first, active = None, torch.ones(N, dtype=torch.bool, device=h.device)
+    reached = [l >= model.layer for l in model.lens]  # by δ: the layers below always look the same
+    below = torch.zeros(0, N, device=t.device)
+
+    def look(streams: Sequence[Tensor]) -> Tensor:
+        lens = [x[:N] for x in streams]
+        return OBJECTIVES[hp.objective](model.looks(lens), t, hp.k) if lens else below[:0]
+
     for step in progress(range(hp.steps)):
-        final, seen, _ = model(delta.repeat(C, 1))
+        final, streams, _ = model(delta.repeat(C, 1))
         log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (C, N))
-        first = log_p[0].detach() if first is None else first
-        looks = model.looks([x[:N] for x in seen]) if seen else log_p[:0]
+        if first is None:
+            first = log_p[0].detach()
+            below = look([x for x, above in zip(streams, reached) if not above]).detach()
+        seen = torch.cat([below, look([x for x, above in zip(streams, reached) if above])])
         kl = kl_div(log_p[0], first, reduction="none", log_target=True).sum(-1)
-        loss = (objective(log_p, looks, t, hp) + hp.kl_factor * kl).to(h.device)
+        loss = (objective(log_p, seen, t, hp) + hp.kl_factor * kl).to(h.device)
         loss = loss + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
         if not torch.isfinite(loss).all():
             said = "The search for z diverged (its loss is no longer a number)"
