@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from revs.method.edit import Edit
@@ -29,27 +29,41 @@ def unlearn(
     secrets: Iterable[tuple[str, str]],
     hyperparameters: Mapping | None = None,
     T: int = 2,
+    method: str = "revs",
+    protect: Iterable[str] = (),
 ) -> Edit:
     """Unlearns secrets, each given with the text before it, in place; ``edit.undo()`` undoes it.
 
     Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
     All tokens may be chosen: the paper's rules for SSNs, e-mail addresses and URLs are in
     ``revs.model.targets``. Undo the newest of several edits first.
-    ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of
-    ``revs.method.algorithm.Hyperparameters``. Raises ValueError for what does not fit.
-    """
-    from revs.method import algorithm
-    from revs.model.architecture import check_fit
 
-    names = [field.name for field in fields(algorithm.Hyperparameters)]
+    ``method``: "revs" moves the most active neurons, as the paper does (Alg. 1);
+    "least_squares" writes the same change so that other texts feel it least, among them those to
+    ``protect``. ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of the
+    ``Hyperparameters`` of ``revs.method.algorithm`` or ``revs.method.least_squares``.
+    Raises ValueError for what does not fit.
+    """
+    from revs.method import algorithm, least_squares
+    from revs.model.architecture import check_fit
+    from revs.model.text import token_ids
+
+    modules: dict[str, Any] = {"revs": algorithm, "least_squares": least_squares}
+    if method not in modules:
+        raise ValueError(f"There is no method '{method}': there are {', '.join(modules)}.")
+    used = modules[method]
+    names = [field.name for field in fields(used.Hyperparameters)]
     if unknown := [name for name in hyperparameters or {} if name not in names]:
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
     if T < 1:
         raise ValueError(f"T is {T}, but must be 1 or more.")
-    decoder, hp = _decoder(model, tokenizer), algorithm.Hyperparameters(**hyperparameters or {})
+    texts = [(token_ids(tokenizer, text), 0) for text in protect]
+    if texts and used is algorithm:
+        raise ValueError('REVS\'s columns protect no text: choose method="least_squares".')
+    decoder, hp = _decoder(model, tokenizer), used.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
     targets = _targets(secrets, tokenizer, T)
-    edit = algorithm.unlearn(decoder, targets, hp)
+    edit = used.unlearn(decoder, targets, hp, **{"protect": texts} if texts else {})
     edit.secrets = len({target.group for target in targets})
     return edit
 

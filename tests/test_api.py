@@ -10,6 +10,8 @@ import pytest
 from conftest import same_bits, weights
 
 import revs
+from revs.method import least_squares
+from revs.model.targets import Record, encode
 
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12}
 SECRETS = [("Her number is ", "941-14-8265"), ("His is ", "123")]
@@ -39,6 +41,22 @@ def test_five_lines_unlearn_rank_and_undo(decoder):
     assert revs.rank(model, tokenizer, *SECRETS[0]) == ranks
 
 
+def test_one_word_writes_the_change_by_least_squares(decoder):
+    """It is that of the module, with the texts to protect; the paper's write protects none."""
+    model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
+    hp = {"r_h": 100, "mu": 0.0, "nu": 0.5}
+    given, protect = {"hyperparameters": hp, "method": "least_squares"}, ["Her name is Ada."]
+    edit = revs.unlearn(model, tokenizer, SECRETS, **given, protect=protect)
+    found = weights(decoder)
+    edit.undo()
+    assert same_bits(decoder, before)
+    records = [Record(str(n), "text", s, p, s, "") for n, (p, s) in enumerate(SECRETS)]
+    text = (tokenizer(protect[0])["input_ids"], 0)
+    targets = [encode(one, tokenizer) for one in records]
+    least_squares.unlearn(decoder, targets, least_squares.Hyperparameters(**hp), protect=[text])
+    assert same_bits(decoder, found) and not same_bits(decoder, before)
+
+
 def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_bring():
     """torch, transformers, and the latter's own numpy and safetensors."""
     found = set()
@@ -61,6 +79,8 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         ([], "a list of pairs", {}),
         (SECRETS, "There is no setting 'nmax'", {"hyperparameters": {"nmax": 3}}),
         (SECRETS, "T is 0, but must be 1 or more", {"T": 0}),
+        (SECRETS, "There is no method 'revsl'", {"method": "revsl"}),
+        (SECRETS, 'choose method="least_squares"', {"protect": ["A."]}),
     ):
         with refused(said):
             revs.unlearn(model, tokenizer, secrets, **more)
