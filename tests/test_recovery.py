@@ -234,7 +234,8 @@ def test_an_insider_is_told_of_where_runs_were_attacked_and_else_a_dash(record, 
     monkeypatch.setattr(recovery.main_comparison, "runs", lambda *_: attacked)
     found = record(crossed())
     said = recovery.insider(MODEL, found, found.iloc[:0])
-    assert said.pop("insider_revs") == "70.0" and set(said.values()) == {"–"}
+    assert (said.pop("insider_revs"), said.pop("layer_data")) == ("70.0", "SSN")
+    assert set(said.values()) == {"–"}
 
 
 def test_traces_are_ranks_among_strings_and_after_relearning(record):

@@ -33,7 +33,7 @@ CRITERIA = {
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 GOLD_TITLE = "Never trained on them"
-CONTROLS = (*results.CONTROLS, GOLD)
+CONTROLS = ("unedited", "random", "output_ban", GOLD)  # those that are audited
 
 
 def title(method: str) -> str:
@@ -204,17 +204,19 @@ def traces(found: pd.DataFrame) -> pd.DataFrame:
 
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
     """What the page says, for ``glue``, of an insider who reads hidden layers, which the endpoint
-    does not: the Resistance Score, per example, of both writes on the audited sets in the main
-    comparison; of the least-squares write from an earlier layer on, the runs ``layers``, that
-    layer, the share recovered and the Resistance Score."""
-    compared = main_comparison.runs(model, *found["data"].unique())
+    does not: the Resistance Score, per example, of both writes in the main comparison; of the
+    least-squares write from an earlier layer on, the runs ``layers``, that layer, the share
+    recovered and the Resistance Score. All on the data set of ``layers``."""
+    data = (found if layers.empty else layers)["data"].iloc[0]
+    compared = main_comparison.runs(model, data)
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
+    said["layer_data"] = results.DATA.get(data, data)
     if layers.empty:
         return said | dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
     row = layers["row"].iloc[0]
     first = min(row["settings"]["hyperparameters"]["layers"])
-    tried = ablations.by_first_layer(model, row["data"]).set_index("first")["resistance"]
+    tried = ablations.by_first_layer(model, data).set_index("first")["resistance"]
     said["layer"] = str(first)
     said["layer_recovered"] = percent(endpoint(secrets(layers))["mean"].mean())
     said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
@@ -234,12 +236,14 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")) -> dict[str, str]:
-    """What the page says, for ``glue``: on which data sets the attacks are calibrated, and of some
-    methods the excess over the gold standard in points, a mean over data sets."""
+    """What the page says, for ``glue``: the data sets, those on which the attacks are calibrated,
+    and of some methods the excess over the gold standard in points, a mean over data sets."""
     checked = is_calibrated(calibration(found))
     excess = endpoint(found, GOLD).groupby("method")["mean"].mean()
-    good = [results.DATA.get(data, data) for data in checked.index[checked]]
-    said = {"calibrated": comma_list(good) if good else "no data set"}
+    titles = lambda names: comma_list([results.DATA.get(data, data) for data in names])
+    good = checked.index[checked]
+    said = {"audited": titles(checked.index)}
+    said["calibrated"] = titles(good) if len(good) else "no data set"
     for method in shown:
         said[f"excess_{method}"] = percent(excess.get(method), digits=0)
     return said
