@@ -14,7 +14,15 @@ import pandas as pd
 
 from companion.analysis import extraction, results, statistics
 from companion.analysis.results import in_order
-from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent, percent_range
+from companion.analysis.tables import (
+    DASH,
+    METRICS,
+    comma_list,
+    decimal,
+    percent,
+    percent_range,
+    spoken_list,
+)
 from companion.experiments import methods
 from companion.store import rows
 from revs.measures.metrics import harmonic_mean
@@ -230,11 +238,13 @@ def made_on(model: str, frame: pd.DataFrame) -> dict[str, str]:
 
 
 def designs(frame: pd.DataFrame) -> str:
-    """The design of each data set: "2 adapters × 2 splits for SSN and Emails; …"."""
+    """The design of each data set: "2 adapters × 2 splits for SSN and Emails; …", or of all."""
     alike: dict[str, list[str]] = {}
     for data, title in results.DATA.items():
         if len(part := frame[frame["data"] == data]):
             alike.setdefault(design(part), []).append(title)
+    if len(alike) == 1:
+        return f"{next(iter(alike))} for every data set"
     return "; ".join(f"{crossed} for {' and '.join(names)}" for crossed, names in alike.items())
 
 
@@ -269,18 +279,19 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         "least_squares": ("added", "REVS written by least squares"),
     }
     for method, (name, title) in written.items():
-        parts = []
+        places, resisted = [], []
         for data in filter(set(scored["data"]).__contains__, methods.PAPER_DATA):
             means = scored[scored["data"] == data].groupby("method")[[PRIMARY, "resistance"]].mean()
             if method in means.index:
                 rank = ORDINALS[place(means[PRIMARY], method) - 1]
-                score = percent(means.loc[method, "resistance"])
-                parts.append(f"{rank} on {results.DATA[data]} (Resistance Score {score} per cent)")
+                places.append(f"{rank} on {results.DATA[data]}")
+                resisted.append(percent(means.loc[method, "resistance"], digits=0))
         rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {comma_list(parts)}. Perplexity on general text "
-            f"rises by {percent(rise)} per cent."
-            if parts
+            f"By Unlearning Score, {title} ranks {spoken_list(places)}, with Resistance Scores of "
+            f"{spoken_list(resisted)} per cent. Perplexity on general text rises by "
+            f"{percent(rise)} per cent."
+            if places
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
     return said

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, comma_list, percent, percent_range
+from companion.analysis.tables import DASH, percent, percent_range, spoken_list
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -240,7 +240,7 @@ def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")
     and of some methods the excess over the gold standard in points, a mean over data sets."""
     checked = is_calibrated(calibration(found))
     excess = endpoint(found, GOLD).groupby("method")["mean"].mean()
-    titles = lambda names: comma_list([results.DATA.get(data, data) for data in names])
+    titles = lambda names: spoken_list([results.DATA.get(data, data) for data in names])
     good = checked.index[checked]
     said = {"audited": titles(checked.index)}
     said["calibrated"] = titles(good) if len(good) else "no data set"

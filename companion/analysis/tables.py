@@ -7,7 +7,7 @@ import html
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,6 +58,15 @@ def ranking(values: pd.Series) -> str:
 def comma_list(titles: Iterable[str]) -> str:
     """Some titles in words; "none" if there are none."""
     return ", ".join(titles) or "none"
+
+
+def spoken_list(texts: Sequence[str]) -> str:
+    """Some texts in a sentence.
+
+    >>> spoken_list(["one", "two", "three"])
+    'one, two and three'
+    """
+    return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
