@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from companion.analysis import abilities, ablations, main_comparison, results, tuning
+from companion.analysis import abilities, ablations, main_comparison, recovery, results
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -47,18 +47,22 @@ def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_
     assert found["unlearning_score"].min() > 90 and found["perplexity_rise"].max() < 3
 
 
-def test_two_methods_found_no_setting_that_forgets_and_keeps():
-    """fair: “in six trials Max-Entropy and NPO-KL found none that forgets and keeps”"""
-    trials = tuning.trials(MODEL, "ssn-tune")
-    useful = trials[(trials["efficacy"] > 0.5) & (trials["specificity"] > 0.2)]
-    assert set(tuning.searched()) - set(useful["method"]) == {"max_entropy", "npo_kl"}
+def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
+    """gone: “On Emails exposure finds every secret after both writes, and no other attack …”"""
+    found = recovery.secrets(recovery.runs(MODEL, "emails"))
+    own = found[(found["part"] == "forget") & found["method"].isin(["revs", "least_squares"])]
+    shares = own.groupby("method")[recovery.ENDPOINT].mean().astype(float)
+    assert (shares.pop("exposure") == 1).all() and shares.max(axis=None) < 0.1
+    excess = recovery.endpoint(found, "gold").set_index("method")["mean"]
+    assert excess["memit"] < 0.15 and min(excess[["revs", "least_squares"]]) > 0.5
 
 
-def test_shared_tokens_leave_the_new_write_alone_above_a_third():
-    """ban: the least-squares write alone survives shared numbers; nothing survives shared names."""
+def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
+    """ban: “The least-squares write goes from … to …”; “No method here forgets one address …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
-    assert set(score["ssn-shared"][score["ssn-shared"] > 1 / 3].index) == {"least_squares"}
+    assert score["ssn-shared"].idxmax() == "least_squares"
+    assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared").groupby("method")["unlearning_score"]
     assert names.mean().max() < 0.4
