@@ -279,16 +279,18 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         "least_squares": ("added", "REVS written by least squares"),
     }
     for method, (name, title) in written.items():
-        places, resisted = [], []
+        places: dict[str, list[str]] = {}
+        resisted = []
         for data in filter(set(scored["data"]).__contains__, methods.PAPER_DATA):
             means = scored[scored["data"] == data].groupby("method")[[PRIMARY, "resistance"]].mean()
             if method in means.index:
                 rank = ORDINALS[place(means[PRIMARY], method) - 1]
-                places.append(f"{rank} on {results.DATA[data]}")
+                places.setdefault(rank, []).append(results.DATA[data])
                 resisted.append(percent(means.loc[method, "resistance"], digits=0))
+        ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
         rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {spoken_list(places)}, with Resistance Scores of "
+            f"By Unlearning Score, {title} ranks {comma_list(ranks)}, with Resistance Scores of "
             f"{spoken_list(resisted)} per cent. Perplexity on general text rises by "
             f"{percent(rise)} per cent."
             if places
