@@ -236,14 +236,13 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")) -> dict[str, str]:
-    """What the page says, for ``glue``: the data sets, those on which the attacks are calibrated,
-    and of some methods the excess over the gold standard in points, a mean over data sets."""
+    """What the page says, for ``glue``: on which data sets the attacks are calibrated, and of some
+    methods the excess over the gold standard there in points, a mean over data sets."""
     checked = is_calibrated(calibration(found))
-    excess = endpoint(found, GOLD).groupby("method")["mean"].mean()
-    titles = lambda names: spoken_list([results.DATA.get(data, data) for data in names])
-    good = checked.index[checked]
-    said = {"audited": titles(checked.index)}
-    said["calibrated"] = titles(good) if len(good) else "no data set"
+    good = list(checked.index[checked])
+    excess = endpoint(found[found["data"].isin(good)], GOLD).groupby("method")["mean"].mean()
+    titles = spoken_list([results.DATA.get(data, data) for data in good]) if good else "no data set"
+    said = {"calibrated": titles}
     for method in shown:
         said[f"excess_{method}"] = percent(excess.get(method), digits=0)
     return said
