@@ -56,3 +56,17 @@ def test_a_radar_has_a_closed_line_a_method_and_the_papers_are_dashed(scores):
 
 def test_a_look_is_asked_for_by_name_or_title():
     assert figures.look("npo_kl") == figures.look("NPO-KL") != figures.look("NPO-KL", paper=True)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
+
+
+@pytest.mark.parametrize("name", figures.colours())
+def test_a_method_is_seen_on_a_light_page_and_on_a_dark_one(name):
+    own = luminance(figures.colours()[name][0])
+    pages = [luminance(page) for page in ("#ffffff", "#14181e")]
+    assert min((max(own, page) + 0.05) / (min(own, page) + 0.05) for page in pages) >= 2
