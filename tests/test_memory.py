@@ -1,5 +1,6 @@
 """Whether a run can fit, before a weight is read, and what a stage of it takes."""
 
+import gc
 import time
 from types import SimpleNamespace
 
@@ -79,6 +80,7 @@ def test_the_limit_of_a_group_or_of_one_around_it_holds(tmp_path, monkeypatch):
 
 
 def test_peak_is_what_was_taken_at_the_highest():
+    gc.collect()  # what earlier tests left is not to be freed meanwhile
     with memory.Peak(every=0.001) as peak:
         some = torch.ones(V, 2**18)  # much, since a busy machine may take pages back meanwhile
         time.sleep(0.2)  # until the watcher had its turn, on a busy machine too
