@@ -196,7 +196,7 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     assert result["best"] == max(means, key=means.get)
     score = means[result["best"]]  # as some version of Python rounds a sum
     assert result["unlearning_score"] == pytest.approx(score, rel=1e-15, abs=0)
-    made_by = methods.registry()[row["method"]].get("settings", {})  # is not searched
+    made_by = methods.fixed_settings(row["method"])
     assert made_by | result["hyperparameters"] == made_by | tried[result["best"]]
 
 

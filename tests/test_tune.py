@@ -254,7 +254,7 @@ def test_a_trial_has_what_makes_its_method_what_it_is(search, alone, found, trie
     assert search(method=method, trials=1)["result"]["hyperparameters"] == given
     trial, own = found()["trial00"], alone(given, method=method, tag="trial00")
     assert trial["settings"] == own["settings"] and trial["result"] == own["result"]
-    made_by = methods.registry()[method]["settings"]["objective"]
+    made_by = methods.fixed_settings(method)["objective"]
     assert trial["settings"]["hyperparameters"]["objective"] == made_by
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.analysis import results
-from companion.analysis.tables import DASH, comma_list, decimal, percent
+from companion.analysis.tables import DASH, comma_list, decimal, number_word, percent
 from companion.store import rows
 
 LIMITS = {
@@ -31,7 +31,6 @@ COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised",
 ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
 ATTACKS |= {"perturbation": "Perturbation"}
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
-WORDS = dict(enumerate("no one two three four five six seven eight nine".split()))
 
 
 # --- one run -------------------------------------------------------------------------------------
@@ -181,9 +180,8 @@ def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
         f"{one['model']} on the {one['documents']}"
         for _, one in own[own["outcome"] != "unlearned"].iterrows()
     ]
-    within = len(own) - len(missed)
     return {
-        "within": WORDS.get(within, str(within)),
-        "runs": WORDS.get(len(own), str(len(own))),
+        "within": number_word(len(own) - len(missed)),
+        "runs": number_word(len(own)),
         "missed": comma_list(missed) if missed else "no run",
     }

@@ -19,6 +19,7 @@ from companion.analysis.tables import (
     METRICS,
     comma_list,
     decimal,
+    ordinal,
     percent,
     percent_range,
     spoken_list,
@@ -49,7 +50,6 @@ TITLES = {
 }
 SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
 SHARES += ("resistance_released", "perplexity_rise", "unchanged", "near")  # shown in per cent
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
@@ -238,12 +238,12 @@ def made_on(model: str, frame: pd.DataFrame) -> dict[str, str]:
 
 
 def designs(frame: pd.DataFrame) -> str:
-    """The design of each data set: "2 adapters × 2 splits for SSN and Emails; …", or of all."""
+    """The design of each data set: "2 adapters × 2 splits for SSN and Emails; …"."""
     alike: dict[str, list[str]] = {}
     for data, title in results.DATA.items():
         if len(part := frame[frame["data"] == data]):
             alike.setdefault(design(part), []).append(title)
-    if len(alike) == 1:
+    if list(alike.values()) == [list(results.DATA.values())]:
         return f"{next(iter(alike))} for every data set"
     return "; ".join(f"{crossed} for {' and '.join(names)}" for crossed, names in alike.items())
 
@@ -274,6 +274,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     write rank, what an insider finds after them, and what they cost."""
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
+    means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
     written = {
         "revs": ("rank", "REVS"),
         "least_squares": ("added", "REVS written by least squares"),
@@ -281,12 +282,11 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     for method, (name, title) in written.items():
         places: dict[str, list[str]] = {}
         resisted = []
-        for data in filter(set(scored["data"]).__contains__, methods.PAPER_DATA):
-            means = scored[scored["data"] == data].groupby("method")[[PRIMARY, "resistance"]].mean()
-            if method in means.index:
-                rank = ORDINALS[place(means[PRIMARY], method) - 1]
-                places.setdefault(rank, []).append(results.DATA[data])
-                resisted.append(percent(means.loc[method, "resistance"], digits=0))
+        for data, data_title in methods.PAPER_DATA.items():
+            if (data, method) in means.index:
+                rank = ordinal(place(means.loc[data, PRIMARY], method))
+                places.setdefault(rank, []).append(data_title)
+                resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
         rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (

@@ -15,6 +15,8 @@ import jinja2
 import pandas as pd
 
 DASH = "–"
+WORDS = "no one two three four five six seven eight nine".split()
+ORDINALS = "first second third fourth fifth sixth seventh eighth ninth".split()
 IN_FLOW = 9  # lines of a table; a longer one is folded
 METRICS = {
     "efficacy": "Efficacy",
@@ -67,6 +69,16 @@ def spoken_list(texts: Sequence[str]) -> str:
     'one, two and three'
     """
     return " and ".join(filter(None, [", ".join(texts[:-1]), texts[-1]]))
+
+
+def number_word(number: int) -> str:
+    """A count in a sentence: a word below ten."""
+    return WORDS[number] if number < len(WORDS) else str(number)
+
+
+def ordinal(place: int) -> str:
+    """A place, from 1, in a sentence: a word below ten."""
+    return ORDINALS[place - 1] if place <= len(ORDINALS) else f"no. {place}"
 
 
 def number_ranges(numbers: Iterable[int]) -> str:

@@ -70,6 +70,11 @@ def function_at(place: str) -> Callable:
     return getattr(importlib.import_module(module), name)
 
 
+def fixed_settings(name: str) -> dict[str, Any]:
+    """The settings that make a method what it is, which no search varies."""
+    return registry()[name].get("settings", {})
+
+
 def hyperparameter_names(name: str) -> set[str]:
     """The names of a method's hyperparameters."""
     return {field.name for field in fields(method(name).Hyperparameters)}
@@ -120,9 +125,8 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         chosen = chosen_settings().get(owner, {})
         of = chosen.get(model, {})
         found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
-    own = registry()[name].get("settings", {})
     known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
-    return own | known | given
+    return fixed_settings(name) | known | given
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:

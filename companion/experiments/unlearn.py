@@ -72,10 +72,8 @@ class Run:
     model: str  # what is loaded: a name or a folder
 
     def trial(self, number: int, hyperparameters: dict) -> Run:
-        """The same run with other hyperparameters, under a name and tag with a number. What makes
-        the method what it is stays (``settings`` in params/methods.yml)."""
-        own = methods.registry()[self.settings["method"]].get("settings", {})
-        hyperparameters = own | hyperparameters
+        """The same run with other hyperparameters, under a name and tag with a number."""
+        hyperparameters = methods.fixed_settings(self.settings["method"]) | hyperparameters
         return replace(
             self,
             name=f"{self.name}{number:02d}",
