@@ -186,7 +186,10 @@ class LastToken:
         self.last["position_ids"] = places[:, -1:]
         with torch.no_grad():
             self.prefix = decoder.model.base_model(**inputs).past_key_values
-            self.h = self(None)[2]
+            _, streams, self.h = self(None)
+        # δ does not reach the layers below its own: they look the same at every step
+        self.below = [x for l, x in zip(lens, streams) if l < layer]
+        self.lens = [l for l in lens if l >= layer]
 
     def __call__(self, delta: Tensor | None) -> tuple[Tensor, list[Tensor], Tensor]:
         """Final hidden states, those after the lens layers, the stream before δ; all (B, d)."""
@@ -227,20 +230,19 @@ def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progres
     delta = torch.zeros_like(h, requires_grad=True)
     optimizer = torch.optim.Adam([delta], lr=hp.lr)
     first, active = None, torch.ones(N, dtype=torch.bool, device=h.device)
-    reached = [l >= model.layer for l in model.lens]  # by δ: the layers below always look the same
-    below = torch.zeros(0, N, device=t.device)
 
     def look(streams: Sequence[Tensor]) -> Tensor:
         lens = [x[:N] for x in streams]
-        return OBJECTIVES[hp.objective](model.looks(lens), t, hp.k) if lens else below[:0]
+        if not lens:
+            return torch.zeros(0, N, device=t.device)
+        return OBJECTIVES[hp.objective](model.looks(lens), t, hp.k)
 
+    below = look(model.below).detach()
     for step in progress(range(hp.steps)):
         final, streams, _ = model(delta.repeat(C, 1))
         log_p = decoder.logits(final).log_softmax(-1).unflatten(0, (C, N))
-        if first is None:
-            first = log_p[0].detach()
-            below = look([x for x, above in zip(streams, reached) if not above]).detach()
-        seen = torch.cat([below, look([x for x, above in zip(streams, reached) if above])])
+        first = log_p[0].detach() if first is None else first
+        seen = torch.cat([below, look(streams)])
         kl = kl_div(log_p[0], first, reduction="none", log_target=True).sum(-1)
         loss = (objective(log_p, seen, t, hp) + hp.kl_factor * kl).to(h.device)
         loss = loss + hp.weight_decay * delta.norm(dim=1) / h.norm(dim=1) ** 2
