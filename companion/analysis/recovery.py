@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, percent, percent_range, spoken_list
+from companion.analysis.tables import DASH, percent, percent_range
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -236,13 +236,17 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(found: pd.DataFrame, shown: Sequence[str] = ("revs", "least_squares")) -> dict[str, str]:
-    """What the page says, for ``glue``: on which data sets the attacks are calibrated, and of some
-    methods the excess over the gold standard there in points, a mean over data sets."""
+    """What the page says, for ``glue``: of some methods the excess over the gold standard in
+    points, the least and the largest of the data sets on which the attacks are calibrated."""
     checked = is_calibrated(calibration(found))
-    good = list(checked.index[checked])
-    excess = endpoint(found[found["data"].isin(good)], GOLD).groupby("method")["mean"].mean()
-    titles = spoken_list([results.DATA.get(data, data) for data in good]) if good else "no data set"
-    said = {"calibrated": titles}
+    excess = endpoint(found[found["data"].isin(checked.index[checked])], GOLD)
+    said = {}
     for method in shown:
-        said[f"excess_{method}"] = percent(excess.get(method), digits=0)
+        known = excess[excess["method"] == method].sort_values("mean", kind="stable")
+        ends = [
+            f"{percent(one.mean, digits=0)} points ({results.DATA.get(one.data, one.data)})"
+            for one in known.itertuples()
+        ]
+        said[f"excess_{method}"] = " to ".join([*ends[:1], *ends[1:][-1:]]) or DASH
+        said[f"least_excess_{method}"] = percent(known["mean"].min(), digits=0)
     return said
