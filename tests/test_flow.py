@@ -242,6 +242,13 @@ def test_a_page_that_fails_ends_all_with_its_sentence(few_pages, monkeypatch):
         pages.execute({"a": "1", "b": "2"}, 2)
 
 
+def test_a_kernel_that_is_killed_while_it_forgets_ends_the_build(few_pages, monkeypatch):
+    """Nobody waits for its answer."""
+    monkeypatch.setattr(pages, "FORGET", "import os\nos.kill(os.getpid(), 9)")
+    with pytest.raises(RuntimeError, match="^a: The notebook's process was killed"):
+        pages.execute({"a": "1"}, 1)
+
+
 @pytest.fixture
 def checkout(tmp_path):
     """A copy of what runs and pages are made from."""

@@ -22,6 +22,10 @@ from papermill.exceptions import PapermillExecutionError
 
 from companion.store.paths import ROOT, one_sentence_errors, shown
 
+KILLED = (
+    "The notebook's process was killed, most often because the memory was full: close other "
+    "programs, or choose a smaller model or batch."
+)
 OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # whose messages are sentences
 KERNEL = {  # the environment that it runs in
     "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's kernel, not one of the home folder
@@ -92,10 +96,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
 def sentence(error: Exception) -> str:
     """What went wrong, in one sentence."""
     if isinstance(error, DeadKernelError):
-        return (
-            "The notebook's process was killed, most often because the memory was full: "
-            "close other programs, or choose a smaller model or batch."
-        )
+        return KILLED
     line = ((error.evalue or error.ename).strip().splitlines() or [""])[0]
     return line if error.ename in OWN else f"Cell {error.exec_count} failed: {error.ename}: {line}"
 

@@ -8,6 +8,7 @@ present sources is left as it is.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import queue
 import sys
@@ -87,12 +88,31 @@ def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:
         notebook.execute(source, target, {}, page, km=kernel, sources=made_from)
     except (ValueError, OSError, RuntimeError) as error:
         raise type(error)(f"{page}: {error}") from None
+    try:
+        run_sync(forget)(kernel)
+    except RuntimeError:  # its client, too, says so of a kernel that is no more
+        raise RuntimeError(f"{page}: {notebook.KILLED}") from None
+    print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
+
+
+async def forget(kernel: AsyncKernelManager) -> None:
+    """Lets a kernel forget its names. RuntimeError if it is killed meanwhile, for which its client
+    would wait without an end."""
     client = kernel.client()
     client.start_channels()
-    run_sync(client.wait_for_ready)(timeout=60)
-    run_sync(client.execute_interactive)(FORGET, silent=True, store_history=False)
-    client.stop_channels()
-    print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
+    try:
+        await client.wait_for_ready(timeout=60)
+        asked = asyncio.ensure_future(
+            client.execute_interactive(FORGET, silent=True, store_history=False)
+        )
+        while not asked.done():
+            await asyncio.wait([asked], timeout=1)
+            if not await kernel.is_alive():
+                asked.cancel()
+                raise RuntimeError("killed")
+        await asked
+    finally:
+        client.stop_channels()
 
 
 def main() -> None:
