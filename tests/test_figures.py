@@ -26,6 +26,16 @@ def scores():
     plt.close("all")
 
 
+def test_methods_stand_in_one_order_with_controls_last():
+    known = ["REVS", "Unedited", "MEMIT", "FT-L", "Output ban"]
+    assert figures.in_order(known) == ["FT-L", "MEMIT", "REVS", "Unedited", "Output ban"]
+    assert figures.in_order(["gold", "random", "least_squares"]) == [
+        "least_squares",
+        "random",
+        "gold",
+    ]
+
+
 def test_dots_are_a_line_a_method_the_papers_hollow(scores):
     fig, ax = plt.subplots()
     figures.dots(ax, scores[scores["metric"] == "a"])

@@ -19,7 +19,7 @@ from companion.store import paper
 from revs.measures import metrics
 
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
-KNOBS = {"revs": "r_h", "ft_l": "norm_constraint", "memit": "clamp_norm_factor"}
+KNOBS = {"ft_l": "norm_constraint", "memit": "clamp_norm_factor", "revs": "r_h"}
 TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 Curves = dict[str, pd.DataFrame]  # method → one line a point

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from companion.analysis.results import CONTROLS
 from companion.experiments.methods import registry, title
 from companion.store.paths import ROOT
 from document_audit.report import encoded
@@ -53,10 +54,19 @@ def look(method: str, paper: bool = False) -> dict:
     }
 
 
+def in_order(names: Collection[str]) -> list[str]:
+    """Methods, by name or title, as all pictures have them: as in the paper's tables, then ours,
+    then controls."""
+    places = {}
+    for place, (name, entry) in enumerate(registry().items()):
+        places |= dict.fromkeys((name, entry["title"]), (name in CONTROLS, place))
+    return sorted(set(names), key=lambda name: places.get(name, (True, len(places))))
+
+
 def dots(ax: Axes, frame: pd.DataFrame) -> None:
     """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
     ours = set(frame.loc[frame["measured"] == "ours", "method"])
-    names = [title(name) for name in registry() if title(name) in ours]
+    names = in_order(ours)
     for part in frame[frame["method"].isin(ours)].dropna(subset="mean").to_dict("records"):
         hollow = part["measured"] != "ours"
         ax.errorbar(
@@ -143,8 +153,7 @@ def inline(fig: Figure, alt: str) -> HTML:
 def legend(fig: Figure, names: Collection[str]) -> None:
     """One legend of some methods, by key or title, below all panels of a figure."""
     handles = [
-        Line2D([], [], linewidth=1.2, label=entry["title"], **look(name) | {"markersize": 5})
-        for name, entry in registry().items()
-        if {name, entry["title"]} & set(names)
+        Line2D([], [], linewidth=1.2, label=label, **look(label) | {"markersize": 5})
+        for label in in_order({registry().get(name, {}).get("title", name) for name in names})
     ]
     fig.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from companion.analysis import main_comparison, results
 from companion.experiments import methods
-from companion.plots.figures import INK, look, title
+from companion.plots.figures import INK, in_order, look, title
 
 PANELS = {
     main_comparison.PRIMARY: "Unlearning Score\n(more is better)",
@@ -24,7 +24,7 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
     """A line a method and a panel a measure, means over adapters and splits: a marker a data set,
     ours filled, the paper's hollow. Controls stand below a line."""
     means = frame.groupby(["method", "data"])[list(PANELS)].mean().mul(100)
-    order = rows_in_order(means)
+    order = in_order(frame["method"])
     fig, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
     for ax, (column, words) in zip(axes, PANELS.items(), strict=True):
         for place, method in enumerate(order):
@@ -51,7 +51,7 @@ def shared_tokens(frame: pd.DataFrame) -> Figure:
     """A panel a kind of secret, a line a method: from its mean Unlearning Score on the plain set,
     hollow, to that on the set whose secrets share their tokens."""
     means = 100 * frame.groupby(["method", "data"])[[main_comparison.PRIMARY]].mean()
-    order = rows_in_order(means)
+    order = in_order(frame["method"])
     means = means[main_comparison.PRIMARY].unstack().loc[order]
     kinds = [data for data in SHARED if {data, f"{data}-shared"} <= set(means)]
     grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
@@ -72,26 +72,19 @@ def shared_tokens(frame: pd.DataFrame) -> Figure:
 def cells(frame: pd.DataFrame) -> Figure:
     """The Unlearning Scores of one data set: a row of strokes an adapter, a stroke a split."""
     column, adapters = main_comparison.PRIMARY, sorted(frame["adapter"].unique())
-    order = frame.groupby("method")[column].mean().sort_values().index
+    order = in_order(frame["method"])
     size = (7, 0.8 + 0.55 * len(order))
     fig, ax = plt.subplots(figsize=size, layout="constrained")
     for place, method in enumerate(order):
         own, drawn = frame[frame["method"] == method], look(method) | {"ls": ""}
         for line in own.itertuples():
-            height = place + 0.3 - 0.6 * adapters.index(line.adapter) / len(adapters)
+            height = place - 0.3 + 0.6 * adapters.index(line.adapter) / len(adapters)
             score = 100 * getattr(line, column)
             ax.plot(score, height, **drawn | {"marker": "|", "markersize": 6})
         ax.plot(100 * own[column].mean(), place, **drawn)
     ax.set_yticks(range(len(order)), [title(method) for method in order])
-    ax.set(xlim=(-4, 104), xlabel="Unlearning Score, per cent")
+    ax.set(xlim=(-4, 104), ylim=(len(order) - 0.4, -0.6), xlabel="Unlearning Score, per cent")
     return fig
-
-
-def rows_in_order(means: pd.DataFrame) -> list[str]:
-    """The methods by their mean score over data sets, highest first; controls last."""
-    score = means[main_comparison.PRIMARY].groupby("method").mean()
-    ordered = score.sort_values(ascending=False, kind="stable").index
-    return sorted(ordered, key=lambda method: method in main_comparison.CONTROLS)
 
 
 def printed_values(method: str, column: str) -> dict[str, float]:

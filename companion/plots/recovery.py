@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 
 from companion.analysis import recovery, results
 from companion.experiments.settings import GOLD
-from companion.plots.figures import INK, look
+from companion.plots.figures import INK, in_order, look
 
 NUMBERS = 120  # where the shares stand as numbers, right of the axis' 100 per cent
 NAMED = {"marker": "D", "color": INK, "markerfacecolor": "none", "markersize": 6, "linestyle": ""}
@@ -22,7 +22,7 @@ def overview(found: pd.DataFrame, width: float = 9) -> Figure:
     interval. The dashed line is a model that never read them: a bar that ends there has nothing
     left to find. A diamond is what the weights before and after tell. Panels in which the attacks
     are not calibrated say so."""
-    order = rows_in_order(found)
+    order = in_order(found["method"])
     sets = [data for data in results.DATA if data in set(found["data"])]
     size = (width, 1.3 + 0.32 * len(order))
     grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
@@ -39,14 +39,6 @@ def overview(found: pd.DataFrame, width: float = 9) -> Figure:
     fig.supxlabel("secrets recovered by an attack, per cent (less is better)", fontsize=10)
     fig.legend(handles=keys, loc="outside upper center", ncols=2, fontsize=9)
     return fig
-
-
-def rows_in_order(found: pd.DataFrame) -> list[str]:
-    """The methods, those of which fewer secrets are recovered first; controls last."""
-    share = found[found["part"] == "forget"].groupby("method")["recovered"].mean()
-    ordered = share.sort_values(kind="stable").index
-    tried = [one for one in ordered if one not in recovery.CONTROLS]
-    return [*tried, *(one for one in recovery.CONTROLS if one in ordered)]
 
 
 def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
