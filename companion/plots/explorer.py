@@ -1,4 +1,5 @@
-"""The explorer: ranks of ten secrets by layer and token, before and after each method's edit.
+"""The explorers: ranks of ten secrets by layer and token, before and after each method's edit; and
+what a harder edit forgets and keeps.
 
 Drawn by Vega-Altair. The page holds the still, which is there at once and without scripts; the
 library, which all pages share, puts the explorer in its place. Nothing is asked of a server.
@@ -10,8 +11,10 @@ import html
 import json
 
 import altair as alt
+import pandas as pd
 import vl_convert
 
+from companion.analysis.tradeoffs import KNOBS
 from companion.experiments import methods
 from companion.plots import figures
 from companion.store.paths import ROOT
@@ -23,6 +26,7 @@ WIDTH = 470  # of the panels, in pixels
 SCALE = {"type": "symlog", "domain": [0, 50_000], "reverse": True}  # likely tokens at the top
 TENS = [0, 10, 20, 29]  # layers that an axis names
 TICKS = [0, 1, 10, 100, 1_000, 10_000]
+SHAPES = {"ft_l": "square", "memit": "triangle-up", "revs": "diamond"}  # as in the other figures
 LOOK = {
     "background": "transparent",
     "view": {"stroke": None},
@@ -61,7 +65,7 @@ def read() -> dict:
 
 def ranks(found: dict) -> Explorer:
     """Two maps, a row a token and a column a layer, and a line a method for one token."""
-    titles = {name: methods.title(name) for name in found["settings"]}
+    titles = {name: methods.title(name) for name in figures.in_order(found["settings"])}
     table = [
         {
             "secret": f"{one['name']} ({'forgotten' if one['forgotten'] else 'to keep'})",
@@ -77,7 +81,7 @@ def ranks(found: dict) -> Explorer:
     names = list(dict.fromkeys(line["secret"] for line in table))
     shown = [BEFORE, *titles.values()]
     secret = select("secret", names, "Secret ")
-    method = select("method", shown[1:], "Method ")
+    method = select("method", shown[1:], "Method ", value=titles["revs"])
     place = select("place", sorted({line["place"] for line in table}), "Token ", 1)
     base = (
         alt.Chart(alt.InlineData(table))
@@ -122,13 +126,65 @@ def ranks(found: dict) -> Explorer:
     return Explorer(drawn, f"{said} an edit, and a line a method for one token")
 
 
+def plane(points: pd.DataFrame) -> Explorer:
+    """Specificity over efficacy of each method's runs, from the weakest edit on (``knob``), for one
+    of the panels; a slider goes along the runs, and below the plane stand their scores."""
+    runs = points.drop_duplicates(["panel", "method", "knob"]).copy()
+    of_line = runs.groupby(["panel", "method"])["knob"]
+    runs["step"], runs["last"] = of_line.cumcount() + 1, of_line.transform("size")
+    runs["setting"] = [f"{KNOBS[one.method]} = {one.knob:g}" for one in runs.itertuples()]
+    order = figures.in_order(runs["method"])
+    runs["method"] = runs["method"].map(methods.title)
+    columns = {"efficacy": "Efficacy", "specificity": "Specificity", "unlearning_score": "score"}
+    columns |= dict.fromkeys(("panel", "method", "setting", "step", "last"))
+    lines = runs[list(columns)].round(1).rename(columns={k: v for k, v in columns.items() if v})
+    panel = select("panel", list(dict.fromkeys(lines["panel"])), "Secrets and model ")
+    most = int(lines["last"].max())
+    slide = alt.binding_range(min=1, max=most, step=1, name="Edit strength, step ")
+    step = alt.param("strength", value=2, bind=slide)
+    scale = alt.Scale(domain=[0, 100])
+    titles = [methods.title(name) for name in order]
+    colours = alt.Scale(domain=titles, range=[figures.look(name)["color"] for name in order])
+    colour = alt.Color("method:N", scale=colours, title=None)
+    shapes = alt.Scale(domain=titles, range=[SHAPES[name] for name in order])
+    shape = alt.Shape("method:N", scale=shapes, title=None)
+    shown = ["method:N", "setting:N", "Efficacy:Q", "Specificity:Q", "score:Q"]
+    base = alt.Chart(alt.InlineData(lines.to_dict("records")))
+    base = base.transform_filter("datum.panel == panel")
+    x = alt.X("Efficacy:Q", scale=scale, title="Efficacy, per cent (more is better)")
+    y = alt.Y("Specificity:Q", scale=scale, title="Specificity, per cent (more is better)")
+    all_runs = base.encode(x=x, y=y, color=colour, tooltip=shown)
+    now = "datum.step == min(strength, datum.last)"
+    path = all_runs.mark_line(opacity=0.5).encode(order="step:O")
+    dots = all_runs.mark_point(filled=True, size=30).encode(shape=shape)
+    chosen = dots.mark_point(filled=True, size=220, opacity=1).transform_filter(now)
+    scores = (
+        base.mark_point(filled=True, size=120, opacity=1)
+        .transform_filter(now)
+        .encode(
+            x=alt.X("score:Q", scale=scale, title="Unlearning Score, per cent (more is better)"),
+            y=alt.Y("method:N", sort=None, title=None),
+            color=colour,
+            shape=shape,
+            tooltip=shown,
+        )
+    )
+    width = WIDTH - 90  # beside the legend
+    plane = (path + dots + chosen).properties(width=width, height=280)
+    drawn = alt.vconcat(plane, scores.properties(width=width))
+    drawn = drawn.add_params(panel, step).configure(**LOOK)
+    said = "Specificity over efficacy of each method as its edit gets harder, and its score"
+    return Explorer(drawn, said)
+
+
 def title_of(expression: str) -> alt.TitleParams:
     """A title that follows what is chosen."""
     return alt.TitleParams(alt.ExprRef(expression))
 
 
-def select(name: str, options: list, label: str, shift: int = 0) -> alt.Parameter:
-    """A parameter with a list to choose from; ``shift`` is added to what the list shows."""
+def select(name: str, options: list, label: str, shift: int = 0, value=None) -> alt.Parameter:
+    """A parameter with a list to choose from, of which ``value`` or the first option is chosen;
+    ``shift`` is added to what the list shows."""
     labels = [str(option + shift) if shift else str(option) for option in options]
     bind = alt.binding_select(options=options, labels=labels, name=label)
-    return alt.param(name, value=options[0], bind=bind)
+    return alt.param(name, value=options[0] if value is None else value, bind=bind)
