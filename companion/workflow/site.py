@@ -20,6 +20,7 @@ from companion.analysis import results
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_file
 from companion.workflow import live, vega
+from companion.workflow.pages import SLOW
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
 
@@ -33,7 +34,14 @@ MOVED = {  # addresses of pages that have become others
 }
 RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
-this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`."""
+this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`. {1}"""
+# measured, with the parameters that the pages have
+TAKES = "It takes less than {} on two free cores, and at most {} GiB of memory."
+COSTS = dict.fromkeys(SLOW, TAKES.format("three minutes", 4))
+COSTS |= dict.fromkeys(
+    EXPERIMENTS, "How long that takes depends on its parameters ({doc}`../book/run`)."
+)
+QUICK = TAKES.format("a minute", 2)
 # what the theme's controls say to a screen reader: a name, and no second one beside visible text
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
 NAMES = {
@@ -111,7 +119,8 @@ def merge(source, done, name: str):
 
 def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
     """Fills build/site with sources, executed pages and ``more`` files."""
-    files = [ROOT / "_config.yml", ROOT / "_toc.yml", *(ROOT / "book").rglob("*")]
+    files = [ROOT / name for name in ("_config.yml", "_toc.yml", "CHANGELOG.md")]
+    files += (ROOT / "book").rglob("*")
     for name in ("revs", "companion/measures"):  # functions that chapters show
         files += (ROOT / name).rglob("*.py")
     wanted = more | {shown(path): path.read_bytes() for path in files if path.is_file()}
@@ -119,7 +128,7 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
         name = f"notebooks/{page}.ipynb"
         done = nbformat.read(path, as_version=4)
         staged = merge(nbformat.read(ROOT / name, as_version=4), done, name)
-        again = RERUN.format(page)
+        again = RERUN.format(page, COSTS.get(page, QUICK))
         if repository := os.environ.get("GITHUB_REPOSITORY"):
             again += ELSEWHERE.format(page, repository)
         staged.cells.append(nbformat.v4.new_markdown_cell(again, id=f"{page}-again"))
