@@ -21,6 +21,7 @@ from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
 from companion.store.rows import write_file
 from companion.workflow import live, vega
 from companion.workflow.pages import SLOW
+from companion.workflow.plan import duration
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
 
@@ -35,13 +36,9 @@ MOVED = {  # addresses of pages that have become others
 RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
 this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`. {1}"""
-# measured, with the parameters that the pages have
-TAKES = "It takes less than {} on two free cores, and at most {} GiB of memory."
-COSTS = dict.fromkeys(SLOW, TAKES.format("three minutes", 4))
-COSTS |= dict.fromkeys(
-    EXPERIMENTS, "How long that takes depends on its parameters ({doc}`../book/run`)."
-)
-QUICK = TAKES.format("a minute", 2)
+TAKES = "It took {} in this build, and takes at most {} GiB of memory."
+MEMORY = dict.fromkeys(SLOW, 4)  # measured, in GiB, with the parameters that the pages have
+DEPENDS = "How long that takes depends on its parameters ({doc}`../book/run`)."
 # what the theme's controls say to a screen reader: a name, and no second one beside visible text
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
 NAMES = {
@@ -128,7 +125,8 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
         name = f"notebooks/{page}.ipynb"
         done = nbformat.read(path, as_version=4)
         staged = merge(nbformat.read(ROOT / name, as_version=4), done, name)
-        again = RERUN.format(page, COSTS.get(page, QUICK))
+        takes = TAKES.format(duration(done.metadata.papermill.duration), MEMORY.get(page, 2))
+        again = RERUN.format(page, DEPENDS if page in EXPERIMENTS else takes)
         if repository := os.environ.get("GITHUB_REPOSITORY"):
             again += ELSEWHERE.format(page, repository)
         staged.cells.append(nbformat.v4.new_markdown_cell(again, id=f"{page}-again"))
