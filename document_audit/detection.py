@@ -38,8 +38,8 @@ SSN_NEVER = re.compile(r"(\d)\1{8}|(?:000|666)\d{6}|\d{3}00\d{4}|\d{5}0000|12345
 AT = re.compile(r"%40|&#64;|&#x40;|\\u0040", re.IGNORECASE)
 # a sign with the accents that follow it
 CHARACTER = re.compile(rf"{AT.pattern}|.[\u0300-\u036f]*", re.DOTALL | re.IGNORECASE)
-# around a secret in Markdown and tables; an underscore within a word is a part of it
-MARKS = re.compile(r"[`*|]|(?<![\w/.-])_+(?=\w)|(?<=\w)_+(?![\w(/.-])")
+# around a secret in Markdown, tables and code; an underscore within a word is a part of it
+MARKS = re.compile(r"[`*|]|\\[nrt]|(?<![\w/.-])_+(?=\w)|(?<=\w)_+(?![\w(/.-])")
 DASHES = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))  # invisible: left out
 DASHES |= dict.fromkeys(map(ord, "‐‑‒–—―−﹘﹣－"), "-")
 

@@ -7,6 +7,7 @@ never by its name, which may itself hold a secret.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import email.policy
 import hashlib
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HUGE = 50_000_000  # bytes of a file that is still read
+MAILS = (".eml", ".mbox")
 WORDS = 5  # of a text inside another format that is a document of its own
 BYTE_ORDERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 CLOSED = (b"%PDF", b"{\\rtf", b"PK\3\4")  # what begins so has its text in another format
@@ -90,7 +92,9 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
                 yield from json_lines(stream, skipped)
                 return
             content = stream.read() if size <= HUGE else b""
-        text = content.decode(BYTE_ORDERS.get(content[:2], "utf-8-sig"))
+        encoding = BYTE_ORDERS.get(content[:2], "utf-8-sig")
+        errors = "surrogateescape" if file.suffix.lower() in MAILS else "strict"
+        text = content.decode(encoding, errors)  # each mail says itself how it is encoded
     except OSError:
         skipped["unreadable"] += 1
         return
@@ -102,7 +106,7 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
     if why := [one for one, there in (wrong | {"not UTF-8": text is None}).items() if there]:
         skipped[why[0]] += 1
         return
-    decode = FORMATS.get(file.suffix.lower(), lambda text: [text])
+    decode = FORMATS.get(file.suffix.lower(), texts_of_no_format)
     try:
         texts = [plain(one) for one in decode(text) if one.strip()]
     except Exception:  # not what its name says, or Python's parser of mails fails: a text
@@ -136,6 +140,11 @@ def json_lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
         skipped.update([] if texts else [why])
         for one in texts:
             yield Document(hashlib.sha256(line if there else one.encode()).hexdigest(), one)
+
+
+def texts_of_no_format(text: str) -> list[str]:
+    """The text of a file that may hold JSON, whatever it is called."""
+    return json_texts(text) if text.lstrip()[:1] in ("{", "[") else [text]
 
 
 def json_texts(text: str) -> list[str]:
@@ -176,18 +185,20 @@ def table_texts(text: str) -> list[str]:
 
 def mail_texts(text: str) -> list[str]:
     """The texts of a mail, decoded, and its headers."""
-    mail = email.message_from_string(text, policy=email.policy.default)
+    content = text.encode(errors="surrogateescape")
+    mail = email.message_from_bytes(content, policy=email.policy.default)
     parts = [part for part in mail.walk() if part.get_content_maintype() == "text"]
     headers = "\n".join(f"{name}: {value}" for name, value in mail.items())
     return [*map(mail_text, parts), headers]
 
 
 def mail_text(part) -> str:
-    """The text of a part of a mail, also in an encoding that nobody knows."""
-    try:
-        text = str(part.get_content())
-    except LookupError:
-        text = part.get_payload(decode=True).decode(errors="replace")
+    """The text of a part of a mail, also in an encoding that nobody knows or that is another."""
+    content = part.get_payload(decode=True)
+    for charset in (part.get_content_charset("utf-8"), "utf-8", "latin-1"):  # the last fits always
+        with contextlib.suppress(LookupError, ValueError):
+            text = content.decode(charset)
+            break
     return html.unescape(text) if part.get_content_subtype() == "html" else text
 
 

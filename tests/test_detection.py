@@ -65,10 +65,11 @@ def test_other_forms_of_the_same_text_are_found_where_they_stand(kind, secret):
 
 
 @pytest.mark.parametrize(
-    "around", ["`{}`", "**{}**", "*{}*", "__{}__", "_{}_", "|{}|", "[here]({})", "<{}>", "({})."]
+    "around",
+    ["`{}`", "**{}**", "*{}*", "__{}__", "_{}_", "|{}|", "[here]({})", "<{}>", "({}).", r"\n{}\t"],
 )
 @pytest.mark.parametrize("secret", [URL, "jane.roe@example.com", "941-14-8265"])
-def test_markdown_and_tables_around_a_secret_are_no_part_of_it(secret, around):
+def test_markdown_tables_and_escapes_around_a_secret_are_no_part_of_it(secret, around):
     assert [text for _, text in found(f"see {around.format(secret)} or ask")] == [secret]
     assert found("snake_case_ @ a_b.c*d|e") == []
 

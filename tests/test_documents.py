@@ -121,6 +121,7 @@ def test_texts_inside_other_formats_are_decoded_and_stand_alone(tmp_path):
 SAID, WRITE = 'she said "no" to all of it', "write to\njane.roe@example.com, please, today"
 CHAT = {"messages": [{"role": "user", "content": WRITE}, {"role": "assistant", "content": "Yes."}]}
 CELL = {"cells": [{"source": [f"{line}\n" for line in WRITE.split("\n")]}]}
+EIGHT = "Content-Transfer-Encoding: 8bit\n\n"
 BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
 
 
@@ -138,11 +139,19 @@ BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
         ("broken.eml", 'From: "\nMessage-ID: <\n\nhello\n', 'From: "\nMessage-ID: <\n\nhello\n'),
         ("windows.txt", "one\r\ntwo\r\n\r\nthree\rfour", "one\ntwo\n\nthree\nfour"),
         ("half.json", '["one two three four \\ud83d five"]', "one two three four ? five"),
+        ("export.txt", json.dumps({"a": WRITE}), WRITE),
+        (
+            "utf-8.eml",
+            f"Content-Type: text/plain; charset=utf-8\n{EIGHT}José – 東京",
+            "José – 東京",
+        ),
+        ("bare.eml", f"Subject: x\n{EIGHT}José – 東京", "José – 東京"),
+        ("old.mbox", f"From a\nSubject: x\n{EIGHT}José\n".encode("latin-1"), "José\n"),
     ],
 )
 def test_what_users_have_is_decoded(tmp_path, name, content, text):
     """Kinds of files that are common, and mails that Python's parser cannot read."""
-    (tmp_path / name).write_bytes(content.encode())
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     texts, skipped = read(tmp_path)
     assert text in texts and not skipped
 

@@ -39,7 +39,7 @@ from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record
 
-VERSION = 2
+VERSION = 3
 
 
 def run(settings: Settings) -> dict:

@@ -28,7 +28,7 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.text import text_inputs
 
-VERSION = 4
+VERSION = 5
 
 FILES = ("report.html", "edit")  # the second is a folder
 MEMORISED = "with an adapter that was fine-tuned to memorise some of them"
