@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import struct
 
 import pytest
 import torch
@@ -60,6 +61,10 @@ FAMILIES = {
 }
 # what the paper has; the others are held to tests/test_families.py
 KINDS = ("llama-tied", "llama-untied", "gptj")
+
+
+# the head of a .gguf file that promises more tensors and values than there are bytes
+CRAFTED = b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60)
 
 
 def byte_level() -> PreTrainedTokenizerFast:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import gguf
 import pytest
 import torch
-from conftest import V
+from conftest import CRAFTED, V
 from safetensors.torch import save_file
 
 from companion.experiments import memory
@@ -44,8 +44,9 @@ def test_weights_are_counted_by_what_heads_say_and_not_by_the_size_of_files(tmp_
     broken.mkdir()
     (broken / "model.safetensors").write_bytes(b"none")
     (broken / "model.gguf").write_bytes(b"none")
-    places = (tmp_path, tmp_path / "model.gguf", broken, broken / "model.gguf", tmp_path / "none")
-    assert [memory.weight_count(place) for place in places] == [17, 35, 0, 0, 0]
+    (broken / "crafted.gguf").write_bytes(CRAFTED)
+    places = [tmp_path, tmp_path / "model.gguf", broken, tmp_path / "none", *broken.glob("*.gguf")]
+    assert [memory.weight_count(place) for place in places] == [17, 35, 0, 0, 0, 0]
 
 
 def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):

@@ -16,6 +16,7 @@ from unittest import mock
 import huggingface_hub
 import pytest
 import torch
+from conftest import CRAFTED
 from conftest import build as tiny
 from safetensors.torch import load_file, save_file
 from test_edit_file import HP, SECRETS, made
@@ -163,6 +164,11 @@ def pickled(folder):
     (folder / WEIGHTS).unlink()
 
 
+def outside(folder):
+    (folder / WEIGHTS).rename(folder.parent / WEIGHTS)
+    text(folder / f"{WEIGHTS}.index.json", json.dumps({"weight_map": {DOWN: f"../{WEIGHTS}"}}))
+
+
 def slow(folder):
     (folder / "tokenizer.json").unlink()
     text(folder / "tokenizer_config.json", json.dumps({"tokenizer_class": "CTRLTokenizer"}))
@@ -203,6 +209,7 @@ SPOILED = {
         ("The weights of .* cannot be read", OSError),
         lambda folder: cut(folder / WEIGHTS),
     ),
+    "weights outside the folder": ((r"not whole \(.* does not lie there\)", OSError), outside),
     "weights incomplete": (
         ("do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight",),
         lambda folder: reweighted(folder, lambda weights: weights.pop(DOWN)),
@@ -331,7 +338,7 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
     (
         "The configuration of .* cannot be read",
         OSError,
-        lambda place: loading(text(place / "model.gguf", "GGUF no")),
+        lambda place: loading(text(place / "model.gguf", CRAFTED)),
     ),
     ("device_map is 'gpu', but torch finds no such", ValueError, with_model(device_map="gpu")),
     ("dtype is 'int7', but must be one of float32", ValueError, with_model("int7")),

@@ -8,6 +8,7 @@ import torch
 from conftest import build
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
+from test_load import cached
 from tokenizers.processors import TemplateProcessing
 
 import revs
@@ -139,12 +140,15 @@ def test_wrapped_models_are_edited_as_themselves(decoder, wrap):
 # --- folders with more in them than a model ------------------------------------------------------
 
 
-def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, refused):
+@pytest.mark.parametrize("hub", [False, True])
+def test_an_adapter_beside_the_weights_is_refused(decoder, tmp_path, monkeypatch, refused, hub):
     """With peft it would be read, without it left out."""
-    load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
-    lora(decoder.model, "q_proj").save_pretrained(tmp_path / "model")
+    folder = cached(tmp_path, monkeypatch) if hub else tmp_path / "model"
+    load.save(decoder.model, decoder.tokenizer, folder)
+    lora(decoder.model, "q_proj").save_pretrained(folder)
+    monkeypatch.setattr(load, "weights", lambda *_: pytest.fail("read without a word"))
     with refused("an adapter beside its weights.*merge it"):
-        load.load(str(tmp_path / "model"))
+        load.load("owner/tiny" if hub else str(folder))
 
 
 def renamed(folder):
@@ -191,10 +195,18 @@ def test_an_adapter_that_peft_would_ignore_is_refused(decoder, tmp_path, spoil, 
         adapters.merge(load.load(str(tmp_path / "base")), str(tmp_path / "adapter"))
 
 
-def test_a_model_that_carries_an_adapter_is_not_saved_without_it(decoder, tmp_path, refused):
-    decoder.model.add_adapter(LoraConfig(r=2, target_modules=["q_proj"]))
+@pytest.mark.parametrize(
+    "carrying",
+    [
+        lambda model: model.add_adapter(LoraConfig(r=2, target_modules=["q_proj"])) or model,
+        lambda model: lora(model, "q_proj"),
+        lambda model: lora(model, "q_proj").get_base_model(),
+    ],
+)
+def test_a_model_that_carries_an_adapter_is_not_saved(decoder, tmp_path, refused, carrying):
+    """Its folder would hold the adapter alone, or weights under other names."""
     with refused("carries an adapter"):
-        load.save(decoder.model, decoder.tokenizer, tmp_path / "model")
+        load.save(carrying(decoder.model), decoder.tokenizer, tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 

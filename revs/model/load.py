@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import find_adapter_config_file
 from transformers.utils.hub import resolve_revision
 
 from revs.model.architecture import ARCHITECTURES, Decoder, architecture, check_fit
@@ -86,19 +87,21 @@ def load(spec: str | Place, dtype: str = "float32", device_map: str | None = Non
         kind = kind.get("quant_method", "in a way it does not name")
         said = f"The weights of {place.name} are quantised ({kind}), and such columns cannot be "
         raise ValueError(said + "moved: take the checkpoint in bfloat16, float16 or float32.")
-    if not place.gguf and (Path(place.where) / "adapter_config.json").is_file():
+    revision = place.options.get("revision")
+    if not place.gguf and find_adapter_config_file(place.where, revision=revision):
         raise ValueError(ADAPTER.format(place.name))
     words = tokenizer(place)
     if words.vocab_size > config.vocab_size:
         said = f"The tokenizer of {place.name} has {words.vocab_size} tokens, but its model has "
         said += f"embeddings for {config.vocab_size}: it is another model's, take both from the "
         raise ValueError(said + "same place.")
+    pin = place.pin or "unknown"
     model = weights(place, dtype, device_map)
     # greedy decoding is the argmax: a checkpoint's own penalties would change what is memorised
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
     own = {name: getattr(model.generation_config, name, None) for name in ends}
     model.generation_config = GenerationConfig(use_cache=True, **own)
-    decoder = Decoder(model.eval(), words, place.name, place.pin or "unknown")
+    decoder = Decoder(model.eval(), words, place.name, pin)
     check_fit(decoder)
     return decoder
 
@@ -130,8 +133,6 @@ def weights(place: Place, dtype: str, device_map: str | None):
         how |= {"use_safetensors": None if place.pickle else True, "ignore_mismatched_sizes": True}
         found: Any = AutoModelForCausalLM.from_pretrained(place.where, **how, **place.options)
     model, info = found
-    if getattr(model, "_hf_peft_config_loaded", False):  # of the hub
-        raise ValueError(ADAPTER.format(place.name))
     if unfit := sorted([*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])]):
         said = f"(missing or of another shape: {unfit[0]}{' and others' if unfit[1:] else ''}): "
         said = f"The weights of {place.name} do not fit its configuration {said}"
@@ -172,8 +173,9 @@ def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) ->
 
     ``extra``: texts of further files by name.
     """
-    if getattr(model, "_hf_peft_config_loaded", False):
-        said = "The model carries an adapter, which transformers would save alone: merge it first."
+    if hasattr(model, "peft_config"):
+        said = "The model carries an adapter, which would be saved alone, or not at all: merge it "
+        said += "first."
         raise ValueError(said)
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
@@ -214,12 +216,17 @@ def fingerprint(folder: Path, gguf: str | None = None) -> str:
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors that a folder's model is read from: those of its index, model.safetensors, or
-    all; others beside them, such as consolidated.safetensors, hold the same weights again."""
+    all; others beside them, such as consolidated.safetensors, hold the same weights again. OSError
+    for an index that names what does not lie in the folder."""
     index, one = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    files = [one] if one.is_file() else sorted(folder.glob("*.safetensors"))
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
         listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
-        return [folder / Path(name).name for name in sorted(set(listed))]
-    return [one] if one.is_file() else sorted(folder.glob("*.safetensors"))
+        files = [folder / name for name in sorted(set(listed))]
+    if absent := [file for file in files if file.parent != folder or not file.is_file()]:
+        said = f"The weights of {folder.name} are not whole ({absent[0].name} does not lie there): "
+        raise OSError(said + "take another copy.")
+    return files
 
 
 def tokenizer_hash(tokenizer) -> str:
