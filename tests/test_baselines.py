@@ -537,6 +537,7 @@ def test_layers_that_the_model_does_not_have_are_refused(build, name, settings, 
         (algorithm, {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
         (algorithm, {"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
         (algorithm, {"r_h": -1}, "r_h is -1, but must be at least 0"),
+        (algorithm, {"r_n": float("inf")}, "r_n is inf, but must be finite"),
         (controls, {"control": "rows"}, "control is 'rows', but must be one of noise, tokens"),
     ],
 )

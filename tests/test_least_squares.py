@@ -127,6 +127,7 @@ def test_protected_text_feels_less():
     ("wrong", "said"),
     [
         ({"r_h": -1}, "r_h is -1"),
+        ({"lam": float("inf")}, "lam is inf, but must be finite"),
         ({"lam": 0.0, "mu": 0.0}, "both 0"),
         ({"projection": "no"}, "must be one of norm, raw"),
         ({"tokens": 3}, "C needs general text"),

@@ -160,10 +160,12 @@ def test_ranks_of_secrets_are_those_of_one_pass_for_each_token(decoder):
 
 
 def test_continuations_are_greedy_whatever_the_batch(decoder):
-    """Prompts of different lengths are padded on the left, which must not show."""
-    targets = some_split(decoder).retain
+    """Prompts of different lengths are padded on the left, which must not show; one that leaves
+    no room for so many tokens is continued to the last position."""
+    long = Target("f1", "ssn", "f", list(range(90)), [1], (0,))
+    targets = [*some_split(decoder).retain, long]
     assert continuations(decoder, targets, tokens=24) == {
-        t.id: greedy(decoder, t.prompt_ids, 24) for t in targets
+        t.id: greedy(decoder, t.prompt_ids, 7 if t is long else 24) for t in targets
     }
 
 

@@ -71,11 +71,14 @@ def greedy(decoder: Decoder, prompts: Sequence[list[int]], tokens: int, **more) 
 def continuations(
     decoder: Decoder, targets: Sequence[Target], tokens: int = 50
 ) -> dict[str, list[int]]:
-    """What the model writes after each target's prompt: {id: token ids}."""
+    """What the model writes after each target's prompt, as far as it can read: {id: token ids}."""
     found: dict[str, list[int]] = {}
-    for batch in batches(targets, shortest=0):  # a step costs nearly the same for one and for many
-        written = greedy(decoder, [target.prompt_ids for target in batch], tokens)
-        found |= {target.id: row for target, row in zip(batch, written)}
+    room = lambda target: min(tokens, decoder.context - len(target.prompt_ids) + 1)
+    for number in sorted(set(map(room, targets)), reverse=True):
+        some = [target for target in targets if room(target) == number]
+        for batch in batches(some, shortest=0):  # a step costs nearly the same for one and many
+            written = greedy(decoder, [target.prompt_ids for target in batch], number)
+            found |= {target.id: row for target, row in zip(batch, written)}
     return found
 
 

@@ -7,9 +7,12 @@ from collections.abc import Collection
 
 
 def require(hp, *positive: str, **least: float) -> None:
-    """Raises ValueError for a setting that is not positive, or less than the least it may be."""
+    """Raises ValueError for a setting that is not positive, or less than the least it may be or
+    infinite."""
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
+        if name in least and value == float("inf"):
+            raise ValueError(f"{name} is {value}, but must be finite.")
         if not (value >= least[name] if name in least else value > 0):
             raise ValueError(f"{name} is {value}, but must be {right}.")
 
