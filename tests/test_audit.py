@@ -7,6 +7,7 @@ import gzip
 import html
 import json
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -278,16 +279,25 @@ def test_a_secret_is_tried_at_several_places(decoder, folder):
     assert funnel_adds_up(found.funnel["email"])
 
 
-@pytest.mark.parametrize("name, join", [("d.txt", "\n"), ("p.txt", "\n\n"), ("s.txt", ". ")])
-def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, name, join):
+@pytest.mark.parametrize(
+    "name, packed",
+    [
+        ("lines.txt", "\n".join),
+        ("paragraphs.txt", "\n\n".join),
+        ("sentences.txt", ". ".join),
+        ("d.json", json.dumps),
+        ("d.csv", lambda texts: "\n".join(f'{n},"{text}"' for n, text in enumerate(texts))),
+        ("d.eml", lambda texts: "Subject: all\n\n" + "\n".join(texts)),
+        ("d.mbox", lambda texts: "".join(f"From a\nSubject: x\n\n{text}\n" for text in texts)),
+    ],
+)
+def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, name, packed):
     """The model learned each sentence by itself; in a file they stand one after the other."""
     noise = "Minutes of the last meeting of the club, of which nothing else is known"
     lines = [f"Please write to {one} ({mail}), who knows" for one, mail in PEOPLE.items()]
-    (tmp_path / name).write_text(join.join(part for line in lines for part in (noise, line)))
-    assert len(audit.find_memorized(decoder, tmp_path).targets) == 3
-    (tmp_path / name).unlink()
-    (tmp_path / "d.json").write_text(json.dumps([noise, *lines]))
-    assert len(audit.find_memorized(decoder, tmp_path).targets) == 3
+    (tmp_path / name).write_text(packed([part for line in lines for part in (noise, line)]))
+    found = audit.find_memorized(decoder, tmp_path)
+    assert len(found.targets) == 3 and not found.skipped
 
 
 def test_distinctive_tokens(decoder, folder):
@@ -441,7 +451,10 @@ def test_the_search_for_leaks_finds_what_is_there(tmp_path):
 @pytest.fixture
 def planted(folder, tmp_path, monkeypatch):
     """Canaries in texts, in file names, in a list and in the paths, which come from the
-    environment: (canaries, what may hold them)."""
+    environment: (canaries, what may hold them). Temporary files and IPython's history lie here."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for variable in ("TMPDIR", "IPYTHONDIR"):
+        monkeypatch.setenv(variable, str(tmp_path))
     folder = folder.rename(tmp_path / "of-ada.lovelace@example.com")
     (folder / "of-cleo_k.txt").write_text("Nothing here.")
     listed = tmp_path / "list-bxn7.txt"

@@ -28,6 +28,8 @@ MISTAKEN = {
     "There is no data set 'nothing.jsonl'": {"data": "nothing.jsonl"},
     "dtype is 'int8', but must be float32, bfloat16 or float16.": {"dtype": "int8"},
     "rows is empty: give a path or a name.": {"rows": ""},
+    "rows is 2026, a int, but must be str (papermill: -r rows 2026).": {"rows": 2026},
+    "but must be list[str] (papermill: -y '{measures: …}').": {"measures": '["attacks"]'},
     "n_max is 0": {"hyperparameters": {"n_max": 0}},
     "There is no parameter 'n_mux' of revs: did you mean 'n_max'?": {
         "hyperparameters": {"n_mux": 3}

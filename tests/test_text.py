@@ -41,6 +41,8 @@ def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
     whole, end = words("the cat")["input_ids"], words.convert_tokens_to_ids("</s>")
     assert token_ids(words, "the cat") == [token for token in whole if token != end]
     assert special_prefix(words) == [token for token in whole if words.decode(token) == "<s>"]
+    rendered = words.decode(special_prefix(words)) + "the cat"  # as a chat template writes it
+    assert token_ids(words, rendered) == token_ids(words, "the cat")
 
 
 def test_windows_are_begun_so_and_hold_the_text_between_them(words):
@@ -84,5 +86,9 @@ def test_real_tokenizers_begin_a_text_as_they_do_themselves(name):
     words = models.tokenizer(name)
     for text in ("The code is 4711.", "  two spaces", "Straße, 東京 🔑"):
         assert token_ids(words, text) == words(text)["input_ids"]
+    if words.chat_template:
+        chat = [{"role": "user", "content": "What is the code?"}]
+        rendered = words.apply_chat_template(chat, tokenize=False)
+        assert token_ids(words, rendered) == words.apply_chat_template(chat)["input_ids"]
     first = {"gemma-3-270m": "<bos>"}.get(name, "")
     assert words.decode(special_prefix(words)) == first
