@@ -161,7 +161,7 @@ def test_a_share_in_per_cent(value, std, text):
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
 
 
-def finals(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[int, float]:
+def top_trials(row: dict, scores: dict[int, float], runs: dict[str, dict]) -> dict[int, float]:
     """What the trials of a search were chosen by: their scores, or, of the best that ran on further
     splits, the mean; all that the row says of those is held against their own rows."""
     if "top_trials" not in row["result"]:
@@ -192,7 +192,7 @@ def test_a_search_has_all_its_trials_and_chose_the_best(name):
     after = {number: done["after"] for number, done in results.items() if "after" in done}
     scores = {number: done["unlearning_score"] for number, done in after.items()}
     assert len(trials) - len(scores) == result["failed"]
-    means = finals(row, scores, runs)
+    means = top_trials(row, scores, runs)
     assert result["best"] == max(means, key=means.get)
     score = means[result["best"]]  # as some version of Python rounds a sum
     assert result["unlearning_score"] == pytest.approx(score, rel=1e-15, abs=0)

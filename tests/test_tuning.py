@@ -152,12 +152,12 @@ def test_recorded_trials_are_seen_whatever_their_search_recorded():
     frame, found = tuning.trials(MODEL, data), tuning.searches(MODEL, data)
     assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
     assert (frame["so_far"] >= frame["score"]).all()
-    finals = tuning.reevaluated(MODEL, found)
-    assert all(isinstance(one, str) for one in tuning.answer(frame, finals, data[0]).values())
-    assert len(tuning.reevaluated_table(finals)) == len(finals)
+    top = tuning.reevaluated(MODEL, found)
+    assert all(isinstance(one, str) for one in tuning.answer(frame, top, data[0]).values())
+    assert len(tuning.reevaluated_table(top)) == len(top)
     for fig in (
         drawing.progress(frame, *data),
-        drawing.reevaluated(finals[finals["data"] == data[0]]),
+        drawing.reevaluated(top[top["data"] == data[0]]),
         drawing.trade(frame[frame["data"] == data[0]]),
     ):
         drawing.panels.__globals__["plt"].close(fig)

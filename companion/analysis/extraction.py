@@ -71,12 +71,12 @@ def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
     return results.titled(pd.DataFrame(lines))
 
 
-def by_layer(frame: pd.DataFrame, attack: str, k: int = 100) -> pd.DataFrame:
-    """Mean Efficacy@k of the unlearned secrets, layer by layer, all seeds together: where an attack
-    gets through. A secret counts by its best hidden token."""
+def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
+    """Mean Efficacy@100 of the unlearned secrets, layer by layer, all seeds together: where an
+    attack gets through. A secret counts by its best hidden token."""
     lines = [
         {"data": run["data"], "method": run["method"], "layer": layer}
-        | {"efficacy": max(metrics.score(r, k) for r in ranks)}
+        | {"efficacy": max(metrics.score(r) for r in ranks)}
         for run in attacked(frame).to_dict("records")
         for layers in rows.per_example(run["row"])[attack].dropna()
         for layer, ranks in enumerate(layers)
@@ -108,7 +108,8 @@ def strategies(frame: pd.DataFrame) -> pd.DataFrame:
         for name, found in run["row"]["result"]["perturbations"].items()
         for aggregation in ("released", "per_example")
     ]
-    return results.titled(pd.DataFrame(lines))
+    columns = ["data", "method", "strategy", "aggregation", "mean", "std"]
+    return results.titled(pd.DataFrame(lines, columns=columns))
 
 
 # --- tables and sentences ------------------------------------------------------------------------
@@ -162,9 +163,9 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
     return said | {"shallow": shallow(frame[frame["data"] == "ssn"])}
 
 
-def shallow(frame: pd.DataFrame, half: float = 0.5) -> str:
+def shallow(frame: pd.DataFrame) -> str:
     """The methods that reach a half in efficacy, and not in resistance per example."""
     found = resistance(frame[~frame["method"].isin(results.CONTROLS)], "per_example")
     found = found.groupby("method")[["efficacy", "resistance_score"]].mean()
-    hidden = found[(found["efficacy"] >= half) & (found["resistance_score"] < half)]
+    hidden = found[(found["efficacy"] >= 0.5) & (found["resistance_score"] < 0.5)]
     return "; ".join(hidden.index.map(methods.title)) or "none"

@@ -76,7 +76,7 @@ def points(curves: Callable[[str, str], Curves], *models: str) -> pd.DataFrame:
     return pd.concat(
         [
             part.assign(panel=f"{title}, {results.short(model)}")
-            for model in models
+            for model in dict.fromkeys(models)
             for data, title in methods.PAPER_DATA.items()
             for part in curves(model, data).values()
         ],

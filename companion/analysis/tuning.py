@@ -66,7 +66,7 @@ def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
     its scores, and the mean over the splits of those that were evaluated again."""
     name = search["name"].replace("tune/", "unlearn/", 1) + "-trial"
     names = [f"{name}{number:02d}" for number in range(search["result"]["trials"])]
-    finals = {int(n): sum(some) / len(some) for n, some in search["result"]["top_trials"].items()}
+    means = {int(n): sum(some) / len(some) for n, some in search["result"]["top_trials"].items()}
     lines = []
     for trial in (found[name] for name in names if name in found):
         number, after = trial["overrides"]["trial"], trial["result"].get("after", {})
@@ -75,7 +75,7 @@ def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
         line = {"trial": str(number), "effective": "yes" if effective else "no"}
         line["settings"] = ", ".join(f"{name} {short(value)}" for name, value in given)
         line |= {title: after.get(metric) for metric, title in METRICS.items()}
-        lines.append(line | {"mean of the splits": finals.get(number)})
+        lines.append(line | {"mean of the splits": means.get(number)})
     table = pd.DataFrame(lines).sort_values("Unlearning Score", ascending=False, kind="stable")
     shares = [*METRICS.values(), "mean of the splits"]
     shown = table[shares].astype(float).map(percent)
@@ -132,22 +132,22 @@ def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
     return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
 
 
-def reevaluated_table(finals: pd.DataFrame) -> pd.DataFrame:
+def reevaluated_table(top: pd.DataFrame) -> pd.DataFrame:
     """``reevaluated`` as texts."""
-    table = finals.rename(columns={"number": "trial", "first": "first split"})
+    table = top.rename(columns={"number": "trial", "first": "first split"})
     table["further splits"] = [", ".join(map(decimal, some)) for some in table.pop("further")]
     table["Resistance Score"], table["of both"] = table.pop("resists"), table.pop("both")
     table["chosen"] = table.pop("chosen").map({True: "yes", False: ""})
     return as_strings(table.assign(method=table["method"].map(methods.title)))
 
 
-def answer(frame: pd.DataFrame, finals: pd.DataFrame, data: str) -> dict[str, str]:
+def answer(frame: pd.DataFrame, top: pd.DataFrame, data: str) -> dict[str, str]:
     """What the page says of the trials on one data set, for ``glue``."""
     own, lines = frame[frame["data"] == data], summary(frame[frame["data"] == data])
     printed = own[own["printed"] & own["method"].isin(methods.paper_methods())]["score"]
     rose = lines["best"] - lines["best of the first half"]
-    top = finals[finals["data"] == data].groupby("method").head(1)
-    lost = top["first"] - top["further"].map(lambda some: sum(some) / max(len(some), 1))
+    best = top[top["data"] == data].groupby("method").head(1)
+    lost = best["first"] - best["further"].map(lambda some: sum(some) / max(len(some), 1))
     return {
         "best_printed": decimal(printed.max()),
         "rising": f"{(rose >= 1).sum()} of {len(rose)}",
@@ -155,11 +155,11 @@ def answer(frame: pd.DataFrame, finals: pd.DataFrame, data: str) -> dict[str, st
     }
 
 
-def fallen(finals: pd.DataFrame, scores: pd.Series, most: int = 3) -> str:
-    """The methods whose chosen settings lose most from the tuning set, where ``reevaluated`` has
-    their mean, to the comparison, of which ``scores`` has the mean in per cent by method."""
-    chosen = finals[finals["chosen"]].set_index("method")["mean"]
-    lost = (chosen - scores).dropna().sort_values(ascending=False, kind="stable").head(most)
+def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
+    """The three methods whose chosen settings lose most from the tuning set, where ``reevaluated``
+    has their mean, to the comparison, of which ``scores`` has the mean in per cent by method."""
+    chosen = top[top["chosen"]].set_index("method")["mean"]
+    lost = (chosen - scores).dropna().sort_values(ascending=False, kind="stable").head(3)
     names = lost.index[lost > 0]
     return comma_list(
         f"{methods.title(name)} from {decimal(chosen[name])} to {decimal(scores[name])}"

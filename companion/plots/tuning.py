@@ -31,11 +31,11 @@ def progress(trials: pd.DataFrame, data: str, more: str) -> Figure:
     return fig
 
 
-def reevaluated(finals: pd.DataFrame) -> Figure:
+def reevaluated(top: pd.DataFrame) -> Figure:
     """One panel a method, a line a top trial: on the search's own split (hollow), on further ones
     (strokes), the mean (filled); a ring around what was chosen."""
-    fig, axes = panels(finals["method"].nunique(), sharex=True)
-    for ax, (name, part) in zip(axes, finals.groupby("method", sort=False), strict=True):
+    fig, axes = panels(top["method"].nunique(), sharex=True)
+    for ax, (name, part) in zip(axes, top.groupby("method", sort=False), strict=True):
         drawn = look(name) | {"ls": "", "markersize": 6}
         for place, one in enumerate(part.itertuples()):
             ax.plot(one.first, place, **drawn | {"markerfacecolor": "none"})
