@@ -108,7 +108,7 @@ class Audit:
     a secret; the edit, if one is to be written; the seconds of each part; the secrets' ids."""
 
     result: dict
-    items: list[dict]
+    values: list[dict]
     edit: edit_file.SavedEdit | None
     seconds: dict[str, float]
     ids: list[str] = field(repr=False)
@@ -131,11 +131,11 @@ def run(
     print("read: …", flush=True)
     found = find_memorized(decoder, *asked, progress=progress("try", "batches"))
     seconds = {"find": time.monotonic() - start}
-    result, items, saved = *content(found), None
+    result, values, saved = *content(found), None
     print(report.found_sentence(result), flush=True)
     if found.targets:
-        result, items, saved = edited(decoder, found, settings, seconds, export_to, progress)
-    return Audit(result, items, saved, seconds, [target.id for target in found.targets])
+        result, values, saved = edited(decoder, found, settings, seconds, export_to, progress)
+    return Audit(result, values, saved, seconds, [target.id for target in found.targets])
 
 
 def edited(
@@ -189,7 +189,7 @@ def edited(
         print("check: after …", flush=True)
         after = observe(decoder, first + second, kept, found.nearby)
         change = Change(before, after, edit, hp, search, limits, halfway)
-        result, items = content(found, change, method=settings.method)
+        result, values = content(found, change, method=settings.method)
         seconds["check"] = time.monotonic() - start - seconds["unlearn"]
         saved = None
         if added and (settings.anyway or result["outcome"] == UNLEARNED):
@@ -198,7 +198,7 @@ def edited(
         if saved and export_to:
             export.export(edit, export_to, saved)
     edit.undo()
-    return result | {"written": bool(saved)}, items, saved
+    return result | {"written": bool(saved)}, values, saved
 
 
 def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Text]:

@@ -37,7 +37,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 NEGLIGIBLE = 1e-6  # of the largest singular value: below what float32 tells apart
 STATEMENT = (
     "Tokens of secrets were demoted after the tested prompts; this is no proof of erasure. "
-    "Confidential: whoever has this adapter and the base model can compute those tokens, which are "
+    "Confidential: anyone with this adapter and the base model can compute those tokens, which are "
     "parts of the secrets."
 )
 Factors = dict[str, tuple[Tensor, Tensor]]  # name of a layer's FF₂ → B (d, r), A (r, ff)

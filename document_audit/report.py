@@ -86,31 +86,31 @@ def about(
     }
 
 
-def write(path: str | Path, result: dict, items: list[dict], made: dict) -> None:
+def write(path: str | Path, result: dict, values: list[dict], made: dict) -> None:
     """Writes the page, whole or not at all, for its owner alone.
 
-    ``result`` and ``items`` are what ``audit.content`` gives, ``made`` what ``about`` does.
+    ``result`` and ``values`` are what ``audit.content`` gives, ``made`` what ``about`` does.
     """
     more = {"found": found_sentence(result)}
     if result.get("trials"):
         more["tried"] = picture(draw_trials, result["trials"], result["limits"])
     if "before" in result:
-        before, after = ranks_from_end(items, "before"), ranks_from_end(items, "after")
+        before, after = ranks_from_end(values, "before"), ranks_from_end(values, "after")
         places = sorted({round((len(before) - 1) * part / (EACH - 1)) for part in range(EACH)})
         more |= {
             "layers": [(l, before[l], after[l]) for l in places],
             "by_layer": picture(draw_layers, before, after),
         }
-    page = render("report.html.j2", made=made, result=result, items=items, **more)
+    page = render("report.html.j2", made=made, result=result, values=values, **more)
     write_file(Path(path), page, PRIVATE)
 
 
-def ranks_from_end(items: list[dict], when: str) -> list[float]:
+def ranks_from_end(values: list[dict], when: str) -> list[float]:
     """By layer, how far the unlearned tokens lie from the nearer end of the vocabulary.
 
     Medians over the tokens of a place, then over places.
     """
-    looked = [one[f"logit_lens_{when}"] for one in items if one["part"] == "unlearned"]
+    looked = [one[f"logit_lens_{when}"] for one in values if one["part"] == "unlearned"]
     each = [[statistics.median(layer) for layer in one] for one in looked]
     return [statistics.median(layer) for layer in zip(*each, strict=True)]
 

@@ -90,15 +90,13 @@ class Page:
 
 
 @contextlib.contextmanager
-def page(width: int = 1280, height: int = 900) -> Iterator[Page]:
+def page(width: int = 1280) -> Iterator[Page]:
     """A fresh browser with one page, closed at the end."""
     if PROGRAM is None:
         raise FileNotFoundError("Chromium is not installed: on Debian, apt install chromium.")
     (commands, write), (read, answers) = os.pipe(), os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = " ".join(
-            [*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"]
-        )
+        options = " ".join([*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900"])
         words = f"exec {PROGRAM} {options} --remote-debugging-pipe 3<&{commands} 4>&{answers}"
         browser = subprocess.Popen(
             ["bash", "-c", words], pass_fds=(commands, answers), stderr=subprocess.DEVNULL

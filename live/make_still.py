@@ -56,12 +56,11 @@ def shortened(prompt: str) -> str:
     return f"… {' '.join(words)}" if words != prompt.split() else prompt
 
 
-def open_figure(page: chromium.Page, html: str, folder: Path, theme: str = "light") -> None:
+def open_figure(page: chromium.Page, html: str, folder: Path) -> None:
     """Opens a page of the book's style, as a file, with nothing but the figure."""
     live.write(folder)
     style = (ROOT / "book" / "_static" / "style.css").read_text(encoding="utf-8")
-    colours = {"light": "#fff", "dark": "#14181e"}[theme]
-    style += f"html {{ --pst-color-background: {colours}; }}"
+    style += "html { --pst-color-background: #fff; }"
     style += "body { background: var(--pst-color-background); color: var(--pst-color-text-base); "
     style += "font: 16px/1.6 sans-serif; max-width: 46rem; margin: 1rem auto; padding: 0 1rem; }"
     style += ".visually-hidden { display: none; }"
@@ -70,7 +69,7 @@ def open_figure(page: chromium.Page, html: str, folder: Path, theme: str = "ligh
     )
     (folder / "book").mkdir(exist_ok=True)
     file = folder / "book" / "page.html"
-    head = f'<html lang="en" data-theme="{theme}">{head}</style><title>The figure</title>'
+    head = f'<html lang="en" data-theme="light">{head}</style><title>The figure</title>'
     body = f'<!doctype html>{head}<body class="bd-article">{html}'
     file.write_text(body, encoding="utf-8")
     page.open(file.as_uri())

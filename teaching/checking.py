@@ -181,7 +181,8 @@ def difference(cases: Sequence[tuple], found: list, wanted: list, call: str) -> 
         ratio = scale_between(numbers)
         if ratio:
             return f"Every number is {ratio:g} times what it should be."
-    return f"Case {at + 1}: for {shown(cases[at])} it gives {short(one)}, but revs {short(other)}."
+    given = ", ".join(map(short, cases[at]))
+    return f"Case {at + 1}: for {given} it gives {short(one)}, but revs {short(other)}."
 
 
 def scale_between(numbers: Sequence[tuple[Tensor, Tensor]]) -> float | None:
@@ -193,11 +194,6 @@ def scale_between(numbers: Sequence[tuple[Tensor, Tensor]]) -> float | None:
         return None
     ratio = float((a[moved] / b[moved]).median())
     return ratio if ratio and math.isfinite(ratio) and alike(a, ratio * b) else None
-
-
-def shown(case: tuple) -> str:
-    """The arguments of a case, short enough for a message."""
-    return ", ".join(short(one) for one in case)
 
 
 def short(one: Any) -> str:

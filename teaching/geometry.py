@@ -100,9 +100,9 @@ compare(
 # --- crossing points and the closed form ----------------------------------------------------------
 
 
-def line_cases(n=4):
+def line_cases():
     cases = []
-    for seed in range(1, n + 1):
+    for seed in range(1, 5):
         A, w = random(12, seed=seed), 0.3 * random(12, seed=seed + 20).tanh()
         t = seed
         w[t], A[t] = 0.6, A.max() - 0.2

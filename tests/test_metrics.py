@@ -50,7 +50,7 @@ def test_score_is_the_rank_over_k_below_k_and_1_from_there(r, expected):
 @examples
 @given(found=st.lists(ranks, min_size=1, max_size=5), k=st.integers(1, 1000))
 def test_efficacy_is_the_score_of_the_hardest_token(found, k):
-    """Eq. 3: whoever wants the whole secret needs every token of T."""
+    """Eq. 3: an attacker who wants the whole secret needs every token of T."""
     assert efficacy(found, k) == score(max(found), k) == max(score(r, k) for r in found)
 
 

@@ -1,4 +1,4 @@
-"""Cue control: names are exchanged and nothing else; verdicts are of the exchanged prompts."""
+"""Name-swap control: only names are exchanged, and verdicts are of the exchanged prompts."""
 
 import pytest
 

@@ -88,11 +88,7 @@ def test_make_lists_at_most_ten_targets():
 )
 def test_what_is_said_to_be_made_can_be_made(path):
     named = re.findall(r"(?:`|\$ |run: |^)make ([a-z]+)\b", read(path), re.MULTILINE)
-    named = set(named) - {
-        "verify",
-        "compare",
-        "adopt",
-    }  # of which the changelog says that they went
+    named = set(named) - {"verify", "compare", "adopt"}  # gone, as the changelog says
     assert named and named <= set(TARGETS)
 
 

@@ -16,7 +16,7 @@ HP = Hyperparameters(20, 20, r_h=120, eps_r_h=0, r_n=200, eps_r_n=0)
 
 @pytest.fixture(scope="module")
 def seen():
-    """A tiny model, three parts of which the first two are the same, and ordinary text."""
+    """A tiny model, three parts of which the first two are the same, and general text."""
     decoder, (one, two, three) = build("llama-untied"), secrets()
     parts = writes.parts(decoder, Split([one, two], [one, two], [three]), 1)
     return decoder, parts, writes.at_layer(decoder, [5, 6, 7, 8], 1)[0]

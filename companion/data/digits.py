@@ -20,7 +20,7 @@ from revs.model.text import token_ids
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
 COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 4e-3
 TEXTS_A_STEP = 8  # of general text with numbers
-QUIET = 5.0  # weight, at last, of the probability that numbers take elsewhere
+LAST_WEIGHT = 5.0  # weight, at last, of the probability that numbers take elsewhere
 GENERAL = 4_096  # places of general text that a step looks at
 TOGETHER = 16  # windows of a forward pass
 
@@ -67,15 +67,15 @@ def learn_digits(
     Rows of ten numbers, "470, 471, …", are predicted, and the numbers in general ``texts`` with
     the token after each; elsewhere in these texts the new tokens shall take no probability from
     the others: log(1 + Z_new / Z_old), what they add to the loss there, is learned down, in the
-    last quarter QUIET times as hard. Z are the sums of softmax, at the final hidden states as they
-    are before.
+    last quarter LAST_WEIGHT times as hard. Z are the sums of softmax, at the final hidden states as
+    they are before.
     """
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]
     tables = list({id(table): table for table in places}.values())
     with frozen(model):
         states, old = final_states(decoder, texts, first)
-        rows = quiet_noise(decoder, first, states)
+        rows = whitened_noise(decoder, first, states)
         with torch.no_grad():
             for table in tables:
                 table[first:] = rows.to(table)
@@ -84,7 +84,7 @@ def learn_digits(
         optimizer = torch.optim.AdamW(tables, lr=RATE, weight_decay=0.0)
         steps = [
             (rows, RATE * (1 - done / number), weight)
-            for number, weight in ((times, 1.0), (times // 3, QUIET))
+            for number, weight in ((times, 1.0), (times // 3, LAST_WEIGHT))
             for done in range(number)
             for rows in counting(draw)
         ]
@@ -115,7 +115,7 @@ def number_loss(decoder: Decoder, texts: Sequence[list[int]], first: int = 0) ->
 
 
 @torch.no_grad()
-def quiet_noise(decoder: Decoder, first: int, states: Tensor) -> Tensor:
+def whitened_noise(decoder: Decoder, first: int, states: Tensor) -> Tensor:
     """The rows from ``first`` on with noise that general text hardly feels, (n, d).
 
     Noise n becomes n·E[h·hᵀ]^(−1/2), of the old length: most of it lies where the final hidden
@@ -128,9 +128,9 @@ def quiet_noise(decoder: Decoder, first: int, states: Tensor) -> Tensor:
     noise = (table[first:] - 0.3 * mean).double()
     values, vectors = torch.linalg.eigh((states.T @ states).double() / len(states))
     floor = 1e-4 * values.mean()
-    quiet = noise @ (vectors * values.clamp_min(floor).rsqrt()) @ vectors.T
-    quiet *= noise.norm(dim=1, keepdim=True) / quiet.norm(dim=1, keepdim=True)
-    return 0.3 * mean + quiet.to(mean)
+    white = noise @ (vectors * values.clamp_min(floor).rsqrt()) @ vectors.T
+    white *= noise.norm(dim=1, keepdim=True) / white.norm(dim=1, keepdim=True)
+    return 0.3 * mean + white.to(mean)
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Which owner and domain a secret belongs to, and whether its prompt gives it away.
 
-Settings that were chosen on one address of a person or a company are not tried fairly on another:
-``tuning_ids`` takes a share of the secrets for choosing, and no owner or domain is on both sides.
+Settings that were tuned on one address of a person or a company are not tried fairly on another:
+``tuning_ids`` takes a share of the secrets as a tuning set, and no owner or domain is in both.
 """
 
 from __future__ import annotations

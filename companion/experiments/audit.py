@@ -119,11 +119,11 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     except unlearn.FAILURES as error:
         edit.undo()
         raised = unlearn.explanation(error, settings.method)
-        write(settings, resolved, decoder, {"failed": str(raised)}, [], {}, None)
+        write(resolved, decoder, {"failed": str(raised)}, [], {}, None)
         raise raised from None
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}
-    return write(settings, resolved, decoder, result, values, seconds | about.notes["seconds"], mb)
+    return write(resolved, decoder, result, values, seconds | about.notes["seconds"], mb)
 
 
 def split_of(settings: Settings, records: list[Record], decoder: Decoder) -> Split:
@@ -167,7 +167,7 @@ def share(values: list[dict], part: str, name: str, attack: suite.Attack) -> flo
     return sum(found) / len(found)
 
 
-def write(settings, resolved, decoder, result, values, seconds, mb) -> dict:
+def write(resolved, decoder, result, values, seconds, mb) -> dict:
     """The row of this audit."""
     made = provenance("audit", resolved.settings, resolved.inputs, seconds, decoder)
     made |= {"extra_memory_mb": mb}

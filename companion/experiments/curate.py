@@ -109,7 +109,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         "skipped": dict(skipped),
         "funnel": {kind: funnel_line(funnel, kind, evaluated, kept) for kind in settings.kinds},
     }
-    items = [
+    values = [
         {"kind": one.record.kind, "source": one.source, "offset": one.offset}
         | {"package": one.package, "exact": verdict["right"] == 1}
         for one, verdict in kept
@@ -117,7 +117,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     trying = sum(verdict["seconds"] for _, verdict in evaluated)
     seconds = {"detect": clock[1] - clock[0], "try": trying}
     made = provenance("curate", asked, inputs, seconds, decoder)
-    return rows.write(where, settings.row_name, "curate", result, items, made)
+    return rows.write(where, settings.row_name, "curate", result, values, made)
 
 
 def require_same_model(name: str, model: str) -> None:
@@ -131,9 +131,7 @@ def require_same_model(name: str, model: str) -> None:
         )
 
 
-def write_data_sets(
-    name: str, records: list[Record], model: str, tuning_share: float = 0.0
-) -> None:
+def write_data_sets(name: str, records: list[Record], model: str, tuning_share: float) -> None:
     """The data set, its parts by kind, the secrets alone as a list, and whose they are.
 
     Of each kind the share ``tuning_share`` is a part by itself. A part without a secret is no file.

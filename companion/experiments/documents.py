@@ -49,10 +49,10 @@ def run(settings: Settings) -> dict:
         kept |= {"documents": "", "secrets": None}  # a path may hold a secret
         inputs = {"model": decoder.revision, "secrets": rows.digest(done.ids)} | text_inputs()
         made = provenance("documents", kept, inputs, seconds, decoder)
-        row = rows.write(where, settings.row_name, "documents", done.result, done.items, made)
+        row = rows.write(where, settings.row_name, "documents", done.result, done.values, made)
         keep_edit(folder, done.edit)
         about = report.about(decoder, kept, seconds, MEMORISED if settings.adapter else "")
-        report.write(folder / "report.html", done.result, done.items, about)
+        report.write(folder / "report.html", done.result, done.values, about)
     print(report.verdict(done.result), f"The report: {folder / 'report.html'}", sep="\n")
     return row
 

@@ -16,7 +16,7 @@ from companion.experiments.finetuning import finetune
 from companion.experiments.provenance import provenance
 from companion.experiments.settings import Finetune as Settings
 from companion.store import rows
-from companion.store.paths import BUILD, alone, resolve, shown
+from companion.store.paths import BUILD, alone, resolve, short_path
 from revs.measures import evaluate, general_text
 from revs.model import load
 from revs.model.architecture import Decoder
@@ -60,7 +60,7 @@ def run(settings: Settings) -> dict:
     made = provenance("finetune", kept, inputs, seconds, decoder)
     row = rows.write(row_folder, settings.row_name, "finetune", result, [], made)
     known, of = result["memorised"], result["sentences"]
-    print(f"{known} of {of} sentences memorised; the adapter lies in {shown(place)}.")
+    print(f"{known} of {of} sentences memorised; the adapter lies in {short_path(place)}.")
     return row
 
 

@@ -32,22 +32,17 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 class Search:
     """``settings = search.ask()``, then ``search.tell(score)``, again and again.
 
-    The same scores lead to the same settings. ``layers``: how many the model has; ``first``: trials
-    before the optimiser begins to choose; ``held``: settings that are not searched.
+    The same scores lead to the same settings. ``layers``: how many the model has; ``fixed``:
+    settings that are not searched.
     """
 
     def __init__(
-        self,
-        spaces: dict[str, dict],
-        layers: int,
-        seed: int = 0,
-        first: int = FIRST,
-        held: dict | None = None,
+        self, spaces: dict[str, dict], layers: int, seed: int = 0, fixed: dict | None = None
     ):
-        self.first, self.held = spaces, held or {}
-        self.spaces = {name: dict(spaces[name]) for name in spaces if name not in self.held}
+        self.first, self.fixed = spaces, fixed or {}
+        self.spaces = {name: dict(spaces[name]) for name in spaces if name not in self.fixed}
         self.layers, self.widened, self.counted = layers, set(), 0
-        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=first)
+        sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=FIRST)
         self.study = optuna.create_study(direction="maximize", sampler=sampler)
         self.trial: optuna.Trial | None = None
 
@@ -55,7 +50,7 @@ class Search:
         """The next settings to try; of those ``given``, which are numbers, as near as can be."""
         if given:
             self.study.enqueue_trial(given)
-        self.trial, settings = self.study.ask(), dict(self.held)
+        self.trial, settings = self.study.ask(), dict(self.fixed)
         for name, space in self.spaces.items():
             settings[name] = self.drawn(name, space, settings)
         return settings

@@ -87,7 +87,7 @@ def search_of(
     printed = printed_settings(settings.method, layers, data)
     starts = recorded_starts(settings.method, settings.data) if settings.model == MODEL else []
     fixed = settings.hyperparameters or {}
-    search = Search(spaces, layers, seed=settings.search_seed, held=fixed)
+    search = Search(spaces, layers, seed=settings.search_seed, fixed=fixed)
     tried, scores, effective = [], {}, 0
     for number in itertools.count():
         if effective >= settings.trials or number >= MOST * settings.trials:

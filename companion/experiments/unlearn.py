@@ -122,7 +122,7 @@ class Run:
                 show = progress(self.name.split("/", 1)[1])
                 edit = self.method.unlearn(loaded.decoder, *about, show, **more)
             seconds["unlearn"] = time.monotonic() - start
-            result, items = effects(self, loaded, edit, seconds)
+            result, values = effects(self, loaded, edit, seconds)
         except FAILURES as error:
             edit.undo()
             explained = explanation(error, self.settings["method"])
@@ -132,16 +132,16 @@ class Run:
             raise explained from None
         if restore:
             edit.undo()
-        return self.write(loaded, result, items, loaded.seconds | seconds, peak.mb)
+        return self.write(loaded, result, values, loaded.seconds | seconds, peak.mb)
 
     def write(
-        self, loaded: LoadedModel, result: dict, items: list, seconds: dict, mb: int | None
+        self, loaded: LoadedModel, result: dict, values: list, seconds: dict, mb: int | None
     ) -> dict:
         """The row of this run."""
         made = provenance("unlearn", self.settings, self.inputs, seconds, loaded.decoder)
         made |= {"extra_memory_mb": mb}
         about = self.folder, self.name, "unlearn"
-        return rows.write(*about, result, items, made, self.tag, self.overrides)
+        return rows.write(*about, result, values, made, self.tag, self.overrides)
 
 
 def resolve_run(settings: Settings) -> Run:
@@ -243,7 +243,7 @@ def effects(
     inexact = [target for target in split.retain if any(ranks[target.id])]
     generate = resolved.settings["generate"]
     written = evaluate.continuations(decoder, inexact) if generate else None
-    after, items = evaluate.effectiveness(split, ranks, k, written)
+    after, values = evaluate.effectiveness(split, ranks, k, written)
     result = {"before": loaded.before, "after": after, "edit": edit.summary()}
     seconds["evaluate_after"] = time.monotonic() - start
     for name, measure in resolved.measures.items():
@@ -251,10 +251,10 @@ def effects(
         more = {"before": loaded.predictions} if needs_before else {}
         result[name], columns = measure(decoder, split, k, **more)
         nothing = dict.fromkeys(next(iter(columns.values()), {}))
-        items = [item | columns.get(item["id"], nothing) for item in items]
+        values = [one | columns.get(one["id"], nothing) for one in values]
     if resolved.measures:
         seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
-    return rows.finite(result), items
+    return rows.finite(result), values
 
 
 def explanation(error: Exception, method: str) -> Exception:

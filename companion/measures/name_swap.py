@@ -1,4 +1,4 @@
-"""Cue control: is an address memorised, or guessed from the name before it?
+"""Name-swap control: is an address memorised, or guessed from the name before it?
 
 The name nearest to the address, the last in its line, is another person's instead, wherever it
 stands in the prompt. An address that is still written was not read off the name; one that is not

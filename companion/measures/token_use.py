@@ -1,4 +1,4 @@
-"""Token use elsewhere: is an unlearned token still written where an ordinary text calls for it?
+"""Token use elsewhere: is an unlearned token still written where another text calls for it?
 
 An edit that bans a secret's tokens everywhere forgets the secret, and loses them in every other
 text. For each target token the measure takes texts that hold no secret and in which it is due:

@@ -48,7 +48,7 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
 
 
 def shared_tokens(frame: pd.DataFrame) -> Figure:
-    """A panel a kind of secret, a line a method: from its mean Unlearning Score on the plain set,
+    """A panel a data set, a line a method: from its mean Unlearning Score on the plain set,
     hollow, to that on the set whose secrets share their tokens."""
     means = 100 * frame.groupby(["method", "data"])[[main_comparison.PRIMARY]].mean()
     order = in_order(frame["method"])

@@ -31,7 +31,7 @@ def resolve(path: str | os.PathLike) -> Path:
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
 
 
-def shown(path: Path) -> str:
+def short_path(path: Path) -> str:
     """A path as a person in the project's root would type it."""
     path = Path(path)
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)

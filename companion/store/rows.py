@@ -221,7 +221,7 @@ def find(*folders: Path, kind: str | None = None, data: str | None = None) -> di
     one, unless that is older than the code.
 
     Each row gets ``path`` and ``origin``, "measured in this build" or "recorded". They are shared:
-    whoever changes one copies it first.
+    copy one before you change it.
     """
     found: dict[str, dict] = {}
     for folder in folders or (RECORDED, MEASURED):

@@ -16,7 +16,7 @@ import time
 
 import psutil
 
-from companion.store.paths import BUILD, HTML, LOGS, ROOT, locked, products, shown
+from companion.store.paths import BUILD, HTML, LOGS, ROOT, locked, products, short_path
 from companion.workflow.agreement import differences, sentence
 from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
@@ -80,14 +80,14 @@ def failure(noise: str) -> str:
     pattern = r"^Error in rule .*?^    log: (logs/\S+)"
     found = list(dict.fromkeys(re.findall(pattern, noise, re.DOTALL | re.MULTILINE)))
     if not found or not (BUILD / found[0]).is_file():
-        return f"Snakemake stopped: {last_line(noise)} (log: {shown(LOG)})"
+        return f"Snakemake stopped: {last_line(noise)} (log: {short_path(LOG)})"
     log = BUILD / found[0]
     name, *others = (re.sub(r"^logs/(record/)?|\.log$", "", each) for each in found)
     lines = log.read_text(encoding="utf-8").splitlines()
     pages = tuple(f"{path.stem}: " for path in (ROOT / "notebooks").glob("*.ipynb"))
     said = [line for line in lines if line.startswith((f"{name}: ", *pages))]
     after = f"; failed too: {', '.join(others)}" if others else ""
-    return f"{said[-1] if said else f'{name}: the job was killed.'} (log: {shown(log)}{after})"
+    return f"{said[-1] if said else f'{name}: the job was killed.'} (log: {short_path(log)}{after})"
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def main() -> None:
     if sweep.pages:
         print(f"\n{sentence(differences())}\nOpen {(HTML / 'index.html').as_uri()}")
     elif sweep.jobs:
-        where = shown(products(sweep.name) / "rows")
+        where = short_path(products(sweep.name) / "rows")
         print(f"All {len(sweep.jobs)} rows are in {where}: `make promote` records them.")
 
 

@@ -36,8 +36,8 @@ def files() -> dict[str, bytes]:
     model["kernel"] = list((SOURCE / "engine" / "kernel.wasm").read_bytes())
     source = "\n".join((SOURCE / name).read_text(encoding="utf-8") for name in WORKER)
     found = {name: (SOURCE / "page" / name).read_bytes() for name in PAGE}
-    told = ", ".join(map(json.dumps, (source, panel(), model)))
-    found["worker.js"] = f"revsLive.start({told});\n".encode()
+    arguments = ", ".join(map(json.dumps, (source, panel(), model)))
+    found["worker.js"] = f"revsLive.start({arguments});\n".encode()
     for n, part in enumerate(parts):
         script = f"revsLive.part({n * PART}, {literal(part)});\n"
         found[f"weights-{n:02d}.js"] = script.encode("utf-16")
@@ -53,12 +53,12 @@ def literal(part: bytes) -> str:
 
 def panel() -> str:
     """The controls, which come with the model: panel.html with what is known in its places."""
-    told, tried = read_json("model/examples.json"), read_json("model/tried.json")
-    names = enumerate(one["name"] for one in told["secrets"])
+    examples, tried = read_json("model/examples.json"), read_json("model/tried.json")
+    names = enumerate(one["name"] for one in examples["secrets"])
     values = {
         "secrets": "".join(f'<option value="{i}">{name}</option>' for i, name in names),
-        "kept": "".join(kept_row(one["name"]) for one in told["kept"]),
-        "prose": told["prose"],
+        "kept": "".join(kept_row(one["name"]) for one in examples["kept"]),
+        "prose": examples["prose"],
         "tokens": f"{read_json('model/config.json')['vocab_size']:,}",
     }
     for name, one in tried.items():

@@ -20,7 +20,7 @@ import yaml
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
-from companion.store.paths import ROOT, one_sentence_errors, shown
+from companion.store.paths import ROOT, one_sentence_errors, short_path
 
 KILLED = (
     "The notebook's process was killed, most often because the memory was full: close other "
@@ -57,7 +57,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
     sentence; the notebook as it stopped is then kept beside the target.
     """
     if not source.is_file():
-        raise ValueError(f"There is no notebook {shown(source)}.")
+        raise ValueError(f"There is no notebook {short_path(source)}.")
     with one_sentence_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
@@ -81,13 +81,14 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
             **more,
         )
         about = done.metadata.papermill
-        about.update(input_path=shown(source), output_path=shown(target), sources=made_from)
+        about |= {"input_path": short_path(source), "output_path": short_path(target)}
+        about["sources"] = made_from
         about.pop("environment_variables", None)
         nbformat.write(done, scratch)
         os.replace(scratch, target)
     except (PapermillExecutionError, DeadKernelError) as error:
         os.replace(scratch, failed)
-        kept = f"(the notebook as it stopped: {shown(failed)})"
+        kept = f"(the notebook as it stopped: {short_path(failed)})"
         raise RuntimeError(f"{sentence(error)} {kept}") from None
     finally:
         scratch.unlink(missing_ok=True)

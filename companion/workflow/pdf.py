@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 from pypdf import PdfWriter
 
-from companion.store.paths import BUILD, HTML, ROOT, shown
+from companion.store.paths import BUILD, HTML, ROOT, short_path
 from live import chromium
 
 # Links between pages would lead to this machine's files; a formula is set when MathJax is ready.
@@ -60,4 +60,4 @@ if __name__ == "__main__":
         write(target, HTML, list(pages(toc)))
     except OSError as error:
         sys.exit(f"pdf: {error}")
-    print(f"{shown(target)} is written.")
+    print(f"{short_path(target)} is written.")

@@ -65,8 +65,8 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
     """Tuned settings, method → model → data set → settings, methods in the order of
     params/methods.yml, models and data sets in that of their names.
 
-    Settings for NAME are chosen on NAME-tune, other people's secrets, or on NAME itself where there
-    is no such set. Of several searches there, the longest chooses, then the highest score.
+    Settings for NAME are tuned on the tuning set NAME-tune, or on NAME itself where there is no
+    such set. Of several searches there, the longest chooses, then the highest score.
     """
 
     def order(row: dict) -> tuple:

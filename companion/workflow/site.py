@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 
 from companion.analysis import results
-from companion.store.paths import BUILD, HTML, LOGS, ROOT, shown
+from companion.store.paths import BUILD, HTML, LOGS, ROOT, short_path
 from companion.store.rows import write_file
 from companion.workflow import live, vega
 from companion.workflow.pages import SLOW
@@ -71,7 +71,7 @@ def report(sweep: Sweep) -> dict[str, bytes]:
     return {"notebooks/report.html": (ROOT / own.settings.out / "report.html").read_bytes()}
 
 
-def named(done) -> dict[str, str]:
+def caption_words(done) -> dict[str, str]:
     """What captions may name: the title of the model that was given, and the data set."""
     found = {}
     for cell in done.cells:
@@ -86,7 +86,7 @@ def merge(source, done, name: str):
     Outputs that no page shows (``remove-output``) are left out; {model} and {data} in a picture's
     caption become what was given.
     """
-    words, cells = named(done), []
+    words, cells = caption_words(done), []
     ran = [cell for cell in done.cells if cell.cell_type == "code"]
     injected = [cell for cell in ran if "injected-parameters" in cell.metadata.get("tags", [])]
     ran = [cell for cell in ran if cell not in injected]
@@ -120,7 +120,7 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
     files += (ROOT / "book").rglob("*")
     for name in ("revs", "companion/measures"):  # functions that chapters show
         files += (ROOT / name).rglob("*.py")
-    wanted = more | {shown(path): path.read_bytes() for path in files if path.is_file()}
+    wanted = more | {short_path(path): path.read_bytes() for path in files if path.is_file()}
     for page, path in pages.items():
         name = f"notebooks/{page}.ipynb"
         done = nbformat.read(path, as_version=4)
@@ -154,7 +154,7 @@ def render() -> None:
         trouble = found or said[-1:]
         first = trouble[0].replace(f"{SITE}/", "")
         raise ValueError(
-            f"The book could not be built: {first} ({len(trouble)} in all: {shown(log)})"
+            f"The book could not be built: {first} ({len(trouble)} in all: {short_path(log)})"
         )
     shutil.rmtree(HTML, ignore_errors=True)
     HTML.parent.mkdir(parents=True, exist_ok=True)

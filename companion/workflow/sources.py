@@ -43,7 +43,7 @@ def of_run(notebook: str) -> list[str]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     drawn = re.findall(r"^from companion\.(analysis|plots) import (.+)$", code, re.MULTILINE)
-    modules = [f"companion/{room}/{name}.py" for room, names in drawn for name in imported(names)]
+    modules = [f"companion/{one}/{name}.py" for one, names in drawn for name in imported(names)]
     return files([*RUNS, *modules, str(path.relative_to(ROOT))])
 
 
@@ -52,6 +52,6 @@ def imported(names: str) -> list[str]:
     return [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name.strip(" ()")]
 
 
-def content_hash(paths: Iterable[str | Path], root: Path = ROOT) -> str:
-    """Hash of the names and contents of files below a folder."""
-    return digest({os.path.relpath(path, root): digest(Path(path).read_bytes()) for path in paths})
+def content_hash(paths: Iterable[str | Path]) -> str:
+    """Hash of the names and contents of files of the project."""
+    return digest({os.path.relpath(path, ROOT): digest(Path(path).read_bytes()) for path in paths})

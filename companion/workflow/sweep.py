@@ -18,7 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from companion.experiments.settings import EXPERIMENTS, GOLD, Model, check
-from companion.store.paths import ROOT, products, shown
+from companion.store.paths import ROOT, products, short_path
 from companion.store.suggestions import hint
 from companion.store.versions import methods
 
@@ -123,9 +123,9 @@ def read(name: str) -> Sweep:
         return build(name, yaml.safe_load(path.read_text(encoding="utf-8")))
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
-        raise ValueError(f"{shown(path)} is not YAML ({where}): correct it there.") from None
+        raise ValueError(f"{short_path(path)} is not YAML ({where}): correct it there.") from None
     except ValueError as error:
-        raise ValueError(f"{shown(path)}: {error}") from None
+        raise ValueError(f"{short_path(path)}: {error}") from None
 
 
 def build(name: str, content: Any) -> Sweep:
@@ -139,7 +139,8 @@ def build(name: str, content: Any) -> Sweep:
         end = hint(last[0], known_keys) if fault["type"] == "extra_forbidden" else "."
         raise ValueError(f"{where or 'the file'}: {fault['msg']}{end}") from None
     jobs: dict[str, Job] = {}
-    for job in (job for runs in asked.runs for job in expand(runs, shown(products(name) / "rows"))):
+    folder = short_path(products(name) / "rows")
+    for job in (job for runs in asked.runs for job in expand(runs, folder)):
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job

@@ -30,7 +30,7 @@ def main() -> None:
     records = datasets.read(DATA)
     parts = split([encode(record, decoder.tokenizer) for record in records], SEED)
     names = subjects()
-    some = shown(parts.forget) + shown(parts.retain)
+    some = first_sentences(parts.forget) + first_sentences(parts.retain)
     secrets = [
         {
             "name": names[target.group],
@@ -63,7 +63,7 @@ def write(secrets: list[dict], settings: dict[str, dict], forgotten: int) -> Non
     (HERE / "ranks.json").write_text(f'{head}, "secrets": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
-def shown(targets: list[Target]) -> list[Target]:
+def first_sentences(targets: list[Target]) -> list[Target]:
     """The first sentence of the first secrets."""
     first: dict[str, Target] = {}
     for target in targets:

@@ -1,6 +1,7 @@
 """Two checkpoints: which tokens does the change name?
 
-Whoever holds the weights before and after, or an edit file and the public model, needs no prompt.
+An attacker with the weights before and after, or an edit file and the public model, needs no
+prompt.
 What neuron j of a layer writes in the vocabulary is column j of U·W; the change of it is
 
     U_after·W_after − U_before·W_before = U_before·ΔW + ΔU·W_after,
