@@ -11,7 +11,9 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from companion.data import adapters, models
 from companion.data.datasets import kept, read
+from companion.experiments.settings import ADAPTER, MODEL
 from companion.store.paths import CACHE, ROOT
 from revs.model.targets import encode, split
 
@@ -221,6 +223,22 @@ def test_the_datasheet_states_the_true_sizes(folder):
         sizes = [len(tokenizer(record.text)["input_ids"]) for record in records(folder, part)]
         mean, most, total = sum(sizes) / len(sizes), max(sizes), sum(sizes)
         assert f"| {part} | {len(sizes)} | {mean:.1f} | {most} | {total} |" in text
+
+
+# --- adapters ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", adapters.available())
+def test_an_adapter_has_memorised_nearly_all_of_its_sentences(name):
+    about = adapters.about(name)
+    assert about["memorised"] >= 0.97 * about["sentences"]
+
+
+@pytest.mark.slow
+def test_a_model_with_its_adapter_has_the_recorded_weights():
+    """Bit for bit, on whatever processor they were merged."""
+    decoder = models.load(adapters.adapted(MODEL, ADAPTER), device_map="cpu")
+    assert adapters.weights_hash(decoder.model) == adapters.about(ADAPTER)["merged_sha256"]
 
 
 # --- general text -----------------------------------------------------------------------------
