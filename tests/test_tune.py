@@ -134,7 +134,7 @@ def test_the_model_has_memorised_and_a_run_unlearns(a_run, tmp_path):
     assert row["settings"].keys() == settings
 
 
-def test_what_a_profile_varies_stands_in_the_row(a_run):
+def test_what_a_grid_sets_stands_in_the_row(a_run):
     row = a_run(overrides={"lr": 7e-3}, tag="curve-lr0.007")
     assert row["name"].endswith("ft_l-seed1-curve-lr0.007") and row["overrides"] == {"lr": 7e-3}
 
@@ -432,7 +432,7 @@ def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
     assert [llama[name] * 128256 for name in tune.MARGINS] == pytest.approx(printed[0])
     assert [gptj[name] * 50400 for name in tune.MARGINS] == pytest.approx(printed[1])
     assert (llama["n_max"], llama["k"], gptj["n_max"], gptj["k"]) == (130, 1000, 30, 100)
-    assert tune.printed_settings("revs", 32, tune.PAPER_DATA["email"])[0]["n_max"] == 45
+    assert tune.printed_settings("revs", 32, methods.PAPER_KINDS["email"])[0]["n_max"] == 45
 
 
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():

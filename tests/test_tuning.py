@@ -53,7 +53,7 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
     assert list(frame["data"].unique()) == [DATA, "emails-tune"]
 
 
-def test_finalists_by_the_mean_of_their_splits(shelf, search):
+def test_top_trials_by_the_mean_of_their_splits(shelf, search):
     """What ran on further splits is no trial of the search; its resistance is that of those."""
     depths = {1: [[50, 20]], 2: [[100, 200]]}
     for seed in (0, 1, 2):

@@ -89,13 +89,12 @@ def panels(
 ) -> pd.DataFrame:
     """Each panel of the paper's two figures, its data set, and how many points ours has."""
     kinds = {"c_size": candidates, "specificity": strength, "targets": targets}
-    titles = {"ssn": "SSN", "email": "Emails", "url": "URLs"}
     ours = {"fig:tradeoff_plots": (model, "ft_l"), "fig:combined_plots": (gptj, "memit")}
     lines = []
     for figure, (one, rival) in ours.items():
         for label in paper.tables()["figures"][figure]["panels"]:
             of = next(points for kind, points in kinds.items() if kind in label)
-            data = next(title for key, title in titles.items() if f"_{key}" in label)
+            data = next(title for key, title in methods.PAPER_KINDS.items() if f"_{key}" in label)
             drawn = of.loc[of["panel"] == f"{data}, {results.short(one)}", "method"]
             counts = [
                 f"{methods.title(name)} {(drawn == name).sum()} points" for name in ("revs", rival)

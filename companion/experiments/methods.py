@@ -28,6 +28,7 @@ NEEDED = {"integrity": "companion.measures.integrity:benchmarks"}
 LAYERS = ("layers", "layer_id", "patil_layers")  # settings that name layers
 registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
+PAPER_KINDS = {name.removesuffix("s"): title for name, title in PAPER_DATA.items()}
 SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
 
 
@@ -97,9 +98,7 @@ def paper_data(data: str) -> str | None:
     "Emails" for emails, emails-tune, hr_emails and pile-email.
     """
     plain = data.casefold().removesuffix("-tune").removesuffix("-part")
-    kind = re.split(r"[-_]", plain)[-1].removesuffix("s")
-    titles = {name.removesuffix("s"): title for name, title in PAPER_DATA.items()}
-    return titles.get(kind)
+    return PAPER_KINDS.get(re.split(r"[-_]", plain)[-1].removesuffix("s"))
 
 
 def emails_for_urls(data: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -16,10 +15,9 @@ import torch
 
 from companion.store import versions
 from companion.store.paths import ROOT
+from document_audit.edit_file import library_versions
 from revs.model.architecture import Decoder
 from revs.model.load import tokenizer_hash
-
-LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:
@@ -46,8 +44,7 @@ def environment() -> dict:
     """Python, the libraries that compute, and the machine of this run."""
     gpu = torch.cuda.is_available()
     return {
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        **library_versions(),
         "device": "cuda" if gpu else "cpu",
         "processor": torch.cuda.get_device_name() if gpu else cpu(),
         "cores": os.cpu_count(),

@@ -35,7 +35,6 @@ VERSION = 1
 
 # Rows of the paper's heads: margins are carried over as fractions.
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
-PAPER_DATA = {"ssn": "SSN", "email": "Emails", "url": "URLs"}  # kind of secret → the paper's data
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
 EFFECTIVE = 0.2  # efficacy from which a trial is effective
 ROOM = {"n_max": 1, "k": 10**9}  # for any of the two that is fixed alone, until a trial has both
@@ -83,7 +82,7 @@ def search_of(
     over."""
     loaded = LoadedModel(resolved)
     layers = len(loaded.decoder.layers)
-    data = PAPER_DATA.get(resolved.records[0].kind, "SSN")
+    data = methods.PAPER_KINDS.get(resolved.records[0].kind, "SSN")
     printed = printed_settings(settings.method, layers, data)
     starts = recorded_starts(settings.method, settings.data) if settings.model == MODEL else []
     fixed = settings.hyperparameters or {}
