@@ -115,24 +115,15 @@ def twin():
 
 
 @pytest.fixture
-def one_sentence():
-    """one_sentence(error): is what pytest.raises caught said in one sentence?"""
-    return lambda error: (
-        str(error.value).endswith(".")
-        and "\n" not in str(error.value)
-        and ". " not in str(error.value)
-    )
-
-
-@pytest.fixture
-def refused(one_sentence):
+def refused():
     """refused(match, kind): a context in which an error of this kind is raised, in one sentence."""
 
     @contextlib.contextmanager
     def check(match: str, kind: type[Exception] = ValueError):
         with pytest.raises(kind, match=match) as error:
             yield error
-        assert one_sentence(error)
+        said = str(error.value)
+        assert said.endswith(".") and "\n" not in said and ". " not in said
 
     return check
 

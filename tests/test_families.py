@@ -36,8 +36,7 @@ QUICK = {  # settings with which a baseline does something to a random model in 
     "output_ban": {},
     "unedited": {},
 }
-# families with a bias in the head, and with an option that caps logits
-BIASED, CAPPED = ("gptj", "phi"), ("gemma2", "gemma3")
+CAPPED = ("gemma2", "gemma3")  # families with an option that caps logits
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
 MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
 QUICK["random"] = QUICK["revs"]

@@ -249,16 +249,6 @@ def test_a_kernel_that_is_killed_while_it_forgets_ends_the_build(few_pages, monk
         pages.execute({"a": "1"}, 1)
 
 
-@pytest.fixture
-def checkout(tmp_path):
-    """A copy of what runs and pages are made from."""
-    tmp_path /= "a checkout"
-    for name in "notebooks companion revs document_audit paper params data rows".split():
-        hide = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=hide)
-    return tmp_path
-
-
 # --- the build --------------------------------------------------------------------------------
 
 
@@ -304,10 +294,12 @@ def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(checkout, monkeypatch):
+def test_a_job_that_fails_leaves_what_it_made_and_is_made_again(tmp_path, monkeypatch):
     """Snakemake would put the row of before in its place, and take the run as done; in a folder
     whose name has a space."""
-    place = checkout
+    place, hide = tmp_path / "a checkout", shutil.ignore_patterns("__pycache__")
+    for name in "notebooks companion revs document_audit paper params data rows".split():
+        shutil.copytree(ROOT / name, place / name, ignore=hide)
     for name in ("Snakefile", "_toc.yml"):
         shutil.copy(ROOT / name, place)
     monkeypatch.setattr(build, "ROOT", place)

@@ -70,16 +70,12 @@ def secrets(frame: pd.DataFrame) -> pd.DataFrame:
         for name, attack in ATTACKS.items():
             items[f"{name}_value"] = items[name]
             items[name] = items[name].map(attack.recovered).astype(bool)
-        counted = [name for name in ENDPOINT if name != "rounding" or is_valid(run.row)]
+        says = run.row["result"]["rounding"]["kept"] >= KEPT  # does rounding say anything?
+        counted = [name for name in ENDPOINT if name != "rounding" or says]
         about = {column: getattr(run, column) for column in [*CELL, "method"]}
         about["relearned"] = np.mean(run.row["result"]["relearning"]["written"])
         parts.append(items.assign(recovered=items[counted].any(axis=1), **about))
     return pd.concat(parts, ignore_index=True)
-
-
-def is_valid(row: dict) -> bool:
-    """Does rounding say anything in this run?"""
-    return row["result"]["rounding"]["kept"] >= KEPT
 
 
 # --- calibration ---------------------------------------------------------------------------------
