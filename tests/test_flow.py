@@ -279,6 +279,20 @@ def test_what_a_killed_build_started_ends_with_it():
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.parametrize(
+    "start", [lambda: site.render(), lambda: build.run(sweep.read("quick"), 1, 0)]
+)
+def test_all_that_a_build_starts_is_tied_to_it(start, tmp_path, monkeypatch):
+    monkeypatch.setattr(site, "LOGS", tmp_path)
+    monkeypatch.setattr(site, "WORK", tmp_path / "work")
+    monkeypatch.setattr(build, "LOG", tmp_path / "log")
+    monkeypatch.setitem(build.PLACE, "cwd", tmp_path)
+    for module in (build, site):
+        monkeypatch.setattr(module, "TIED", ["tied"])
+    with pytest.raises(FileNotFoundError, match="'tied'"):  # no such program
+        start()
+
+
 def test_a_failure_is_what_the_job_said_last(tmp_path, monkeypatch):
     monkeypatch.setattr(build, "BUILD", tmp_path)
     log = tmp_path / "logs" / "unlearn" / "a.log"

@@ -20,6 +20,7 @@ from companion.analysis import results
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, short_path
 from companion.store.rows import write_file
 from companion.workflow import live, vega
+from companion.workflow.build import TIED
 from companion.workflow.pages import SLOW
 from companion.workflow.plan import duration
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
@@ -146,7 +147,7 @@ def render() -> None:
     log = LOGS / "jupyter-book.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as stream:
-        words = [sys.executable, "-c", program, *words]
+        words = [*TIED, sys.executable, "-c", program, *words]
         done = subprocess.run(words, cwd=ROOT, stdout=stream, stderr=stream)
     if done.returncode:
         said = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log.read_text(encoding="utf-8")).splitlines()
