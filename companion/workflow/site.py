@@ -125,9 +125,11 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
     for page, path in pages.items():
         name = f"notebooks/{page}.ipynb"
         done = nbformat.read(path, as_version=4)
+        takes = DEPENDS
+        if page not in EXPERIMENTS:
+            takes = TAKES.format(duration(done.metadata.papermill.duration), MEMORY.get(page, 2))
         staged = merge(nbformat.read(ROOT / name, as_version=4), done, name)
-        takes = TAKES.format(duration(done.metadata.papermill.duration), MEMORY.get(page, 2))
-        again = RERUN.format(page, DEPENDS if page in EXPERIMENTS else takes)
+        again = RERUN.format(page, takes)
         if repository := os.environ.get("GITHUB_REPOSITORY"):
             again += ELSEWHERE.format(page, repository)
         staged.cells.append(nbformat.v4.new_markdown_cell(again, id=f"{page}-again"))
