@@ -36,10 +36,10 @@ MOVED = {  # addresses of pages that have become others
 }
 RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
-this repository, or call `papermill notebooks/{0}.ipynb out.ipynb`. {1}"""
-TAKES = "It took {} in this build, and takes at most {} GiB of memory."
-MEMORY = dict.fromkeys(SLOW, 4)  # measured, in GiB, with the parameters that the pages have
-DEPENDS = "How long that takes depends on its parameters ({doc}`../book/run`)."
+this repository, or call `papermill notebooks/{0}.ipynb out.ipynb` ({1})."""
+TAKES = "{}, at most {} GiB"  # seconds of this build
+MEMORY = dict.fromkeys(SLOW, 4)  # measured, with the parameters that the pages have
+DEPENDS = "time and memory depend on the parameters: {doc}`../book/run`"
 # what the theme's controls say to a screen reader: a name, and no second one beside visible text
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
 NAMES = {
