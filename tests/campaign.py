@@ -169,7 +169,8 @@ def met(clone: Path, name: str, expected: dict[str, dict]) -> dict:
     shutil.rmtree(clone / "build", ignore_errors=True)
     subprocess.run(make, check=True, stdout=subprocess.DEVNULL, **shell)
     done = subprocess.run(meet, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **shell)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("make: ")]
+    lines = done.stderr.replace(f"{clone}/", "").splitlines()
+    said = [line for line in lines if not line.startswith("make: ")]
     subprocess.run(mend, check=True, **shell)
     build = start(clone)
     wrong = [build.stderr.read()] if build.wait(timeout=PATIENCE) else faults(clone, expected)

@@ -279,6 +279,17 @@ def test_what_a_killed_build_started_ends_with_it():
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_file_from_the_future_gets_the_present_time(tmp_path):
+    """After a clock was wrong: else every build fails until that time has come."""
+    old, ahead, now = tmp_path / "old", tmp_path / "ahead", time.time()
+    for path, at in ((old, now - 1000), (ahead, now + 1000)):
+        path.touch()
+        os.utime(path, (at, at))
+    build.leave_no_file_ahead([old, ahead, tmp_path / "gone"], now)
+    assert old.stat().st_mtime == pytest.approx(now - 1000, abs=1)
+    assert ahead.stat().st_mtime == pytest.approx(now, abs=1)
+
+
 @pytest.mark.parametrize(
     "start", [lambda: site.render(), lambda: build.run(sweep.read("quick"), 1, 0)]
 )

@@ -1,8 +1,9 @@
 """What pages say of the recorded results in words: a number beside it is glued, a word is not."""
 
+import campaign
 import pandas as pd
 
-from companion.analysis import abilities, ablations, main_comparison, recovery, results
+from companion.analysis import abilities, ablations, main_comparison, provenance, recovery, results
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -66,3 +67,10 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared").groupby("method")["unlearning_score"]
     assert names.mean().max() < 0.4
+
+
+def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
+    """provenance: “the next build lacks nothing”"""
+    kills, others = provenance.campaign()
+    assert kills.set_index("stage")["times killed"][list(campaign.STAGES)].min() >= 3
+    assert set(others["fault"]) <= set(campaign.FAULTS) and set(others["then lacks"]) == {"–"}

@@ -7,16 +7,20 @@ with the page to open, or with where the rows are.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from pathlib import Path
 
 import psutil
 
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, locked, products, short_path
+from companion.workflow import sources
 from companion.workflow.agreement import differences, sentence
 from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
@@ -58,6 +62,15 @@ def steps(noise: str) -> str:
     return ["0 steps", *re.findall(r"^\d+ of \d+ steps", noise, re.MULTILINE)][-1]
 
 
+def leave_no_file_ahead(paths: Iterable[str | Path], now: float) -> None:
+    """Gives files of a later time, which a clock that was wrong has left, this one: Snakemake takes
+    no output that is older than what it was made from."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+            if os.path.getmtime(path) > now:
+                os.utime(path, (now, now))
+
+
 def run(sweep: Sweep, cores: int, held: int) -> None:
     """Runs Snakemake to its end; RuntimeError with one sentence if a job fails.
 
@@ -65,6 +78,8 @@ def run(sweep: Sweep, cores: int, held: int) -> None:
     """
     start = time.monotonic()
     LOG.parent.mkdir(parents=True, exist_ok=True)
+    made_from = sources.files([*sources.RUNS, *sources.PAGES, *sources.BOOK])
+    leave_no_file_ahead([*BUILD.rglob("*"), *made_from], time.time())
     words = command(sweep.name, cores, *([] if sweep.pages else ["--keep-going"]))
     pipes = {"stdout": subprocess.PIPE, "pass_fds": [held]}
     with LOG.open("w") as noise, subprocess.Popen(words, stderr=noise, **pipes, **PLACE) as process:
