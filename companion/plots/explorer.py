@@ -26,7 +26,7 @@ WIDTH = 470  # of the panels, in pixels
 SCALE = {"type": "symlog", "domain": [0, 50_000], "reverse": True}  # likely tokens at the top
 TENS = [0, 10, 20, 29]  # layers that an axis names
 TICKS = [0, 1, 10, 100, 1_000, 10_000]
-SHAPES = {"ft_l": "square", "memit": "triangle-up", "revs": "diamond"}  # as in the other figures
+SHAPES = {"s": "square", "^": "triangle-up", "D": "diamond"}  # of the other figures' markers
 LOOK = {
     "background": "transparent",
     "view": {"stroke": None},
@@ -144,9 +144,10 @@ def plane(points: pd.DataFrame) -> Explorer:
     step = alt.param("strength", value=2, bind=slide)
     scale = alt.Scale(domain=[0, 100])
     titles = [methods.title(name) for name in order]
-    colours = alt.Scale(domain=titles, range=[figures.look(name)["color"] for name in order])
+    looks = [figures.look(name) for name in order]
+    colours = alt.Scale(domain=titles, range=[one["color"] for one in looks])
     colour = alt.Color("method:N", scale=colours, title=None)
-    shapes = alt.Scale(domain=titles, range=[SHAPES[name] for name in order])
+    shapes = alt.Scale(domain=titles, range=[SHAPES[one["marker"]] for one in looks])
     shape = alt.Shape("method:N", scale=shapes, title=None)
     shown = ["method:N", "setting:N", "Efficacy:Q", "Specificity:Q", "score:Q"]
     base = alt.Chart(alt.InlineData(lines.to_dict("records")))
