@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from document_audit import edit_file, export, nearby_text, report
@@ -18,7 +18,16 @@ from document_audit.memorization import Found, find_memorized
 from document_audit.methods import METHODS
 from document_audit.nearby_text import Passage
 from document_audit.settings import AuditSettings, Limits
-from document_audit.settings_search import BEYOND, SearchResult, Trial, search_settings
+from document_audit.settings_search import (
+    BEYOND,
+    RETAIN,
+    SearchResult,
+    Trial,
+    effect,
+    evaluation,
+    first_secrets,
+    search_settings,
+)
 from revs.measures import attacks, general_text
 from revs.measures import evaluate as measuring
 from revs.measures.general_text import Predictions
@@ -45,11 +54,12 @@ class State:
     unlearned: list[Target] = field(repr=False)
     kept: list[Target] = field(repr=False)
     secrets: dict[str, dict] = field(repr=False)  # as ``evaluate`` gives it
-    attacks: dict  # resistance of the secrets to unlearn, by attack and aggregation (§4.4.3)
-    ranks_by_layer: dict[str, dict] = field(repr=False)
     general_text: Predictions
     passages: Sequence[Passage] = field(repr=False)
     nearby: list[int] = field(repr=False)  # what it would write there
+    # resistance of the secrets to unlearn, by attack and aggregation (§4.4.3); empty: not attacked
+    attacks: dict = field(default_factory=dict)
+    ranks_by_layer: dict[str, dict] = field(default_factory=dict, repr=False)
 
     def count(self, targets: Sequence[Target], what: str) -> int:
         """How many secrets are ``exact`` or ``written`` at one of their places at least."""
@@ -71,7 +81,8 @@ class State:
 class Change:
     """An edit between two looks at the model, its settings, and how these were found.
 
-    ``halfway``: of the second half, how many the model wrote before and after the first was gone.
+    ``halfway``: of some other secrets that were to go too, how many the model wrote before and
+    after the first were gone.
     """
 
     before: State
@@ -135,6 +146,8 @@ def run(
     print(report.found_sentence(result), flush=True)
     if found.targets:
         result, values, saved = edited(decoder, found, settings, seconds, export_to, progress)
+    if "before" not in result:  # else it was said before the attacks
+        print(report.verdict(result), flush=True)
     return Audit(result, values, saved, seconds, [target.id for target in found.targets])
 
 
@@ -148,8 +161,9 @@ def edited(
 ) -> tuple[dict, list[dict], edit_file.SavedEdit | None]:
     """What unlearning what was found changed, and the edit, if it is a success or asked for.
 
-    Where every secret is to go, half of them go first, and the others say what that costs. Text
-    near the secrets and secrets to keep are protected; in the search half of these secrets.
+    Where every secret is to go, some of one half go first, in the search, and the other half says
+    what that costs. Text near the secrets and secrets to keep are protected; in the search half of
+    these secrets. The verdict is printed before the attacks, which it does not depend on.
     """
     method, limits, start = METHODS[settings.method], settings.limits(), time.monotonic()
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
@@ -170,15 +184,13 @@ def edited(
     seconds["search"] = time.monotonic() - start
     start = time.monotonic()
     print("check: before …", flush=True)
-    before = observe(decoder, first + second, kept, found.nearby)
-    began, halfway = time.monotonic(), None
-    more = spare | {"progress": progress("unlearn", "steps")}
+    places = first + second, kept, found.nearby
+    before, halfway = observe(decoder, *places, attack=False), None
     if second:
-        with method.unlearn(decoder, first, hp, settings.seed, **more) as half:
-            ranks = measuring.secret_ranks(decoder, second)
-        half.undo()
-        still = {one.group for one in second if not any(ranks[one.id])}
-        halfway = before.count(second, "exact"), len(still)
+        on = first, second, found.nearby, limits, settings.seed, settings.method, spare
+        still = search.best.still if search else effect(decoder, evaluation(decoder, *on), hp)[-1]
+        halfway = len({one.group for one in first_secrets(second, RETAIN)}), still
+    began, more = time.monotonic(), spare | {"progress": progress("unlearn", "steps")}
     # what is looked at is what the file adds, and not what the method did before rounding
     with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:
         added = edit_file.factors(made, hp) if made.layers else {}
@@ -187,18 +199,25 @@ def edited(
     with edit_file.add(decoder, added) as edit:
         seconds["unlearn"] = time.monotonic() - began
         print("check: after …", flush=True)
-        after = observe(decoder, first + second, kept, found.nearby)
+        after = observe(decoder, *places, attack=False)
         change = Change(before, after, edit, hp, search, limits, halfway)
-        result, values = content(found, change, method=settings.method)
+        result, _ = content(found, change, method=settings.method)
         seconds["check"] = time.monotonic() - start - seconds["unlearn"]
-        saved = None
+        saved, start = None, time.monotonic()
         if added and (settings.anyway or result["outcome"] == UNLEARNED):
             ranks = before.ranks(), after.ranks()
             saved = edit_file.saved_edit(decoder, added, settings.method, hp, *ranks, hashes)
+        written = {"written": bool(saved)}
+        print(report.verdict(result | written), "attack: …", sep="\n", flush=True)
         if saved and export_to:
             export.export(edit, export_to, saved)
+        after = attacked(decoder, after)
     edit.undo()
-    return result | {"written": bool(saved)}, values, saved
+    before = attacked(decoder, before)
+    for name, state in (("before", before), ("after", after)):
+        result[name]["attacks"] = state.attacks
+    seconds["attack"] = time.monotonic() - start
+    return result | written, place_rows(found, before, after), saved
 
 
 def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Text]:
@@ -252,15 +271,23 @@ def observe(
     unlearned: Sequence[Target],
     kept: Sequence[Target] = (),
     passages: Sequence[Passage] = (),
+    attack: bool = True,
 ) -> State:
-    """Everything that a report compares before and after. Raises ValueError without a secret."""
+    """Everything that a report compares before and after; without ``attack`` all but the attacks.
+    Raises ValueError without a secret."""
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
-    attacked, ranks = attacks.measure(decoder, Split(list(unlearned), [], []))
     secrets = evaluate(decoder, [*unlearned, *kept])
     texts = general_text.predictions(decoder, WINDOWS), passages
     nearby = nearby_text.next_tokens(decoder, passages)
-    return State(list(unlearned), list(kept), secrets, attacked, ranks, *texts, nearby)
+    state = State(list(unlearned), list(kept), secrets, *texts, nearby)
+    return attacked(decoder, state) if attack else state
+
+
+def attacked(decoder: Decoder, state: State) -> State:
+    """The state of this model with what attacks find of the secrets to unlearn."""
+    found, ranks = attacks.measure(decoder, Split(state.unlearned, [], []))
+    return replace(state, attacks=found, ranks_by_layer=ranks)
 
 
 # --- what a report is made of --------------------------------------------------------------------

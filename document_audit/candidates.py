@@ -128,16 +128,25 @@ def aligned_to_token(record: Record, tokenizer) -> Record:
 def verdicts(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     """By id, the share of tokens that teacher forcing gets right, and whether the secret is written
     within 50 greedy tokens (``memorised``)."""
-    ranks = evaluate.secret_ranks(decoder, targets)
-    right = {name: sum(not r for r in each) / len(each) for name, each in ranks.items()}
-    hopeful = [target for target in targets if HOPEFUL <= right[target.id] < 1]
-    written = evaluate.continuations(decoder, hopeful, VERDICT) if hopeful else {}
-    text = decoder.tokenizer.decode
-    said = {name: text(ids, skip_special_tokens=True) for name, ids in written.items()}
+    right = shares_right(decoder, targets)
+    hopeful = [one for one in targets if right[one.id] < 1]
+    written = written_later(decoder, hopeful, right)
     return {
-        one.id: {
-            "right": right[one.id],
-            "memorised": right[one.id] == 1 or text(one.secret_ids).strip() in said.get(one.id, ""),
-        }
+        one.id: {"right": right[one.id], "memorised": right[one.id] == 1 or one.id in written}
         for one in targets
     }
+
+
+def shares_right(decoder: Decoder, targets: Sequence[Target]) -> dict[str, float]:
+    """By id, the share of tokens that teacher forcing gets right; 1: greedy decoding writes it."""
+    ranks = evaluate.secret_ranks(decoder, targets)
+    return {name: sum(not r for r in each) / len(each) for name, each in ranks.items()}
+
+
+def written_later(decoder: Decoder, targets: Sequence[Target], right: dict[str, float]) -> set[str]:
+    """The ids of secrets that stand somewhere in 50 greedy tokens."""
+    hopeful = [target for target in targets if right[target.id] >= HOPEFUL]
+    written = evaluate.continuations(decoder, hopeful, VERDICT) if hopeful else {}
+    text = lambda ids: decoder.tokenizer.decode(ids, skip_special_tokens=True)
+    said = lambda one: text(one.secret_ids).strip() in text(written[one.id])
+    return {target.id for target in hopeful if said(target)}

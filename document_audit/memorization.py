@@ -59,7 +59,7 @@ class Place:
     candidate: Candidate
     prompts: list[tuple[Record, Target]]
     memorised: tuple[Record, Target] | None = None
-    written: bool = False  # within 50 tokens
+    written: bool = False  # within 50 tokens, of a secret that is memorised nowhere
 
 
 def find_memorized(
@@ -100,14 +100,14 @@ def find_memorized(
         raise nothing_read_error(skipped)
     for secret in listed.only_inside_others() if listed else ():
         funnel.update([(kind_of(secret), "found"), (kind_of(secret), INSIDE)])
-    ask(decoder, [place for places in ready.values() for place in places], progress)
+    ask(decoder, ready.values(), progress)
     memorised = []
     for (kind, _), places in ready.items():
         known = [place for place in places if place.memorised]
         funnel[kind, "tried"] += 1
         funnel[kind, ANOTHER_PLACE] += len(places) - 1
         funnel[kind, "memorised"] += bool(known)
-        funnel[kind, "written later"] += any(place.written for place in places) and not known
+        funnel[kind, "written later"] += any(place.written for place in places)
         memorised += known
     nearby = passages([place.candidate for place in memorised], spans, kinds, decoder.tokenizer)
     every = [place.prompts[0][1] for places in ready.values() for place in places]
@@ -190,27 +190,40 @@ def beginnings(prompt: str) -> Iterator[int]:
             yield long[-1]
 
 
-def ask(decoder: Decoder, places: Sequence[Place], progress: Callable) -> None:
-    """Tries every place with its longest prompt, and those that fail with the shorter ones."""
+def ask(decoder: Decoder, ready: Iterable[Sequence[Place]], progress: Callable) -> None:
+    """Tries every place of every secret with its longest prompt, and those that fail with the
+    shorter ones; then whether what is memorised nowhere is written within 50 tokens."""
+    places = [place for some in ready for place in some]
     rounds = max((len(place.prompts) for place in places), default=0)
     batches = [
         (number, places[first : first + candidates.TOGETHER])
         for number in range(rounds)
         for first in range(0, len(places), candidates.TOGETHER)
     ]
+    right: dict[str, float] = {}
     for number, some in progress(batches):
-        left = {
-            place.prompts[number][1].id: place
-            for place in some
-            if number < len(place.prompts) and not place.memorised
-        }
-        if not left:
-            continue
-        targets = [place.prompts[number][1] for place in left.values()]
-        for name, verdict in candidates.verdicts(decoder, targets).items():
-            left[name].written |= verdict["memorised"]
-            if verdict["memorised"] and verdict["right"] == 1:
-                left[name].memorised = left[name].prompts[number]
+        left = [one for one in some if number < len(one.prompts) and not one.memorised]
+        asked = {prompt_id(place, number): place for place in left}
+        targets = [replace(one.prompts[number][1], id=name) for name, one in asked.items()]
+        found = candidates.shares_right(decoder, targets)
+        right |= found
+        for name, share in found.items():
+            if share == 1:
+                asked[name].memorised = asked[name].prompts[number]
+    unknown = [place for some in ready if not any(one.memorised for one in some) for place in some]
+    targets = [
+        replace(target, id=prompt_id(place, number))
+        for place in unknown
+        for number, (_, target) in enumerate(place.prompts)
+    ]
+    written = candidates.written_later(decoder, targets, right)
+    for place in unknown:
+        place.written = any(prompt_id(place, n) in written for n in range(len(place.prompts)))
+
+
+def prompt_id(place: Place, number: int) -> str:
+    """A name for one prompt of a place."""
+    return f"{place.candidate.record.id} {number}"
 
 
 def check_kinds(kinds: Sequence[str]) -> None:

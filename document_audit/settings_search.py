@@ -58,12 +58,14 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Trial:
-    """Searched settings; what was forgotten and kept, as shares; losses and their cost."""
+    """Searched settings; what was forgotten and kept, as shares; losses and their cost; how many of
+    the other secrets were still written."""
 
     settings: dict
     shares: dict[str, float | None]
     losses: dict[str, float]
     cost: float
+    still: int
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -107,16 +109,30 @@ def search_settings(
     """
     if not forget:
         raise ValueError("There is nothing to search settings on: give the places of a secret.")
-    start, chosen = time.monotonic(), METHODS[method]
-    some, others = first_secrets(forget, FORGET), first_secrets(retain, RETAIN)
-    passages = passages[:PASSAGES]
-    before = general_text.predictions(decoder, WINDOWS), nearby_text.next_tokens(decoder, passages)
-    more = chosen.measured(decoder) if more is None else more
-    on = Evaluation(chosen, some, others, passages, limits or Limits(), *before, more, seed)
+    start = time.monotonic()
+    on = evaluation(decoder, forget, retain, passages, limits or Limits(), seed, method, more)
     done = list(progress(itertools.islice(trials(decoder, on, 60 * minutes), most)))
     best = best_trial(done)
-    hp, reached = chosen.hyperparameters(decoder, best.settings), within_limits(best.losses)
+    hp, reached = on.method.hyperparameters(decoder, best.settings), within_limits(best.losses)
     return SearchResult(hp, done, best, on.limits, reached, time.monotonic() - start)
+
+
+def evaluation(
+    decoder: Decoder,
+    forget: Sequence[Target],
+    retain: Sequence[Target],
+    passages: Sequence[Passage],
+    limits: Limits,
+    seed: int,
+    method: str,
+    more: dict | None,
+) -> Evaluation:
+    """What trials are evaluated on: of all that ``search_settings`` is given, the first."""
+    chosen, passages = METHODS[method], passages[:PASSAGES]
+    some, others = first_secrets(forget, FORGET), first_secrets(retain, RETAIN)
+    before = general_text.predictions(decoder, WINDOWS), nearby_text.next_tokens(decoder, passages)
+    more = chosen.measured(decoder) if more is None else more
+    return Evaluation(chosen, some, others, passages, limits, *before, more, seed)
 
 
 def first_secrets(targets: Sequence[Target], most: int) -> list[Target]:
@@ -176,17 +192,19 @@ def cost_of(losses: dict[str, float]) -> float:
     return math.inf
 
 
-def effect(decoder: Decoder, on: Evaluation, hp: object) -> tuple[dict, dict, float]:
-    """Shares, losses, cost: what unlearning does. The model is left as it was."""
+def effect(decoder: Decoder, on: Evaluation, hp: object) -> tuple[dict, dict, float, int]:
+    """Shares, losses, cost, other secrets still written: what unlearning does. The model is left as
+    it was."""
     with on.method.unlearn(decoder, on.forget, hp, on.seed, **on.more) as edit:
-        shares = shares_left(decoder, on)
+        shares, still = what_is_left(decoder, on)
     edit.undo()
     losses = on.limits.losses(shares)
-    return shares, losses, cost_of(losses)
+    return shares, losses, cost_of(losses), still
 
 
-def shares_left(decoder: Decoder, on: Evaluation) -> dict[str, float | None]:
-    """What was forgotten and what was kept, each with a slope everywhere."""
+def what_is_left(decoder: Decoder, on: Evaluation) -> tuple[dict[str, float | None], int]:
+    """What was forgotten and what was kept, each with a slope everywhere; and how many of the other
+    secrets are written exactly."""
     ranks, relative = evaluate.secret_ranks(decoder, on.forget), likelihoods(decoder, on.retain)
     lowest = [max(ranks[target.id][place] for place in target.T) for target in on.forget]
     # one that is still among the first candidates counts half at most
@@ -194,13 +212,14 @@ def shares_left(decoder: Decoder, on: Evaluation) -> dict[str, float | None]:
     now = general_text.predictions(decoder, on.general_text.windows)
     there = nearby_text.next_tokens(decoder, on.passages)
     same = [a == b for a, b in zip(on.nearby, there, strict=True)]
-    return {
+    shares = {
         "forgotten": mean(gone),
         "kept": mean(list(relative.values())) if relative else None,
         "nearby_text": mean(same) if same else None,
         "next_word_agreement": 1 - on.general_text.share_changed(now),
         "perplexity": now.perplexity / on.general_text.perplexity - 1,
     }
+    return shares, len({one.group for one in on.retain if relative[one.id] == 1})
 
 
 @torch.no_grad()

@@ -126,7 +126,7 @@ def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, t
     shares = dict.fromkeys(Limits.model_fields, 0.5) | {"perplexity": 1e90}
     losses = Limits().losses(shares | {"perplexity": float("nan")})
     assert losses["perplexity"] == cost_of(losses) == cost_of({"a": 1e90}) == float("inf")
-    trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses))
+    trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses), 0)
     found = audit.find_memorized(decoder, folder)
     search = SearchResult(Hyperparameters(), [trial], trial, Limits(), False, 1.0)
     result, items = audit.content(found, search=search)
@@ -182,7 +182,9 @@ def test_what_breaks_a_limit_is_not_written_unless_asked(run, tmp_path, capsys):
 def test_where_no_setting_is_found_nothing_is_unlearned(run, tmp_path, capsys, monkeypatch):
     """What was tried is in the report, as a picture and as a table."""
     looked, original = [], audit.observe
-    monkeypatch.setattr(audit, "observe", lambda *a: looked.append(a) or original(*a))
+    monkeypatch.setattr(
+        audit, "observe", lambda *a, **more: looked.append(a) or original(*a, **more)
+    )
     strict = {"hyperparameters": None, "minutes": 0, "forgotten": 0.99}
     strict |= {"next_word_agreement": 0.9999}
     result = run(**strict)["result"]
@@ -605,7 +607,7 @@ def example(path, name: str, **instead) -> str:
 def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeypatch):
     """book/api.md, with the paths of this test; it leaves a report."""
     monkeypatch.chdir(tmp_path)
-    trial = Trial({}, dict.fromkeys(Limits.model_fields, 0.5), {}, 0.0)
+    trial = Trial({}, dict.fromkeys(Limits.model_fields, 0.5), {}, 0.0, 0)
     search = SearchResult(Hyperparameters(**SETTINGS), [trial], trial, Limits(), True, 0.0)
     monkeypatch.setattr(audit, "search_settings", lambda *_, **__: search)
     scope, paths = {}, {"path__to__model": str(knowing), "path__to__documents": str(folder)}

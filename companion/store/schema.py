@@ -151,7 +151,7 @@ class Audited(Part):
     unlearned: Count = of("Secrets that were unlearned", None)
     kept: Count = of("Memorised secrets that were left alone", None)
     trials: list[By] = of("Every trial of the search; empty if settings were given", None)
-    halfway: list[Count] | None = of("Of the second half, written before and after the first", None)
+    halfway: list[Count] | None = of("Of other secrets: written before and after a trial", None)
     written: bool = of("Whether the edit was written", None)
     settings: By = of("The method's settings that were used", None)
     edit: By = of("Size of the edit", None)
