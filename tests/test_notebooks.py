@@ -76,6 +76,23 @@ def test_every_notebook_is_in_the_book_and_in_the_quick_sweep():
     assert stems == in_book == {*pages, *EXPERIMENTS}
 
 
+def test_parameters_in_commands_exist():
+    """Of the notebook that a command names, else of one at least."""
+    pages = {path: "\n".join(cell.source for cell in cells(path, "markdown")) for path in NOTEBOOKS}
+    for path in [ROOT / "README.md", *(ROOT / "book").rglob("*.md")]:
+        pages[path] = path.read_text(encoding="utf-8")
+    known = {path.stem: set(re.findall(r"^\w+", parameters(path), re.M)) for path in NOTEBOOKS}
+    anywhere, asked = set.union(*known.values()), 0
+    for path, text in pages.items():
+        for command in re.findall(r"(?:.*\\\n)*.* -[pr] .*", text):
+            named = re.search(r"papermill \S*?(\w+)\.ipynb", command)
+            there = known.get(named[1], anywhere) if named else anywhere
+            for name in re.findall(r" -[pr] (\w+) ", command):
+                assert name in there, (path.name, name)
+                asked += 1
+    assert asked > 20
+
+
 def typed(text: str) -> list[str]:
     """The digits in a text that are no name, no formula and none of what no row could hold."""
     text = re.sub(ASIDE, "", text, flags=re.DOTALL)
