@@ -30,6 +30,7 @@ from document_audit.settings import Limits
 from document_audit.settings_search import SearchResult, Trial, cost_of
 from revs.method.least_squares import Hyperparameters
 from revs.model import load
+from revs.model.place import locate
 from revs.model.targets import Record, Target
 
 ANY = {"forgotten": 0.0, "kept": 0.0, "nearby_text": 0.0, "next_word_agreement": 0.0}
@@ -69,7 +70,7 @@ def places(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["least_squares", "revs"])
 def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
-    before = load.locate(str(knowing)).pin
+    before = locate(str(knowing)).pin
     row = run(method=method, hyperparameters=COLUMNS if method == "revs" else SETTINGS)
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
     another = {"another place of a secret, tried too": 1}
@@ -89,7 +90,7 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
     assert html.escape(sentence) in page and verdict in page and "a***@example.com" in page
     assert page.count("<img") == 1 and not re.findall(r"(?:src|href)=['\"](?!data:)", page)
     assert {file.name for file in (tmp_path / "out/edit").iterdir()} == {"README.md", *EDIT}
-    assert load.locate(str(knowing)).pin == before  # the model on the disk
+    assert locate(str(knowing)).pin == before  # the model on the disk
 
 
 def test_what_is_written_is_for_its_owner_alone(run, tmp_path):
@@ -528,9 +529,9 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
     text = tmp_path / "documents.txt"
     text.write_text("one")
     without = ((tmp_path / long, None), (long, None), ("~of-ada/x", None))
-    for place, listed in (*without, (text, long), (text, "~of-ada/x")):
+    for where, listed in (*without, (text, long), (text, "~of-ada/x")):
         with refused("cannot be read|no documents at the path", OSError) as error:
-            audit.find_memorized(decoder, place, listed)
+            audit.find_memorized(decoder, where, listed)
         assert "ada" not in str(error.value)
     curated = lambda place: curate.run(curate.Settings(documents=place))
     for place in dict(without):  # before the model is read

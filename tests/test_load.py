@@ -11,6 +11,7 @@ from transformers import GenerationConfig
 from companion.data import models
 from revs.measures import evaluate
 from revs.model import load
+from revs.model import place as places
 from revs.model.load import save, tokenizer_hash
 from revs.model.targets import Record, encode
 
@@ -74,7 +75,7 @@ def test_gated_weights_say_what_to_do_and_never_show_the_token():
     error = OSError("401 Client Error: gated repo, token hf_secret")
     with (
         pytest.raises(OSError, match="whether its licence must be accepted") as raised,
-        load.explained(load.Place("llama-3-8b", "x/llama-3-8b"), "configuration"),
+        places.explained(places.Place("llama-3-8b", "x/llama-3-8b"), "configuration"),
     ):
         raise error
     assert "hf_secret" not in str(raised.value)
@@ -84,9 +85,9 @@ def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
     """Those that nothing pins are told apart by their names."""
     assert models.identify("owner/one") == "unpinned owner/one" != models.identify("owner/two")
     monkeypatch.setattr(
-        load, "resolve_revision", lambda spec, revision: ResolvedRevision(COMMIT, initial=revision)
+        places, "resolve_revision", lambda _, revision: ResolvedRevision(COMMIT, initial=revision)
     )
-    place = load.Place("owner/one", "owner/one", revision=COMMIT)
+    place = places.Place("owner/one", "owner/one", revision=COMMIT)
     assert models.locate("owner/one") == place
     assert models.identify("owner/one") == COMMIT and place.options == {"revision": COMMIT}
 

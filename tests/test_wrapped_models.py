@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 import revs
 from companion.data import adapters
 from companion.experiments import memory
-from revs.model import load
+from revs.model import load, place
 from revs.model.architecture import check_fit
 from revs.model.targets import Record, encode
 from revs.model.text import special_prefix, token_ids
@@ -213,13 +213,13 @@ def test_a_model_that_carries_an_adapter_is_not_saved(decoder, tmp_path, refused
 def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
     folder = tmp_path / "model"
     load.save(decoder.model, decoder.tokenizer, folder)
-    count, pin = memory.weight_count(folder), load.fingerprint(folder)
+    count, pin = memory.weight_count(folder), place.fingerprint(folder)
     (folder / "consolidated.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
-    assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
+    assert (memory.weight_count(folder), place.fingerprint(folder)) == (count, pin)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
     index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert (memory.weight_count(folder), load.fingerprint(folder)) == (count, pin)
+    assert (memory.weight_count(folder), place.fingerprint(folder)) == (count, pin)
 
 
 # --- texts and parameters as libraries give them --------------------------------------------------

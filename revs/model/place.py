@@ -1,0 +1,100 @@
+"""Where a model lies (a folder, a GGUF file, a hub id), what pins it, and why it cannot be read."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers.utils.hub import resolve_revision
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model lies: a folder or a hub id, and what is meant there."""
+
+    name: str  # as messages call it
+    where: str
+    gguf: str | None = None  # a file in the folder
+    revision: str | None = None  # of a hub id: its commit; of a folder: what pins it, if known
+    pickle: bool = False  # whether weights may be read by torch, which runs no code (weights_only)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What tells transformers which file or revision is meant."""
+        if self.gguf or not self.revision or Path(self.where).is_dir():
+            return {"gguf_file": self.gguf} if self.gguf else {}
+        return {"revision": self.revision}
+
+    @property
+    def pin(self) -> str:
+        """A hub commit, or the sha256 of the weight files; empty for what nothing pins."""
+        return self.revision or fingerprint(Path(self.where), self.gguf)
+
+
+def locate(spec: str) -> Place:
+    """What a folder, a .gguf file or a hub id means. Raises FileNotFoundError for anything else."""
+    path = Path(spec).expanduser()
+    if path.is_file() and path.suffix == ".gguf":
+        return Place(path.stem, str(path.parent), path.name)
+    if (path / "config.json").is_file():
+        return Place(path.resolve().name, str(path))
+    local = spec.startswith((".", "/", "~")) or spec.lower().endswith(".gguf")
+    if path.exists() or spec.count("/") != 1 or local:
+        said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
+        raise FileNotFoundError(said + "a hub id.")
+    # by the hub or what was downloaded; None if nobody knows the newest
+    newest = getattr(resolve_revision(spec, None), "resolved", None)
+    return Place(spec, spec, revision=newest)
+
+
+def fingerprint(folder: Path, gguf: str | None = None) -> str:
+    """sha256 over the weight files of a local model; empty for a hub id."""
+    files = [folder / gguf] if gguf else weight_files(folder)
+    if not files:
+        return ""
+    digest = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as stream:
+            while chunk := stream.read(1 << 24):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors that a folder's model is read from: those of its index, model.safetensors, or
+    all; others beside them, such as consolidated.safetensors, hold the same weights again. OSError
+    for an index that names what does not lie in the folder."""
+    index, one = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    files = [one] if one.is_file() else sorted(folder.glob("*.safetensors"))
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
+        listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        files = [folder / name for name in sorted(set(listed))]
+    if absent := [file for file in files if file.parent != folder or not file.is_file()]:
+        said = f"The weights of {folder.name} are not whole ({absent[0].name} does not lie there): "
+        raise OSError(said + "take another copy.")
+    return files
+
+
+@contextlib.contextmanager
+def explained(place: Place, part: str) -> Iterator[None]:
+    """What a library says about a part of a model (configuration, tokenizer, weights) that it
+    cannot read, in many classes of exceptions, as an OSError of one sentence."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        first = (str(error).strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
+        if Path(place.where).exists():
+            raise OSError(
+                f"The {part} of {place.name} cannot be read ({first}): take another copy, "
+                "with weights as safetensors, of a model that transformers knows without more code."
+            ) from None
+        raise OSError(  # what a hub says may hold an address with a token
+            f"{place.name} could not be read from the hub ({kind}): check its name, the network "
+            "and whether its licence must be accepted there, or give a local folder."
+        ) from None
