@@ -112,6 +112,18 @@ def by_first_layer(model: str, data: str) -> pd.DataFrame:
     return (100 * found[columns]).assign(first=first).sort_values("first", ignore_index=True)
 
 
+def data_sets(which: str, model: str) -> list[str]:
+    """The data sets on which alternatives of one of the tables were run, beside the base."""
+    tags = {tag for tag, *_ in ALL[which][1]}
+    return [one for one in methods.PAPER_DATA if {"base"} < tags & set(measured(model, one)["tag"])]
+
+
+def bases(which: str, model: str) -> pd.DataFrame:
+    """The run on each data set that the alternatives of one of the tables are compared with."""
+    found = [scores(model, data).loc[["base"]] for data in data_sets(which, model)]
+    return pd.concat(found, ignore_index=True)
+
+
 def beside(which: str, model: str) -> pd.DataFrame:
     """One of the paper's ablation tables: for each alternative our run on each data set that has
     one, as numbers, and the paper's line, as printed."""
@@ -119,12 +131,10 @@ def beside(which: str, model: str) -> pd.DataFrame:
     words = {tag: ours for tag, ours, _ in entries}
     titles = [*METRICS.values(), RESISTANCE]
     found = []
-    for data, title in methods.PAPER_DATA.items():
-        tags = set(measured(model, data)["tag"]) & set(words)
-        if "base" in tags and len(tags) > 1:
-            part = scores(model, data).query("tag in @words")[[*METRICS, "resistance", "columns"]]
-            part = part.set_axis([*titles, "columns"], axis="columns").rename(index=words)
-            found.append(part.assign(measured=f"ours, {title}"))
+    for data in data_sets(which, model):
+        part = scores(model, data).query("tag in @words")[[*METRICS, "resistance", "columns"]]
+        part = part.set_axis([*titles, "columns"], axis="columns").rename(index=words)
+        found.append(part.assign(measured=f"ours, {methods.PAPER_DATA[data]}"))
     table = paper.table(label).replace({"column": PAPER})
     printed = table.pivot(index="row", columns="column", values="printed").reindex(columns=titles)
     printed = printed.rename(index={theirs: ours for _, ours, theirs in entries}).astype(object)

@@ -1,8 +1,8 @@
 """The ledger: every main claim with a verdict, and how much that verdict is worth.
 
 ``chance``: how often the claim would hold with the methods' names permuted. ``sure``: in how many
-bootstrap samples of adapters and splits the verdict is the same. Curves, ablations and benchmarks
-stand on one run a setting, so that nothing is known of that.
+bootstrap samples of adapters and splits the verdict is the same. Most curves, ablations
+and benchmarks stand on one run a setting, so that nothing is known of that.
 """
 
 from __future__ import annotations
