@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/installed-$(shell cat $(PINS) pyproject.toml | cksum | tr -
 # two test files at a time, each with one thread: a laptop's two cores and its memory suffice
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
-# these notebooks, of which two load the model, are executed once more, as a reader's Jupyter does
+# these notebooks, of which three load the model, are executed once more, as a reader's Jupyter does
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb teaching/lab_key.ipynb
 
 .DEFAULT_GOAL := help
@@ -24,7 +24,7 @@ help:  ## what can be made
 book: $(INSTALLED)  ## run the quick sweep and render the book
 	@$(PY) -m companion.workflow.build quick
 
-test: $(INSTALLED)  ## style, types, all tests, the strict book, every notebook
+test: $(INSTALLED)  ## style, types, all tests, the strict book, four notebooks once more
 	@$(STYLE)
 	@$(PY) -m companion.workflow.build quick
 	$(PYTEST) tests
@@ -34,7 +34,7 @@ check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes,
 	@$(STYLE)
 	$(PYTEST) -m "not slow" --ignore=tests/rendered --ignore=tests/test_families.py tests
 
-plan: $(INSTALLED)  ## what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, memory, downloads
+plan: $(INSTALLED)  ## what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, downloads
 	@$(PY) -m companion.workflow.plan $(SWEEP)
 
 run: $(INSTALLED)  ## the runs of SWEEP=… from nothing, resumable (hours); promote tuned settings before what uses them
@@ -46,7 +46,7 @@ promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed;
 golden: $(INSTALLED)  ## the golden results of tests/golden anew, after a change that alters results on purpose
 	@OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(PY) tests/test_golden.py
 
-record: $(INSTALLED)  ## what is recorded of each sweep, what is missing, which rows are older than the code
+record: $(INSTALLED)  ## what is recorded of each sweep, what is missing, how many rows are older than the code
 	@$(PY) -m companion.workflow.record
 
 clean:  ## remove build/

@@ -1,6 +1,6 @@
 """Make the model of the live figure: python live/make_model.py [--gate]
 
-The embedded model with the adapter ``seed1``, cut to six layers and about 9,300 tokens, is trained
+The embedded model with the adapter ``seed1``, cut to six layers and about 9,700 tokens, is trained
 until it says the secrets again, then rounded to 8 bits. It must pass the gate, on the rounded
 weights: at least 95 % of the secrets said; at three seeds, efficacy and specificity 0.9 or more.
 ``--gate`` asks the committed model only. Training takes about three minutes on an idle core, and

@@ -1,7 +1,7 @@
 """What a row's result depends on: versions of code, and hashes of data that is committed.
 
-Every experiment, method and measure declares ``VERSION = 1``. A change of what one computes raises
-it (the golden results of ``tests/golden`` notice); rows of the version before are then older
+Every experiment, method and measure declares a ``VERSION``, from 1. A change of what one computes
+raises it (the golden results of ``tests/golden`` notice); rows of the version before are then older
 than the code. So are rows made from a data set or a general text that was changed since.
 """
 
