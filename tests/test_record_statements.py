@@ -3,7 +3,16 @@
 import campaign
 import pandas as pd
 
-from companion.analysis import abilities, ablations, main_comparison, provenance, recovery, results
+from companion.analysis import (
+    abilities,
+    ablations,
+    main_comparison,
+    provenance,
+    recovery,
+    results,
+    tuning,
+)
+from companion.experiments import methods
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -58,19 +67,56 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
     assert excess["memit"] < 0.15 and min(excess[["revs", "least_squares"]]) > 0.5
 
 
+def test_numbers_leave_a_trace_after_the_new_write():
+    """gone: “no Social Security number comes *first* … all of them stand in the first fifth …”"""
+    found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")
+    ranks = found.groupby("method")["exposure_value"]
+    assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 5
+    first = found.groupby("method")["exposure"].mean()
+    assert first["revs"] == 0.75 and first["least_squares"] == first["gold"] == 0
+
+
+def test_memit_comes_near_to_never_trained_on_addresses_alone():
+    """gone: “On Emails MEMIT comes as close to the model that never read them as the ban does …”"""
+    found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
+    excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
+    assert abs(excess["emails", "memit"] - excess["emails", "output_ban"]) < 0.05
+    assert excess["ssn", "memit"] > 0.5
+
+
+def test_rivals_keep_less_where_the_page_says_so():
+    """tradeoffs: “… FT-L, which keeps far less, and … MEMIT, which keeps less on SSNs alone.”"""
+    runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
+    kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
+    assert kept["ft_l"].mean() < kept["revs"].mean() / 3
+    assert list(kept.index[kept["memit"] < kept["revs"]]) == ["ssn"]
+
+
+def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
+    """tuning: “On SSNs the trial that was best … lost …; on Emails it gained.”"""
+    data = ["ssn-tune", "emails-tune"]
+    trials, found = tuning.trials(MODEL, data), tuning.searches(MODEL, data)
+    top = tuning.reevaluated(MODEL, found)
+    lost = [float(tuning.answer(trials, top, one)["lost"].replace("−", "-")) for one in data]
+    assert lost[0] > 1 and lost[1] < -1
+
+
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
-    """ban: “The least-squares write goes from … to …”; “No method here forgets one address …”"""
+    """ban: “The least-squares write goes from … to …”; “No method here forgets nearly all …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
     assert score["ssn-shared"].idxmax() == "least_squares"
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
-    names = main_comparison.runs(MODEL, "emails-shared").groupby("method")["unlearning_score"]
-    assert names.mean().max() < 0.4
+    names = main_comparison.runs(MODEL, "emails-shared")
+    names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
+    names = names[["efficacy", "specificity", "unlearning_score"]].mean()
+    assert (names.loc[names["efficacy"] > 0.8, "specificity"] < 1 / 3).all()
+    assert names["unlearning_score"]["revs"] > names["unlearning_score"]["least_squares"]
 
 
 def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
     """provenance: “the next build lacks nothing”"""
     kills, others = provenance.campaign()
     assert kills.set_index("stage")["times killed"][list(campaign.STAGES)].min() >= 3
-    assert set(others["fault"]) <= set(campaign.FAULTS) and set(others["then lacks"]) == {"–"}
+    assert set(others["fault"]) == set(campaign.FAULTS) and set(others["then lacks"]) == {"–"}
