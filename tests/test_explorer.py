@@ -5,6 +5,8 @@ import sys
 import pandas as pd
 import pytest
 
+from companion.data import adapters
+from companion.experiments import methods
 from companion.plots import explorer
 from companion.store.paths import ROOT
 from companion.workflow import vega
@@ -25,6 +27,14 @@ def test_ten_secrets_under_five_methods(found):
     for one in found["secrets"]:
         for when in ("before", *METHODS):
             assert [len(layers) for layers in one[when]] == [30] * len(one["tokens"])
+
+
+def test_its_edits_have_the_settings_of_the_comparison(found):
+    """Otherwise: python data/ranks/make.py."""
+    about = found["model"], found["data"], {}
+    for name, settings in found["settings"].items():
+        assert settings == methods.hyperparameters(name, *about), name
+    assert found["adapter_sha256"] == adapters.fingerprint(found["adapter"])
 
 
 def test_every_secret_was_known_and_revs_demotes_those_to_forget(found):
