@@ -80,7 +80,7 @@ class OneSplit(Adapted):
     method: str = field("revs", "a name of params/methods.yml")
     seed: int = field(1, "draws what is forgotten and what is kept")
     forget: int | None = count(None, "secrets to forget; None: half")
-    T: int = count(2, "target tokens of a secret")
+    T: int | None = count(2, "target tokens of a secret; None: all that may be unlearned")
     tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
     protect: str | None = place(None, "a data set whose sentences a method may spare; None: none")
     hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")

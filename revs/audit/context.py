@@ -38,7 +38,7 @@ def context(
     before: Decoder,
     records: Sequence[Record],
     pool: Sequence[str],
-    T: int = 2,
+    T: int | None = 2,
     number: int = NUMBER,
     seed: int = 0,
 ) -> Context:
@@ -68,7 +68,7 @@ def never_trained(
     taken: set[str],
     number: int,
     draw: random.Random,
-    T: int,
+    T: int | None,
 ) -> list[Record]:
     """``number`` records of one prompt with different strings in the place of the secret. The
     first, which is attacked itself, has T tokens that may be unlearned."""

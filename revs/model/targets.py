@@ -59,8 +59,11 @@ class Split:
     retain: list[Target]  # all sentences of the other secrets: specificity
 
 
-def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "rarest") -> Target:
-    """The record's token ids, split where its secret begins and ends, with ``size`` positions T.
+def encode(
+    record: Record, tokenizer, size: int | None = 2, method: str | Callable = "rarest"
+) -> Target:
+    """The record's token ids, split where its secret begins and ends, with ``size`` positions T, or
+    all that may be unlearned.
 
     ``method`` is a name, or a function of a token's id: the tokens of the least values are taken.
     A token that runs on into the suffix counts with the secret, and may be chosen.
@@ -81,8 +84,8 @@ def encode(record: Record, tokenizer, size: int = 2, method: str | Callable = "r
     spans = [(offsets[i][0] - start, offsets[i][1] - start) for i in inside]
     secret_ids = [ids[i] for i in inside]
     candidates = eligible(record.kind, record.secret, spans)
-    if len(candidates) < size:
-        said = f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {size} "
+    if len(candidates) < (least := 1 if size is None else size):
+        said = f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {least} "
         raise ValueError(said + "were asked for: lower T or leave it out.")
     T = select(secret_ids, candidates, size, method, seed=record.id)
     prompt_ids = ids[: inside[0]]
@@ -112,9 +115,10 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
 
 
 def select(
-    ids: list[int], candidates: list[int], size: int, method: str | Callable, seed: str
+    ids: list[int], candidates: list[int], size: int | None, method: str | Callable, seed: str
 ) -> tuple[int, ...]:
-    """``size`` of the candidate positions, T, in the secret's order; of equal ids the first."""
+    """``size`` of the candidate positions, T, or all, in the secret's order; of equal ids the
+    first."""
     draw = random.Random(seed)
     orders: dict[str, Callable] = {
         "rarest": lambda i: (-ids[i], i),
