@@ -18,12 +18,13 @@ from companion.store import rows
 MODEL = "smollm2-135m"
 
 
-def test_a_shorter_step_scores_higher():
-    """closed_form: the best ridge of a step scores more than the paper's step."""
+def test_a_shorter_step_makes_no_difference():
+    """closed_form: with a ridge “no difference. The paper's edit is … times as large.”"""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
-    score = frame.groupby("ridge")["unlearning_score"].mean()
-    assert score.idxmax() > 0
+    means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
+    assert means["unlearning_score"].max() - means["unlearning_score"].min() < 0.05
+    assert means["norm"].idxmax() == 0
 
 
 def test_single_digits_decide():

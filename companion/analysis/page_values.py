@@ -57,12 +57,13 @@ def curves(curves: Mapping[str, pd.DataFrame]) -> Values:
 
 def ridge(means: pd.DataFrame) -> Values:
     """The ridge with the highest Unlearning Score of the means by ridge, and the paper's step."""
-    score = means["unlearning_score"]
+    score, shorter = means["unlearning_score"], means.drop(index=0.0)
+    best = shorter["unlearning_score"].idxmax()
     return {
-        "best": f"{score.idxmax():g}",
-        "best_score": float(score.max()),
+        "best": f"{best:g}",
+        "best_score": float(score[best]),
         "paper_score": float(score[0.0]),
-        "shorter": float(means.loc[0.0, "norm"] / means.loc[score.idxmax(), "norm"]),
+        "shorter": float(means.loc[0.0, "norm"] / means.loc[best, "norm"]),
     }
 
 
