@@ -68,6 +68,21 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
     assert excess["memit"] < 0.15 and min(excess[["revs", "least_squares"]]) > 0.5
 
 
+def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
+    """gone: “… exposure now finds …; in the model that never read them it finds …”; “That costs
+    other secrets”; “all addresses rank in the first half or near it”"""
+    table = recovery.by_tokens(MODEL, "emails").set_index(["method", "tokens"])
+    gold, kept = table["exposure"]["gold", "two"], table["specificity"]
+    for method in ("revs", "least_squares"):
+        assert table["exposure"][method, "two"] == 1 and table["exposure"][method, "all"] <= gold
+        assert kept[method, "all"] < kept[method, "two"]
+    found = recovery.secrets(recovery.runs(MODEL, "emails", tag="tokens"))
+    own = found[(found["part"] == "forget") & found["method"].isin(["revs", "least_squares"])]
+    assert own["exposure_value"].max() <= 105
+    never = recovery.secrets(recovery.runs(MODEL, "emails")).query("method == 'gold'")
+    assert never.loc[never["part"] == "forget", "exposure_value"].max() > 150
+
+
 def test_numbers_leave_a_trace_after_the_new_write():
     """gone: “no Social Security number comes *first* … all of them stand in the first fifth …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")

@@ -109,6 +109,8 @@ def test_prompt_and_secret_are_split_by_offsets(bos):
     assert names([target.secret_ids[i] for i in target.T]) == ["941", "826"]
     assert (target.id, target.kind, target.group) == ("r-1", "ssn", "g-1")
     assert target.before(2) == target.prompt_ids + target.secret_ids[:2]
+    every = encode(sentence, tokenizer, None)
+    assert names([every.secret_ids[i] for i in every.T]) == ["941", "1", "4", "826", "5"]
 
 
 def test_characters_of_several_bytes_do_not_shift_the_split():
@@ -129,6 +131,7 @@ SHORT = ("941-", "14", "-826", "5")  # one token holds all digits but the middle
         ("r-1 .* a token spans the end of the prompt", lambda: encode(record(), merging(" 941"))),
         ("no token before", lambda: encode(record(prompt=""), merging())),
         (r"r-1 has 2 .*\|T\| = 3 were asked", lambda: encode(record(), merging(*SHORT), size=3)),
+        ("r-1 has 0", lambda: encode(record(secret="-.-"), merging(), size=None)),
     ],
 )
 def test_what_cannot_be_split_or_chosen_is_refused(said, call, refused):

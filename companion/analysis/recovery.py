@@ -198,6 +198,43 @@ def traces(found: pd.DataFrame) -> pd.DataFrame:
     return titled(pd.DataFrame(columns).reset_index())
 
 
+def by_tokens(model: str, data: str) -> pd.DataFrame:
+    """The methods that also unlearned all tokens of a secret that may be, a line for two and one
+    for all, in the same cells; before them the gold standard. Shares of the secrets that exposure
+    and the endpoint recover; efficacy, specificity and rise of perplexity of the same edits."""
+    every, parts = runs(model, data, tag="tokens"), []
+    if every.empty:
+        return pd.DataFrame()
+    cells, compared = every[["adapter", "split"]].drop_duplicates(), [GOLD, *every["method"]]
+    for tokens, tag, audited in (("two", "", runs(model, data)), ("all", "tokens", every)):
+        audited = audited[audited["method"].isin(compared)].merge(cells)
+        found = secrets(audited).query("part == 'forget'").groupby("method", sort=False)
+        shares = found[["exposure", "recovered"]].mean()
+        edits = main_comparison.measures(results.tagged(model, data, tag))
+        edits = edits.rename(columns={"seed": "split"}).merge(cells).set_index("method")
+        columns = ["efficacy", "specificity", "perplexity_rise"]
+        parts.append(shares.join(edits[columns]).assign(tokens=tokens))
+    table = pd.concat(parts).reset_index()
+    order = table["method"].map(list(dict.fromkeys(compared)).index)
+    return table.assign(order=order).sort_values("order", kind="stable", ignore_index=True)
+
+
+def exposure_of_all(found: pd.DataFrame) -> dict[str, str]:
+    """Of ``by_tokens`` what exposure finds after all tokens were unlearned, for ``glue``."""
+    shares = found[found["tokens"].eq("all") | found["method"].eq(GOLD)].set_index("method")
+    return {f"exposure_{name}": percent(of, digits=0) for name, of in shares["exposure"].items()}
+
+
+def token_table(found: pd.DataFrame) -> pd.DataFrame:
+    """``by_tokens`` as texts."""
+    titles = {"exposure": "exposure finds", "recovered": "recovered in all"}
+    titles |= {"efficacy": "Efficacy", "specificity": "Specificity"}
+    titles |= {"perplexity_rise": "Perplexity, rise"}
+    table = found[["method", "tokens"]].assign(method=found["method"].map(title))
+    table.loc[found["method"] == GOLD, "tokens"] = DASH
+    return table.assign(**{name: found[key].map(percent) for key, name in titles.items()})
+
+
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
     """What the page says, for ``glue``, of an insider who reads hidden layers, which the endpoint
     does not: the Resistance Score, per example, of both writes in the main comparison; of the
