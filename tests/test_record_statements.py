@@ -69,16 +69,18 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
 
 
 def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
-    """gone: “… exposure now finds …; in the model that never read them it finds …”; “That costs
-    other secrets”; “all addresses rank in the first half or near it”"""
+    """gone: “… exposure now finds …; in the model that never read them it finds …”; “the
+    least-squares write loses some, MEMIT more, and REVS all”; “… rank in the first half …”"""
     table = recovery.by_tokens(MODEL, "emails").set_index(["method", "tokens"])
     gold, kept = table["exposure"]["gold", "two"], table["specificity"]
-    for method in ("revs", "least_squares"):
-        assert table["exposure"][method, "two"] == 1 and table["exposure"][method, "all"] <= gold
-        assert kept[method, "all"] < kept[method, "two"]
+    for method in ("revs", "least_squares", "memit"):
+        assert table["exposure"][method, "all"] <= gold < table["exposure"][method, "two"]
+    assert kept["revs", "all"] == 0 < kept["memit", "all"] < kept["least_squares", "all"] < 1
     found = recovery.secrets(recovery.runs(MODEL, "emails", tag="tokens"))
-    own = found[(found["part"] == "forget") & found["method"].isin(["revs", "least_squares"])]
-    assert own["exposure_value"].max() <= 105
+    own = found[(found["part"] == "forget") & (found["method"] == "least_squares")]
+    assert own["exposure_value"].max() <= 100
+    memit = found[(found["part"] == "forget") & (found["method"] == "memit")]
+    assert memit["exposure_value"].median() > 150
     never = recovery.secrets(recovery.runs(MODEL, "emails")).query("method == 'gold'")
     assert never.loc[never["part"] == "forget", "exposure_value"].max() > 150
 
