@@ -19,7 +19,7 @@ MODEL = "smollm2-135m"
 
 
 def test_a_shorter_step_makes_no_difference():
-    """closed_form: with a ridge “no difference. The paper's edit is … times as large.”"""
+    """closed_form: with a ridge “no difference. Its edit is … times as large.”"""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
