@@ -46,7 +46,7 @@ def scores(model: str, data: str) -> pd.DataFrame:
 
     Raises ValueError if there is no base.
     """
-    frame = of_one_finetune(measured(model, data).query("seed == 0"), "base")
+    frame = measured(model, data).query("seed == 0")
     frame = frame.set_index("tag", drop=False).sort_index()
     if "base" not in frame.index:
         raise ValueError(
@@ -60,14 +60,6 @@ def scores(model: str, data: str) -> pd.DataFrame:
     usual = given["base"]
     frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
     return frame
-
-
-def of_one_finetune(frame: pd.DataFrame, tag: str) -> pd.DataFrame:
-    """Of the runs those that begin with the same weights as a run with this tag; of several such
-    weights, those with the most tags."""
-    tags = frame.groupby("finetune")["tag"].nunique()
-    known = tags[tags.index.isin(frame.loc[frame["tag"] == tag, "finetune"])]
-    return frame[frame["finetune"] == known.idxmax()] if len(known) else frame
 
 
 def changed_settings(runs: pd.DataFrame) -> pd.Series:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from companion.analysis import ablations, results
+from companion.analysis import results
 from companion.analysis.results import finished, measured
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
@@ -56,7 +56,7 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
     """Each method's finished runs of seed 0 in which this alone was varied, and the tuned one, in
     per cent; ``targets`` are the secrets unlearned. A method with one run is left out."""
     frame = measured(model, data)
-    frame = ablations.of_one_finetune(frame.query("seed == 0 and failed.isna()"), "base").copy()
+    frame = frame.query("seed == 0 and failed.isna()").copy()
     frame[list(METRICS)] *= 100
     frame["alone"] = [set(row["overrides"]) == {what.get(row["method"])} for row in frame["row"]]
     found = {}
