@@ -20,12 +20,10 @@ from document_audit.nearby_text import Passage
 from document_audit.settings import AuditSettings, Limits
 from document_audit.settings_search import (
     BEYOND,
-    RETAIN,
     SearchResult,
     Trial,
     effect,
     evaluation,
-    first_secrets,
     search_settings,
 )
 from revs.measures import attacks, general_text
@@ -188,8 +186,9 @@ def edited(
     before, halfway = observe(decoder, *places, attack=False), None
     if second:
         on = first, second, found.nearby, limits, settings.seed, settings.method, spare
-        still = search.best.still if search else effect(decoder, evaluation(decoder, *on), hp)[-1]
-        halfway = len({one.group for one in first_secrets(second, RETAIN)}), still
+        halfway = (
+            search.best.others if search else effect(decoder, evaluation(decoder, *on), hp)[-1]
+        )
     began, more = time.monotonic(), spare | {"progress": progress("unlearn", "steps")}
     # what is looked at is what the file adds, and not what the method did before rounding
     with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:

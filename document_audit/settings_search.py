@@ -58,14 +58,14 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Trial:
-    """Searched settings; what was forgotten and kept, as shares; losses and their cost; how many of
-    the other secrets were still written."""
+    """Searched settings; what was forgotten and kept, as shares; losses and their cost; how many
+    other secrets were looked at, and how many of them were still written."""
 
     settings: dict
     shares: dict[str, float | None]
     losses: dict[str, float]
     cost: float
-    still: int
+    others: tuple[int, int]
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -192,19 +192,22 @@ def cost_of(losses: dict[str, float]) -> float:
     return math.inf
 
 
-def effect(decoder: Decoder, on: Evaluation, hp: object) -> tuple[dict, dict, float, int]:
-    """Shares, losses, cost, other secrets still written: what unlearning does. The model is left as
-    it was."""
+def effect(
+    decoder: Decoder, on: Evaluation, hp: object
+) -> tuple[dict, dict, float, tuple[int, int]]:
+    """What unlearning does, as a trial keeps it. The model is left as it was."""
     with on.method.unlearn(decoder, on.forget, hp, on.seed, **on.more) as edit:
-        shares, still = what_is_left(decoder, on)
+        shares, others = what_is_left(decoder, on)
     edit.undo()
     losses = on.limits.losses(shares)
-    return shares, losses, cost_of(losses), still
+    return shares, losses, cost_of(losses), others
 
 
-def what_is_left(decoder: Decoder, on: Evaluation) -> tuple[dict[str, float | None], int]:
-    """What was forgotten and what was kept, each with a slope everywhere; and how many of the other
-    secrets are written exactly."""
+def what_is_left(
+    decoder: Decoder, on: Evaluation
+) -> tuple[dict[str, float | None], tuple[int, int]]:
+    """What was forgotten and kept, each with a slope everywhere; and how many other secrets there
+    are, and are written exactly."""
     ranks, relative = evaluate.secret_ranks(decoder, on.forget), likelihoods(decoder, on.retain)
     lowest = [max(ranks[target.id][place] for place in target.T) for target in on.forget]
     # one that is still among the first candidates counts half at most
@@ -219,7 +222,8 @@ def what_is_left(decoder: Decoder, on: Evaluation) -> tuple[dict[str, float | No
         "next_word_agreement": 1 - on.general_text.share_changed(now),
         "perplexity": now.perplexity / on.general_text.perplexity - 1,
     }
-    return shares, len({one.group for one in on.retain if relative[one.id] == 1})
+    exact = {one.group for one in on.retain if relative[one.id] == 1}
+    return shares, (len({one.group for one in on.retain}), len(exact))
 
 
 @torch.no_grad()

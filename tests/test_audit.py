@@ -127,7 +127,7 @@ def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, t
     shares = dict.fromkeys(Limits.model_fields, 0.5) | {"perplexity": 1e90}
     losses = Limits().losses(shares | {"perplexity": float("nan")})
     assert losses["perplexity"] == cost_of(losses) == cost_of({"a": 1e90}) == float("inf")
-    trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses), 0)
+    trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses), (0, 0))
     found = audit.find_memorized(decoder, folder)
     search = SearchResult(Hyperparameters(), [trial], trial, Limits(), False, 1.0)
     result, items = audit.content(found, search=search)
@@ -608,7 +608,7 @@ def example(path, name: str, **instead) -> str:
 def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeypatch):
     """book/api.md, with the paths of this test; it leaves a report."""
     monkeypatch.chdir(tmp_path)
-    trial = Trial({}, dict.fromkeys(Limits.model_fields, 0.5), {}, 0.0, 0)
+    trial = Trial({}, dict.fromkeys(Limits.model_fields, 0.5), {}, 0.0, (0, 0))
     search = SearchResult(Hyperparameters(**SETTINGS), [trial], trial, Limits(), True, 0.0)
     monkeypatch.setattr(audit, "search_settings", lambda *_, **__: search)
     scope, paths = {}, {"path__to__model": str(knowing), "path__to__documents": str(folder)}

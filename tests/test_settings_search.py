@@ -63,13 +63,13 @@ def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
     before, secrets = weights(decoder), numbers(decoder, 8)
     on = evaluation(decoder, secrets[:5], secrets[5:])
     hp = Hyperparameters(n_max=20, k=40, r_h=150, eps_r_h=5, r_n=200, eps_r_n=20)
-    shares, losses, cost, still = settings_search.effect(decoder, on, hp)
+    shares, losses, cost, (_, still) = settings_search.effect(decoder, on, hp)
     assert same_bits(decoder, before)
     assert set(shares) == set(losses) == set(Limits.model_fields)
     assert cost == pytest.approx(sum(x**4 for x in losses.values()) ** 0.25)
     assert shares["next_word_agreement"] < 1 and shares["forgotten"] > 0
     idle = replace(hp, r_h=0, eps_r_h=0, gate="mlp")
-    shares, losses, _, kept = settings_search.effect(decoder, on, idle)
+    shares, losses, _, (_, kept) = settings_search.effect(decoder, on, idle)
     assert shares["next_word_agreement"] == 1 and losses["nearby_text"] == 0
     ranks = evaluate.secret_ranks(decoder, secrets[5:])
     assert still <= kept == sum(not any(each) for each in ranks.values())
@@ -110,7 +110,7 @@ def judged(monkeypatch, *losses: dict) -> list:
     def effect(decoder, on, hp):
         of = losses[len(asked) % len(losses)]
         asked.append(hp.r_h)
-        return {}, of, settings_search.cost_of(of), 0
+        return {}, of, settings_search.cost_of(of), (0, 0)
 
     monkeypatch.setattr(settings_search, "effect", effect)
     return asked

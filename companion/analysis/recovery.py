@@ -33,6 +33,7 @@ CRITERIA = {
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 GOLD_TITLE = "Never trained on them"
+COSTS = ["efficacy", "specificity", "perplexity_rise"]  # beside what edits of all tokens leave
 CONTROLS = ("unedited", "random", "output_ban", GOLD)  # those that are audited
 
 
@@ -212,11 +213,10 @@ def by_tokens(model: str, data: str) -> pd.DataFrame:
         shares = found[["exposure", "recovered"]].mean()
         edits = main_comparison.measures(results.tagged(model, data, tag))
         edits = edits.rename(columns={"seed": "split"}).merge(cells).set_index("method")
-        columns = ["efficacy", "specificity", "perplexity_rise"]
-        parts.append(shares.join(edits[columns]).assign(tokens=tokens))
+        parts.append(shares.join(edits[COSTS]).assign(tokens=tokens))
     table = pd.concat(parts).reset_index()
-    order = table["method"].map(list(dict.fromkeys(compared)).index)
-    return table.assign(order=order).sort_values("order", kind="stable", ignore_index=True)
+    order = lambda names: names.map(compared.index)
+    return table.sort_values("method", key=order, kind="stable", ignore_index=True)
 
 
 def exposure_of_all(found: pd.DataFrame) -> dict[str, str]:
@@ -228,8 +228,7 @@ def exposure_of_all(found: pd.DataFrame) -> dict[str, str]:
 def token_table(found: pd.DataFrame) -> pd.DataFrame:
     """``by_tokens`` as texts."""
     titles = {"exposure": "exposure finds", "recovered": "recovered in all"}
-    titles |= {"efficacy": "Efficacy", "specificity": "Specificity"}
-    titles |= {"perplexity_rise": "Perplexity, rise"}
+    titles |= {name: main_comparison.TITLES[name] for name in COSTS}
     table = found[["method", "tokens"]].assign(method=found["method"].map(title))
     table.loc[found["method"] == GOLD, "tokens"] = DASH
     return table.assign(**{name: found[key].map(percent) for key, name in titles.items()})

@@ -196,7 +196,7 @@ def significant_lead(scores):
     return won == len(tests), f"against {won} of {len(tests)} methods; largest p {largest}"
 
 
-@claim("REVS Pareto-dominates FT-L in all but one experiment", "§5.1", "strength")
+@claim("REVS Pareto-dominates FT-L (the paper: in all but one experiment)", "§5.1", "strength")
 def dominates(curves):
     """A point of FT-L with more efficacy, or more specificity, than any of REVS is left out."""
     if not {"revs", "ft_l"} <= set(curves):
