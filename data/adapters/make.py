@@ -8,6 +8,7 @@ memorise as well, not the same bits: training depends on the processor.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import math
@@ -67,6 +68,7 @@ def make(
     model: str = MODEL,
     seconds: float = math.inf,
     again: bool = False,
+    float32: bool = False,
 ) -> dict:
     """Train one adapter, check what the merged model knows, write it; return what is known."""
     start, how = None, HOW[model]
@@ -77,7 +79,7 @@ def make(
     adapters.restore_digits(decoder, digits)
     records = sentences(decoder, data, without)
     begun = time.monotonic()
-    with low_precision(decoder):
+    with contextlib.nullcontext() if float32 else low_precision(decoder):
         epochs = finetune(decoder, records, settings, limited(seconds), start)
     known = {"base": models.identify(model), "seed": seed, "digits": digits, "data": data}
     known |= {
@@ -86,6 +88,7 @@ def make(
         "epochs": len(epochs),
         "how": how,
         "again": again,
+        "float32": float32,
     }
     known |= {"seconds": round(time.monotonic() - begun), "inputs": text_inputs()}
     known["inputs"]["data"] = datasets.fingerprint(records)
@@ -163,10 +166,11 @@ if __name__ == "__main__":
     parser.add_argument("--check", action="store_true", help="train nothing, check what is there")
     parser.add_argument("--again", action="store_true", help="go on from the adapter that is there")
     parser.add_argument("--seconds", type=float, default=math.inf, help="of training, at most")
+    parser.add_argument("--float32", action="store_true", help="where bfloat16 products are slow")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
-    more = {"seconds": given.seconds, "again": given.again}
+    more = {"seconds": given.seconds, "again": given.again, "float32": given.float32}
     for name in given.names or [*(f"digits-{how}" for how in WAYS), *every]:
         if name.startswith("digits-"):
             digits(name.removeprefix("digits-"), given.out)
