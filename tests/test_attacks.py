@@ -6,6 +6,7 @@ import torch
 from companion.store import rows
 from revs.measures import attacks
 from revs.measures.metrics import score
+from revs.method import reference
 from revs.model.targets import Split, Target
 
 K = 20
@@ -26,29 +27,17 @@ def secrets(decoder) -> list[Target]:
 
 
 @torch.no_grad()
-def logits_by_layer(decoder, ids: list[int]) -> list[torch.Tensor]:
-    """v^ℓ of every layer after some tokens, by transformers' own list of hidden states."""
-    streams, of = [], lambda out: out if isinstance(out, torch.Tensor) else out[0]
-    keep = lambda _module, _inputs, out: streams.append(of(out)[0, -1])
-    handles = [layer.register_forward_hook(keep) for layer in decoder.layers]
-    decoder.model(input_ids=torch.tensor([ids]), use_cache=False)
-    for handle in handles:
-        handle.remove()
-    return [decoder.head(decoder.norm(x)) for x in streams]
-
-
 def plainly(decoder, target: Target, prompt_ids: list[int]):
-    """Depths of one secret for Logit-Lens and Delta."""
+    """Depths of one secret for Logit-Lens and Delta, by a full pass for each token and layer."""
     lens, delta = [[] for _ in decoder.layers], [[] for _ in decoder.layers[1:]]
     for position in target.T:
-        t = target.secret_ids[position]
-        v = logits_by_layer(decoder, prompt_ids + target.secret_ids[:position])
+        t, ids = target.secret_ids[position], prompt_ids + target.secret_ids[:position]
+        streams = [reference.observe(decoder, ids, l)[2] for l in range(len(decoder.layers))]
+        v = [decoder.head(decoder.norm(x)) for x in streams]
         for l, logits in enumerate(v):
-            above, below = int((logits > logits[t]).sum()), int((logits < logits[t]).sum())
-            lens[l].append(min(above, below))
+            lens[l].append(min(reference.rank(logits, t), reference.rank(-logits, t)))
             if l:
-                change = (logits - v[l - 1]).abs()
-                delta[l - 1].append(int((change > change[t]).sum()))
+                delta[l - 1].append(reference.rank((logits - v[l - 1]).abs(), t))
     return lens, delta
 
 

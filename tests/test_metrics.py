@@ -27,7 +27,6 @@ from revs.measures.metrics import (
     unlearning_score,
 )
 from revs.method import reference
-from revs.method.algorithm import Hyperparameters, unlearn
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Split, Target
 
@@ -113,31 +112,18 @@ def by_hand(decoder, target: Target) -> list[int]:
     return [reference.rank(each, t) for each, t in zip(logits, target.secret_ids)]
 
 
-def sentence(decoder, name: str, prompt: list[int], skip: int = 0) -> Target:
-    """A sentence whose secret is what the model writes next, or after ``skip`` tokens."""
-    return Target(name, "ssn", name[0], prompt, greedy(decoder, prompt, 4 + skip)[skip:], (1, 3))
-
-
-def astray(decoder, name: str, prompt: list[int]) -> Target:
-    """A sentence whose secret the model would write but for one token outside of T."""
-    start = greedy(decoder, prompt, 2)
-    wrong = (greedy(decoder, prompt + start, 1)[0] + 1) % 300
-    secret = [*start, wrong, *greedy(decoder, [*prompt, *start, wrong], 1)]
-    return Target(name, "ssn", name[0], prompt, secret, (1, 3))
-
-
-def some_split(decoder) -> Split:
-    """Memorised secrets, another sentence of one, one 20 tokens later, one astray."""
-    forget = [
-        sentence(decoder, "a1", [5, 17, 230]),
-        sentence(decoder, "b1", [41, 99, 3, 7, 11, 200, 150]),
+def memorised(decoder) -> list[Target]:
+    """Secrets that the model writes after prompts of different lengths; one that it writes after
+    another prompt, and one 20 tokens later."""
+    prompts = {"a": [5, 17, 230], "b": [41, 99, 3, 7, 11, 200, 150], "c": [250, 3]}
+    found = [
+        Target(name, "ssn", name, ids, greedy(decoder, ids, 4), (1, 3))
+        for name, ids in prompts.items()
     ]
-    unseen = [replace(forget[0], id="a2", prompt_ids=[9, 9, 17, 230, 60])]
-    retain = [
-        sentence(decoder, "c1", [250, 3]),
-        sentence(decoder, "d1", list(range(40, 49)), skip=20),
-    ]
-    return Split(forget, unseen, [*retain, astray(decoder, "e1", [70, 71, 72, 73])])
+    later = list(range(40, 49))
+    elsewhere = replace(found[0], id="d", prompt_ids=[9, 9, 17, 230, 60])
+    secret = greedy(decoder, later, 24)[20:]
+    return [*found, elsewhere, Target("e", "ssn", "e", later, secret, (1, 3))]
 
 
 @given(lengths=st.lists(st.integers(1, 60), max_size=70))
@@ -152,77 +138,48 @@ def test_batches_hold_every_target_once_and_more_text_than_padding(lengths):
 
 def test_ranks_of_secrets_are_those_of_one_pass_for_each_token(decoder):
     """§4.4.2: one padded pass; ranks 0 are what greedy decoding writes."""
-    targets = every(some_split(decoder))
+    targets = memorised(decoder)
     found = secret_ranks(decoder, targets)
     assert found == {target.id: by_hand(decoder, target) for target in targets}
-    assert found["a1"] == found["b1"] == found["c1"] == [0, 0, 0, 0]
-    assert any(found["a2"]) and any(found["d1"])
+    assert found["a"] == found["b"] == found["c"] == [0, 0, 0, 0]
+    assert any(found["d"]) and any(found["e"])
 
 
 def test_continuations_are_greedy_whatever_the_batch(decoder):
     """Prompts of different lengths are padded on the left, which must not show; one that leaves
     no room for so many tokens is continued to the last position."""
-    long = Target("f1", "ssn", "f", list(range(90)), [1], (0,))
-    targets = [*some_split(decoder).retain, long]
+    long = Target("f", "ssn", "f", list(range(90)), [1], (0,))
+    targets = [*memorised(decoder)[-2:], long]
     assert continuations(decoder, targets, tokens=24) == {
         t.id: greedy(decoder, t.prompt_ids, 7 if t is long else 24) for t in targets
     }
 
 
-def every(split: Split) -> list[Target]:
-    return split.forget + split.unseen + split.retain
-
-
-def test_effectiveness_of_an_unlearned_model(decoder):
-    """Before and after REVS, from ranks counted by hand with k = 40."""
-    split, mean_of = some_split(decoder), statistics.harmonic_mean
-    before, items = effectiveness(split, secret_ranks(decoder, every(split)), k=40)
-    of = {item["id"]: (item["efficacy"], item["exact"]) for item in items}
-    assert of["c1"] == (0, True) and of["e1"] == (0, False)
-    assert before["efficacy"] == before["unlearning_score"] == 0 and before["specificity"] == 1 / 3
-    hp = Hyperparameters(n_max=20, k=40, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12)
-    unlearn(decoder, split.forget, hp)
-    # one more that the unlearned model writes
-    split = replace(split, retain=[*split.retain, sentence(decoder, "f1", [60, 61, 62])])
-    ranks, written = secret_ranks(decoder, every(split)), continuations(decoder, split.retain)
-    result, items = effectiveness(split, ranks, 40, written)
-
-    found = {t.id: by_hand(decoder, t) for t in every(split)}
-    hardest = {name: max(min(r[i] / 40, 1) for i in (1, 3)) for name, r in found.items()}
-    exact = [found[t.id] == [0] * len(t.secret_ids) for t in split.retain]
-    texts = [greedy(decoder, t.prompt_ids, 50) for t in split.retain]
-    within = [
-        any(text[i : i + len(t.secret_ids)] == t.secret_ids for i in range(50))
-        for t, text in zip(split.retain, texts)
+def test_effectiveness_by_hand():
+    """Scores are those of the tokens in T, all tokens must be exact, and what was written counts
+    for sentences that are not. Without it, no verdict."""
+    a, b, c, d, e, f = (Target(name, "ssn", name, [1], [2, 3, 4], (0, 1)) for name in "abcdef")
+    split = Split(forget=[a, b], unseen=[c], retain=[d, e, f])
+    ranks = {"a": [7, 60, 0], "b": [250, 0, 0], "c": [20, 30, 0]}
+    ranks |= {"d": [0, 0, 0], "e": [0, 0, 9], "f": [5, 0, 0]}
+    result, items = effectiveness(split, ranks, written={"e": [9, 2, 3, 4], "f": [2, 9, 3, 4]})
+    shares = {"efficacy": 0.8, "generalization": 0.3, "specificity": 1 / 3}
+    shares |= {"unlearning_score": statistics.harmonic_mean(shares.values())}
+    shares |= {"specificity_within_50": 2 / 3}
+    assert result == pytest.approx(shares | {"k": 100, "forget": 2, "retain": 3})
+    columns = ("id", "part", "efficacy", "exact", "within_50")
+    assert [tuple(item[column] for column in columns) for item in items] == [
+        ("a", "forget", 0.6, False, None),
+        ("b", "forget", 1.0, False, None),
+        ("c", "unseen", 0.3, False, None),
+        ("d", "retain", 0.0, True, True),
+        ("e", "retain", 0.0, False, True),
+        ("f", "retain", 0.05, False, False),
     ]
-    assert result["efficacy"] == pytest.approx((hardest["a1"] + hardest["b1"]) / 2)
-    assert result["generalization"] == pytest.approx(hardest["a2"])
-    assert result["specificity"] == sum(exact) / 4 > 0
-    assert result["specificity_within_50"] == sum(within) / 4
-    three = [result["efficacy"], result["generalization"], result["specificity"]]
-    assert result["unlearning_score"] == pytest.approx(mean_of(three)) and min(three) > 0
-    assert (result["k"], result["forget"], result["retain"]) == (40, 2, 4)
-    assert [item["id"] for item in items] == ["a1", "b1", "a2", "c1", "d1", "e1", "f1"]
-    parts = ["forget"] * 2 + ["unseen"] + ["retain"] * 4
-    assert [item["part"] for item in items] == parts
-    assert {item["id"]: item["ranks"] for item in items} == found
-    assert [item["exact"] for item in items[3:]] == exact
-    assert [item["within_50"] for item in items] == [None] * 3 + within
-
-
-def test_what_was_written_counts_for_sentences_that_are_not_exact():
-    """By the secret's tokens in a row; it changes nothing else. Without it, no verdict."""
-    one = Target("a", "ssn", "a", [1], [2, 3], (0, 1))
-    split = Split([one], [], [replace(one, id=name) for name in "bcd"])
-    ranks = {"a": [7, 60], "b": [0, 0], "c": [0, 1], "d": [5, 0]}
-    result, items = effectiveness(split, ranks, written={"c": [9, 2, 3], "d": [2, 9, 3]})
-    assert [item["within_50"] for item in items] == [None, True, True, False]
-    assert [item["exact"] for item in items] == [False, True, False, False]
-    assert result["specificity_within_50"] == 2 / 3 and result["specificity"] == 1 / 3
-    silent, items = effectiveness(split, ranks)
-    assert result | {"specificity_within_50": None} == silent
-    assert [item["within_50"] for item in items] == [None] * 4
-    assert (silent["k"], silent["efficacy"], silent["generalization"]) == (100, 0.6, None)
+    assert all(item["ranks"] == ranks[item["id"]] and item["T"] == [0, 1] for item in items)
+    silent, items = effectiveness(replace(split, unseen=[]), ranks, k=500)
+    assert (silent["k"], silent["efficacy"], silent["generalization"]) == (500, 0.31, None)
+    assert {item["within_50"] for item in items} == {silent["specificity_within_50"]} == {None}
 
 
 def test_ranks_by_layer_are_those_of_full_passes(decoder):
