@@ -106,18 +106,20 @@ def test_the_closed_form_is_algorithm_1(family, projection):
     assert any(map(any, each))
 
 
-REACHING = [("norm", dtype) for dtype in (torch.float64, torch.float32, torch.bfloat16)]
+REACHING = [("norm", 0.0, dtype) for dtype in (torch.float64, torch.float32, torch.bfloat16)]
+REACHING += [("raw", 0.0, torch.bfloat16), ("norm", 0.1, torch.float64)]
 
 
-@pytest.mark.parametrize("projection, dtype", [*REACHING, ("raw", torch.bfloat16)], ids=str)
+@pytest.mark.parametrize("projection, ridge, dtype", REACHING, ids=str)
 @torch.no_grad()
-def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection, dtype):
+def test_no_move_is_the_identity_and_a_move_reaches_its_rank(family, projection, ridge, dtype):
     """δ = 0 changes no bit. Where neurons were to spare, the target ranks as low as was asked, in
     FF₂'s output and in the stream, but for what rounding columns to bfloat16 gives back."""
     family.model.to(dtype)
     before, reached, low = weights(family), [], dtype == torch.bfloat16
-    hp = Hyperparameters(30, 30, r_h=60, eps_r_h=0, r_n=240, eps_r_n=0, projection=projection)
-    vocabulary = Vocabulary(family, projection == "raw")
+    hp = Hyperparameters(30, 30, r_h=60, eps_r_h=0, r_n=240, eps_r_n=0)
+    hp = replace(hp, projection=projection, ridge=ridge)
+    vocabulary = Vocabulary(family, projection == "raw", ridge=ridge)
     for t in next_tokens(family, IDS, 8):
         edit, nothing = Edit(family), torch.zeros(64, dtype=torch.float64)
         edit.move(0, torch.arange(64), nothing, t, vocabulary.step(0, t))

@@ -163,16 +163,39 @@ def test_schedules_only_demote_and_report_what_they_miss(decoder, schedule):
     assert bool(reached.all()) == (schedule == "exact")
 
 
-# Identical rows, refusals, precision --------------------------------------------------------------
+# The ridge: a step that is not long where a scale or U is small -----------------------------------
 
 
-def test_a_norm_without_an_inverse_is_refused(decoder, refused):
-    """A zero in γ loses a hidden direction; without the norm there is nothing to lose."""
-    with torch.no_grad():
-        decoder.norm.weight[3] = 0
-    with refused("scale of zero"):
-        Vocabulary(decoder)
-    Vocabulary(decoder, raw=True)
+# each way to stand to a norm
+STANDING = ("llama-tied", "gptj", "gemma2", "olmo2", "glm4", "falcon")
+
+
+def seen_from(decoder, vocabulary, l: int) -> torch.Tensor:
+    """U·D: what the logits gain from a step of a neuron of layer l (V × d)."""
+    scale = torch.ones_like(vocabulary.gamma)
+    if vocabulary.after[l] is not None:
+        scale = vocabulary.scale_of(vocabulary.after[l])
+    d = len(scale)
+    centre = torch.eye(d).double() - (1 / d if vocabulary.centred else 0)
+    return decoder.head.weight.detach() @ torch.diag(vocabulary.gamma) @ centre @ torch.diag(scale)
+
+
+@pytest.mark.parametrize("kind", STANDING)
+@pytest.mark.parametrize("ridge", [0.01, 1.0])
+def test_the_step_is_the_least_of_what_it_is_said_to_be(build, kind, ridge):
+    """min ‖U·D·s − e_t‖² + λ·m·‖s‖², solved as least squares of a stacked matrix."""
+    decoder = build(kind)
+    vocabulary, t = Vocabulary(decoder, ridge=ridge), 23
+    for l in (0, 2):
+        UD = seen_from(decoder, vocabulary, l)
+        weight = (ridge * (UD.T @ UD).diagonal().mean()).sqrt()
+        stacked = torch.cat([UD, weight * torch.eye(UD.shape[1]).double()])
+        wanted = torch.zeros(len(stacked), 1).double()
+        wanted[t] = 1
+        step = torch.linalg.lstsq(stacked, wanted).solution[:, 0]
+        torch.testing.assert_close(vocabulary.step(l, t), step, rtol=1e-6, atol=1e-8)
+        moved = UD @ step
+        torch.testing.assert_close(vocabulary.direction(t, l)[1], moved, rtol=1e-6, atol=1e-8)
 
 
 @torch.no_grad()
@@ -188,6 +211,18 @@ def test_with_a_ridge_a_scale_of_zero_leaves_the_other_directions(build, refused
     norm[3] += 1e-7
     torch.testing.assert_close(step, Vocabulary(decoder, ridge=1.0).step(0, 7))
     assert step[3] == 0 and step.abs().max() > 0
+
+
+# Refusals, precision ------------------------------------------------------------------------------
+
+
+def test_a_norm_without_an_inverse_is_refused(decoder, refused):
+    """A zero in γ loses a hidden direction; without the norm there is nothing to lose."""
+    with torch.no_grad():
+        decoder.norm.weight[3] = 0
+    with refused("scale of zero"):
+        Vocabulary(decoder)
+    Vocabulary(decoder, raw=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
