@@ -76,11 +76,6 @@ class Hyperparameters:
         require_one_of(self, objective=OBJECTIVES)
 
 
-def probability(lens: Tensor, t: Tensor, k: int) -> Tensor:
-    """MEMIT does not look at the lens: (layers, N, V), t (N,) → zeros (layers, N)."""
-    return lens.new_zeros(lens.shape[:2])
-
-
 def margin(lens: Tensor, t: Tensor, k: int) -> Tensor:
     """max(0, p(t) − p(k-th token)) in the lens, log p (layers, N, V): (layers, N)."""
     p = lens.gather(2, t.expand(len(lens), -1)[..., None])[..., 0].exp()
@@ -93,12 +88,13 @@ def entropy(lens: Tensor, t: Tensor, k: int) -> Tensor:
     return math.log(lens.shape[-1]) + (lens.exp() * lens).sum(-1)
 
 
-OBJECTIVES: dict[str, Callable[[Tensor, Tensor, int], Tensor]]
-OBJECTIVES = {"probability": probability, "margin": margin, "entropy": entropy}
+IN_LENS: dict[str, Callable[[Tensor, Tensor, int], Tensor]]
+IN_LENS = {"margin": margin, "entropy": entropy}
+OBJECTIVES = ("probability", *IN_LENS)  # MEMIT's own does not look at the lens
 
 
 def objective(log_p: Tensor, seen: Tensor, t: Tensor, hp: Hyperparameters) -> Tensor:
-    """L of each request, (N,): log p after contexts (C, N, V), what OBJECTIVES sees in the lens
+    """L of each request, (N,): log p after contexts (C, N, V), what IN_LENS gives
     (layers, N), t (N,)."""
     of_t = log_p.gather(2, t.expand(len(log_p), -1)[..., None])[..., 0]
     loss = hp.prob_coefficient * of_t.exp().mean(0)
@@ -235,7 +231,7 @@ def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progres
         lens = [x[:N] for x in streams]
         if not lens:
             return torch.zeros(0, N, device=t.device)
-        return OBJECTIVES[hp.objective](model.looks(lens), t, hp.k)
+        return IN_LENS[hp.objective](model.looks(lens), t, hp.k)
 
     below = look(model.below).detach()
     for step in progress(range(hp.steps)):

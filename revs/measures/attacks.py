@@ -103,7 +103,7 @@ def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[st
     """
     prompts = {target.id: target.prompt_ids for target in split.forget}
     lens, delta = attack_ranks(decoder, split.forget, prompts)
-    blurred, _ = attack_ranks(decoder, split.forget, perturbed(decoder, split.forget), delta=False)
+    blurred, _ = attack_ranks(decoder, split.forget, perturbed(decoder, split.forget))
     found = dict(zip(ATTACKS, (lens, delta, blurred)))
     columns = {one.id: {name: found[name][one.id] for name in ATTACKS} for one in split.forget}
     return resistance(found, k), columns
@@ -141,14 +141,14 @@ def perturb(
 
 @torch.no_grad()
 def attack_ranks(
-    decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[int]], delta: bool = True
+    decoder: Decoder, targets: Sequence[Target], prompts: dict[str, list[int]]
 ) -> tuple[dict[str, RanksByLayer], dict[str, RanksByLayer]]:
     """Ranks of each secret's tokens in T, by id: Logit-Lens (layers × |T|), Delta (one layer less).
 
     ``prompts`` are read instead of the targets' own; the true tokens of the secret follow them.
-    Without ``delta`` the second is empty.
     """
-    by_secret: tuple[dict, dict] = ({}, {})
+    lens: dict[str, RanksByLayer] = {}
+    delta: dict[str, RanksByLayer] = {}
     for batch in batches(targets):
         texts, places, wanted = [], [], []
         for row, target in enumerate(batch):
@@ -164,13 +164,13 @@ def attack_ranks(
             # as many as are larger in −v
             smaller = (v < v.gather(-1, t[..., None])).sum(-1, dtype=torch.int32)
             by_lens.append(torch.minimum(rank(v, t), smaller))
-            if delta and before is not None:
+            if before is not None:
                 by_delta.append(rank((v - before).abs(), t))
             before = v
-        for into, rows in [(by_secret[0], by_lens), (by_secret[1], by_delta)][: 1 + delta]:
+        for found, rows in ((lens, by_lens), (delta, by_delta)):
             split = torch.stack(rows).split([len(target.T) for target in batch], dim=1)
-            into |= {one.id: layers.tolist() for one, layers in zip(batch, split)}
-    return by_secret
+            found |= {one.id: layers.tolist() for one, layers in zip(batch, split)}
+    return lens, delta
 
 
 def streams(
