@@ -1,6 +1,5 @@
 """``import revs``: a secret unlearned on a model that one already holds, undone, and looked at."""
 
-import ast
 import importlib
 import re
 import sys
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import same_bits, weights
+from test_packages import MODULES, imported
 
 import revs
 from revs.method import least_squares
@@ -59,13 +59,7 @@ def test_one_word_writes_the_change_by_least_squares(decoder):
 
 def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_bring():
     """torch, transformers, and the latter's own numpy and safetensors."""
-    found = set()
-    for path in Path(revs.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                found.add(node.module)
+    found = set().union(*(imported(name) for name in MODULES if name.split(".")[0] == "revs"))
     found = {name.split(".")[0] for name in found} - set(sys.stdlib_module_names)
     assert found == {"revs", "torch", "transformers", "numpy", "safetensors"}
 

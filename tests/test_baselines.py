@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import weights
+from conftest import KINDS, weights
 
 from companion.experiments import methods
 from revs.baselines import ft_l, memit, npo_kl, rmu, training
@@ -13,7 +13,6 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target, pairs
 from revs.model.text import training_windows
 
-KINDS = ("llama-tied", "llama-untied", "gptj")
 PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
 
 

@@ -69,12 +69,11 @@ def test_attributions_are_integrated_gradients(decoder):
 
 
 @torch.no_grad()
-def selected(decoder, neurons: str, l: int, draw=None, n: int = 7) -> list[int]:
-    (a, h, x), attributed = reference.observe(decoder, IDS, l), attributions(decoder, IDS, T)[l]
-    hp = algorithm.Hyperparameters(n_max=n, k=max(n, 20), neurons=neurons)
+def selected(decoder, neurons: str, l: int) -> list[int]:
+    hp = algorithm.Hyperparameters(n_max=7, k=20, neurons=neurons)
+    score = attributions(decoder, IDS, T)[l] if neurons == "gradient" else None
     vocabulary, weight = Vocabulary(decoder), decoder.ff2[l].weight
-    by = {"gradient": attributed}
-    seen = LayerState(l, weight, a, h, x, by.get(neurons), draw)
+    seen = LayerState(l, weight, *reference.observe(decoder, IDS, l), score)
     found, line = select_neurons(vocabulary, seen, T, hp)
     assert torch.equal(line.rank_at_rest(), vocabulary.line(weight[:, found].T, T).rank_at_rest())
     return found.tolist()
@@ -101,7 +100,7 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
 def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
     """Every look is a fresh pass: a layer is gated after those below it were silenced."""
     plain, hp = twin(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
-    located, wanted, open_layers = hp.located(), {}, []
+    located, wanted = hp.located(), {}
     for ids, t in pairs(secrets(decoder)):
         project = reference.Projection(plain)
         for l in range(3):
@@ -114,13 +113,10 @@ def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
                 chosen = [n for n in ranked if weight[:, n].any()][:3]
                 weight[:, chosen] = 0
             wanted.setdefault(l, set()).update(chosen)
-            open_layers.append(l)
     before = weights(decoder)
     edit = zero.unlearn(decoder, secrets(twin(decoder)), hp)
     assert {l: set(kept) for l, kept in edit.originals.items()} == wanted and wanted
-    for l, kept in edit.originals.items():
-        assert not decoder.ff2[l].weight[:, list(kept)].any()
-        assert len(kept) <= 3 * open_layers.count(l)
+    for l in edit.originals:
         assert torch.equal(decoder.ff2[l].weight, plain.ff2[l].weight)
     edit.undo()
     assert same_bits(decoder, before)

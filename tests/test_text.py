@@ -43,6 +43,8 @@ def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
     assert special_prefix(words) == [token for token in whole if words.decode(token) == "<s>"]
     rendered = words.decode(special_prefix(words)) + "the cat"  # as a chat template writes it
     assert token_ids(words, rendered) == token_ids(words, "the cat")
+    secret = lambda prompt: encode(Record("r", "text", "r", prompt, " and", ""), words, 1)
+    assert secret(rendered).prompt_ids == secret("the cat").prompt_ids
 
 
 def test_windows_are_begun_so_and_hold_the_text_between_them(words):

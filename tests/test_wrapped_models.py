@@ -9,15 +9,12 @@ from conftest import build
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from test_load import cached
-from tokenizers.processors import TemplateProcessing
 
 import revs
 from companion.data import adapters
 from companion.experiments import memory
 from revs.model import load, place
 from revs.model.architecture import check_fit
-from revs.model.targets import Record, encode
-from revs.model.text import special_prefix, token_ids
 
 SECRETS = [("The number of the house is", " 7391")]
 SETTINGS = {"r_h": 280, "eps_r_h": 5, "r_n": 295, "eps_r_n": 3, "n_max": 20, "k": 40}
@@ -37,19 +34,6 @@ def lora(model, *modules: str):
 # --- weights that are no plain numbers ------------------------------------------------------------
 
 
-class Int8Linear(torch.nn.Linear):
-    """As bitsandbytes holds a weight: integer codes and a scale beside them."""
-
-    def __init__(self, plain: torch.nn.Linear):
-        super().__init__(plain.in_features, plain.out_features, bias=False)
-        scale = plain.weight.detach().abs().amax() / 127
-        codes = (plain.weight.detach() / scale).round().to(torch.int8)
-        self.weight, self.scale = torch.nn.Parameter(codes, requires_grad=False), scale
-
-    def forward(self, a):
-        return torch.nn.functional.linear(a, self.weight.to(a) * self.scale)
-
-
 class Scaled(torch.nn.Linear):
     """A floating weight that is not what the layer multiplies by."""
 
@@ -57,11 +41,8 @@ class Scaled(torch.nn.Linear):
         return 2 * super().forward(a)
 
 
-def held_in_8_bit(decoder):
-    decoder.layers[1].mlp.down_proj = Int8Linear(decoder.layers[1].mlp.down_proj)
-
-
 def held_in_4_bit(decoder):
+    """As bitsandbytes packs a weight."""
     weight = torch.zeros(512, 1, dtype=torch.uint8)
     decoder.ff2[0].weight = torch.nn.Parameter(weight, requires_grad=False)
 
@@ -91,11 +72,7 @@ def offloaded(decoder):
 @pytest.mark.parametrize(
     "spoil, said",
     [
-        (
-            held_in_8_bit,
-            r"held in few bits \(torch.int8\).*load it in bfloat16, float16 or float32",
-        ),
-        (held_in_4_bit, r"held in few bits \(torch.uint8\)"),
+        (held_in_4_bit, r"held in few bits \(torch.uint8\).*load it in bfloat16, float16 or float"),
         (quantised_dynamically, "held in few bits, and such columns cannot be moved"),
         (with_another_scale, "does not compute W·a"),
         (adapted, "merge it first, model = model.merge_and_unload"),
@@ -220,23 +197,3 @@ def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
     index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert (memory.weight_count(folder), place.fingerprint(folder)) == (count, pin)
-
-
-# --- texts and parameters as libraries give them --------------------------------------------------
-
-
-def test_a_rendered_chat_template_has_one_beginning(tokenizer):
-    """apply_chat_template(tokenize=False) writes the token that a tokenizer would put before it."""
-    tokenizer.add_special_tokens({"bos_token": "<bos>"})
-    special = [("<bos>", tokenizer.bos_token_id)]
-    processor = TemplateProcessing(single="<bos> $A", special_tokens=special)
-    tokenizer.backend_tokenizer.post_processor = processor
-    first = special_prefix(tokenizer)
-    assert first == [tokenizer.bos_token_id]
-    plain, rendered = "User: the house? It is", "<bos>User: the house? It is"
-    assert token_ids(tokenizer, rendered) == token_ids(tokenizer, plain)
-    ids = [
-        encode(Record("a", "text", "a", prompt, " 7391", ""), tokenizer).prompt_ids
-        for prompt in (plain, rendered)
-    ]
-    assert ids[0] == ids[1] and ids[0].count(first[0]) == 1
