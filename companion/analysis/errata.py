@@ -7,6 +7,7 @@ could keep it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -37,6 +38,13 @@ def lines(label: str) -> dict[Row, dict[str, dict]]:
     return found
 
 
+def rows() -> Iterator[tuple[str, Row, dict[str, dict]]]:
+    """Every row of the tables of results and ablations: table, (data set, row), cells by column."""
+    for label in (*RESULTS, *USUAL):
+        for place, of_row in lines(label).items():
+            yield label, place, of_row
+
+
 def cells(tables: dict[str, str]) -> pd.DataFrame:
     """The cells of one table of each of the paper's models, dashes left out; ``model`` and label
     stand with them."""
@@ -50,30 +58,24 @@ def rounding(cell: dict) -> float:
     return 0.5 * 10.0 ** -len(digits)
 
 
-def too_large() -> Iterator[tuple[str, Row, str, dict[str, dict]]]:
-    """Printed scores above the harmonic mean of their own columns, whatever the rounding.
-
-    Gives table, row, score, and the columns' cells. A mean of harmonic means never exceeds the
-    harmonic mean of the means (Jensen's inequality).
-    """
-    for label in (*RESULTS, *USUAL):
-        for place, of_row in lines(label).items():
-            for score, names in PARTS.items():
-                parts = {name: of_row[name] for name in names if name in of_row}
-                if score in of_row and len(parts) > 1:
-                    most = harmonic_mean([one["value"] + rounding(one) for one in parts.values()])
-                    if of_row[score]["value"] - rounding(of_row[score]) > most:
-                        yield label, place, score, parts
-
-
 def above_its_harmonic_mean() -> pd.DataFrame:
-    """The scores that are too large, and the most that they can be."""
+    """Printed scores above the harmonic mean of their own columns, whatever the rounding, and the
+    most that they can be.
+
+    A mean of harmonic means never exceeds the harmonic mean of the means (Jensen's inequality).
+    """
     found = []
-    for label, (dataset, row), score, parts in too_large():
-        values = [part["value"] for part in parts.values()]
-        printed = f"{score} {lines(label)[dataset, row][score]['value']:g}"
-        most, listed = f"{harmonic_mean(values):.2f}", ", ".join(f"{v:g}" for v in values)
-        found.append([f"`{label}`", dataset, row, printed, most, listed])
+    for label, (dataset, row), of_row in rows():
+        for score, names in PARTS.items():
+            parts = [of_row[name] for name in names if name in of_row]
+            if score not in of_row or len(parts) < 2:
+                continue
+            printed, values = of_row[score]["value"], [part["value"] for part in parts]
+            most = harmonic_mean([part["value"] + rounding(part) for part in parts])
+            if printed - rounding(of_row[score]) > most:
+                place = [f"`{label}`", dataset, row, f"{score} {printed:g}"]
+                listed = ", ".join(f"{value:g}" for value in values)
+                found.append([*place, f"{harmonic_mean(values):.2f}", listed])
     return pd.DataFrame(found, columns=["table", "data", "row", "printed", "at most", "from"])
 
 
@@ -88,64 +90,47 @@ def lens_and_efficacy() -> pd.DataFrame:
     return core.merge(attacked, on=keys, suffixes=("", "_lens"))
 
 
-def repeats() -> Iterator[tuple[tuple[str, Row, list[dict]], tuple[str, Row, list[dict]]]]:
-    """Rows of two tables that agree in every number, to the digits that both print, although their
-    columns mean other things: table, row and cells of both, the one with more digits first."""
-    every = [
-        (label, place, list(of_row.values()))
-        for label in (*RESULTS, *USUAL)
-        for place, of_row in lines(label).items()
-    ]
-    for i, one in enumerate(every):
-        for other in every[i + 1 :]:
-            heads = [[cell["column"] for cell in row[2]] for row in (one, other)]
-            if one[0] == other[0] or len(heads[0]) != len(heads[1]) or heads[0] == heads[1]:
-                continue
-            pairs = list(zip(one[2], other[2], strict=True))
-            near = [
-                abs(a["value"] - b["value"]) <= max(rounding(a), rounding(b)) + 1e-9
-                for a, b in pairs
-            ]
-            if len(pairs) > 2 and all(near) and len({a["value"] for a, _ in pairs}) > 1:
-                yield tuple(sorted((one, other), key=lambda row: sum(map(rounding, row[2]))))
-
-
 def rows_that_repeat() -> pd.DataFrame:
-    """The rows that stand twice, under other heads."""
+    """Rows of two tables that agree in every number, to the digits that both print, although their
+    columns mean other things; the one with more digits first."""
     found = []
-    for one, other in repeats():
-        named = [f"`{label}`: {', '.join(place)}" for label, place, _ in (one, other)]
-        pairs = zip(one[2], other[2], strict=True)
-        found.append([*named, ", ".join(f"{a['value']:g} = {b['value']:g}" for a, b in pairs)])
+    for pair in itertools.combinations(rows(), 2):
+        (label, _, one), (other_label, _, other) = pair
+        if label == other_label or len(one) != len(other) or list(one) == list(other):
+            continue
+        near = [
+            abs(a["value"] - b["value"]) <= max(rounding(a), rounding(b)) + 1e-9
+            for a, b in zip(one.values(), other.values())
+        ]
+        if len(near) > 2 and all(near) and len({cell["value"] for cell in one.values()}) > 1:
+            ordered = sorted(pair, key=lambda row: sum(map(rounding, row[2].values())))
+            named = [f"`{label}`: {', '.join(place)}" for label, place, _ in ordered]
+            pairs = zip(*(of_row.values() for *_, of_row in ordered))
+            found.append([*named, ", ".join(f"{a['value']:g} = {b['value']:g}" for a, b in pairs)])
     return pd.DataFrame(found, columns=["row", "repeats", "numbers"])
 
 
 def one_configuration() -> pd.DataFrame:
     """REVS as it is in each of the ablations of one model, data set and seed, by column."""
-    found = {label: lines(label)["Emails", row] for label, row in USUAL.items()}
-    return pd.DataFrame(
-        {
-            label: {column: cell["value"] for column, cell in of.items()}
-            for label, of in found.items()
-        }
-    )
+    values = {
+        label: {column: cell["value"] for column, cell in lines(label)["Emails", row].items()}
+        for label, row in USUAL.items()
+    }
+    return pd.DataFrame(values)
 
 
 def spreads() -> pd.DataFrame:
     """Every positive standard deviation of the result tables; ``usual`` is the median of its
     column in the same data set."""
-    both = pd.concat([cells(CORE), cells(EXTRACTION)], ignore_index=True)
-    some = both[both["std"] > 0]
+    some = pd.concat([cells(CORE), cells(EXTRACTION)], ignore_index=True).query("std > 0")
     usual = some.groupby(["table", "dataset", "column"])["std"].transform("median")
     return some.assign(usual=usual)
 
 
 def sweep(method: str, name: str) -> dict | None:
     """What the Appendix says was searched for a setting: low and high, or values; else None."""
-    for entry in paper.tables()["sweep"]:
-        if (entry["method"], entry["name"]) == (method, name):
-            return entry
-    return None
+    every = {(entry["method"], entry["name"]): entry for entry in paper.tables()["sweep"]}
+    return every.get((method, name))
 
 
 def is_outside(chosen: dict) -> bool:

@@ -18,12 +18,6 @@ TITLES = {
     "delta": "Delta",
     "perturbation": "Perturbation",
 }
-PAPER_COLUMNS = {
-    "resistance_score": "Resistance Score",
-    "logit_lens": "Logit-Lens@100",
-    "delta": "Delta@100",
-    "perturbation": "Perturb@100",
-}
 
 
 def attacked(frame: pd.DataFrame) -> pd.DataFrame:
@@ -56,7 +50,7 @@ def resistance(frame: pd.DataFrame, aggregation: str) -> pd.DataFrame:
 
 def printed() -> pd.DataFrame:
     """Both extraction tables of the paper in the shape of ``results.scores``."""
-    return results.printed(paper.EXTRACTION, {PAPER_COLUMNS[name]: TITLES[name] for name in TITLES})
+    return results.printed(paper.EXTRACTION)
 
 
 def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:

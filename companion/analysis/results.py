@@ -7,7 +7,6 @@ the last two in per cent.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 
 import pandas as pd
@@ -18,11 +17,15 @@ from companion.experiments import methods
 from companion.store import paper, rows, versions
 from revs.measures import metrics
 
-PAPER_COLUMNS = {
-    "efficacy": "Efficacy@100",
-    "generalization": "Generalization@100",
-    "specificity": "Specificity",
-    "unlearning_score": "Unlearning Score",
+COLUMNS = {  # the paper's words for what it shares with us → ours
+    "Efficacy@100": "Efficacy",
+    "Generalization@100": "Generalization",
+    "Specificity": "Specificity",
+    "Unlearning Score": "Unlearning Score",
+    "Logit-Lens@100": "Logit-Lens",
+    "Delta@100": "Delta",
+    "Perturb@100": "Perturbation",
+    "Resistance Score": "Resistance Score",
 }
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("unedited", "output_ban", "random", "other_tokens")  # no methods of unlearning
@@ -66,13 +69,10 @@ def line(row: dict) -> dict:
         "row": row,
     }
     edit = {name: result.get("edit", {}).get(name) for name in ("columns", "weights", "norm")}
-    settings, scores = row["settings"]["hyperparameters"], numbers(result.get("after", {}))
+    # generalization is nan where each secret has one sentence
+    scores = pd.Series(result.get("after", {}), list(METRICS), dtype=float).to_dict()
+    settings = row["settings"]["hyperparameters"]
     return {name: row[name] for name in names} | about | edit | settings | scores
-
-
-def numbers(found: dict) -> dict[str, float]:
-    """A run's metrics; nan for generalization where each secret has one sentence."""
-    return {name: math.nan if found.get(name) is None else found[name] for name in METRICS}
 
 
 def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
@@ -166,20 +166,14 @@ def scores(frame: pd.DataFrame, *by: str, of: Mapping[str, str] = METRICS) -> pd
     return titled(pd.DataFrame(lines))
 
 
-def printed(
-    labels: Mapping[str, str] = paper.CORE, columns: Mapping[str, str] | None = None
-) -> pd.DataFrame:
-    """The paper's numbers in the shape of ``scores``, from tables (model → label).
-
-    ``columns`` are the titles of the paper's columns here.
-    """
-    columns = columns or {PAPER_COLUMNS[metric]: name for metric, name in METRICS.items()}
+def printed(labels: Mapping[str, str] = paper.CORE) -> pd.DataFrame:
+    """The paper's numbers in the shape of ``scores``, from tables (model → label)."""
     names = {"dataset": "data", "row": "method", "column": "metric", "value": "mean"}
     found = [paper.table(of).assign(measured=f"paper, {model}") for model, of in labels.items()]
     frame = pd.concat(found).rename(columns=names)
     known = frame["method"].isin([entry["title"] for entry in methods.registry().values()])
-    frame = frame[known & frame["metric"].isin(columns) & frame["mean"].notna()]
-    frame = frame.assign(metric=frame["metric"].map(columns))
+    frame = frame[known & frame["metric"].isin(COLUMNS) & frame["mean"].notna()]
+    frame = frame.assign(metric=frame["metric"].map(COLUMNS))
     for column in ("mean", "std"):  # by way of a share, like ours: it decides how 59.65 is rounded
         frame[column] = 100 * (frame[column].astype(float) / 100)
     return titled(frame[["data", "method", "measured", "metric", "mean", "std"]])

@@ -20,7 +20,6 @@ from companion.analysis import (
     ablations,
     extraction,
     main_comparison,
-    results,
     statistics,
     tradeoffs,
 )
@@ -80,12 +79,8 @@ def of_the_paper(data: str) -> pd.DataFrame:
     """The paper's own means on Llama-3-8B, in the shape of "means"."""
     titles = {words: name for name, words in main_comparison.TITLES.items()}
     titles |= {"Resistance Score": "resistance_released", "Perturbation": "perturbation"}
-    printed = pd.concat([results.printed(), extraction.printed()])
-    some = printed[(printed["measured"] == "paper, Llama-3-8B") & printed["metric"].isin(titles)]
-    some = some[some["data"].astype(str) == methods.PAPER_DATA[data]].astype({"method": str})
-    names = {entry["title"]: name for name, entry in methods.registry().items()}
-    wide = some.pivot_table(index="method", columns="metric", values="mean").rename(index=names)
-    return wide.rename(columns=titles).reindex(columns=PERCENT)
+    printed = main_comparison.printed().xs(data, level="data")
+    return printed.rename(columns=titles).reindex(columns=PERCENT)
 
 
 # --- what a verdict is worth ---------------------------------------------------------------------

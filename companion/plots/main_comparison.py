@@ -16,6 +16,7 @@ PANELS = {
     "resistance": "Resistance Score\n(more is better)",
     "perplexity_rise": "Rise of perplexity\n(less is better)",
 }
+PRINTED = {"Unlearning Score": main_comparison.PRIMARY, "Resistance Score": "resistance"}
 SHARED = ("ssn", "emails")  # with a set whose secrets share their tokens
 MARKERS = {"ssn": "o", "emails": "s", "urls": "^", "ssn-shared": "D", "emails-shared": "P"}
 
@@ -25,6 +26,8 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
     ours filled, the paper's hollow. Controls stand below a line."""
     means = frame.groupby(["method", "data"])[list(PANELS)].mean().mul(100)
     order = in_order(frame["method"])
+    printed = main_comparison.printed().rename(columns=PRINTED).reindex(columns=list(PANELS))
+    printed = printed.unstack("data").reindex(order)
     fig, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
     for ax, (column, words) in zip(axes, PANELS.items(), strict=True):
         for place, method in enumerate(order):
@@ -33,7 +36,7 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
             ax.plot([values.min(), values.max()], [place] * 2, color=colour, linewidth=1)
             for data, value in values.items():
                 ax.plot(value, place, color=colour, marker=MARKERS[data], markersize=6)
-            for data, value in printed_values(method, column).items():
+            for data, value in printed.loc[method, column].dropna().items():
                 hollow = {"marker": MARKERS[data], "markerfacecolor": "none", "markersize": 6}
                 ax.plot(value, place + 0.32, color=colour, **hollow)
         controls = sum(method in main_comparison.CONTROLS for method in order)
@@ -85,15 +88,6 @@ def cells(frame: pd.DataFrame) -> Figure:
     ax.set_yticks(range(len(order)), [title(method) for method in order])
     ax.set(xlim=(-4, 104), ylim=(len(order) - 0.4, -0.6), xlabel="Unlearning Score, per cent")
     return fig
-
-
-def printed_values(method: str, column: str) -> dict[str, float]:
-    """The paper's means of a method by data set, in per cent."""
-    printed = main_comparison.printed()
-    some = printed[(printed["method"] == title(method)) & (printed["column"] == column)]
-    names = {words: data for data, words in results.DATA.items()}
-    values = zip(some["data"].astype(str), some["mean"], strict=True)
-    return {names[data]: 100 * mean for data, mean in values if not pd.isna(mean)}
 
 
 def keys(frame: pd.DataFrame) -> list[Line2D]:
