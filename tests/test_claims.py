@@ -6,6 +6,7 @@ import random
 import pandas as pd
 import pytest
 
+from companion.analysis import ablations
 from companion.claims import claims, ledger
 from companion.claims.claims import CLAIMS
 from companion.experiments import methods
@@ -65,7 +66,8 @@ def test_a_claim_is_decided_by_its_numbers(decide, found, wanted):
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.decide.__name__)
 def test_a_claim_without_its_runs_has_no_verdict(claim):
-    empty = {"means": means().dropna(how="all"), "scores": pd.DataFrame(), "ablations": {}}
+    empty = {"means": means().dropna(how="all"), "scores": pd.DataFrame()}
+    empty |= {"ablations": dict.fromkeys(ablations.ALL, pd.Series(dtype=float))}
     empty |= {"benchmarks": pd.DataFrame(columns=["mmlu", "gsm8k"])}
     empty |= {"perturbations": pd.Series(dtype=float)}
     assert claim.decide(empty.get(claim.evidence, {})) is None
@@ -88,15 +90,14 @@ def test_significance_needs_six_pairs_and_every_method():
 # --- what a verdict is worth ---------------------------------------------------------------------
 
 
-def claim_of(decide) -> claims.Claim:
-    return next(one for one in CLAIMS if one.decide is decide)
+CLAIM = {claim.decide: claim for claim in CLAIMS}
 
 
 def test_a_first_place_has_one_chance_in_as_many_as_there_are_methods():
-    found = ledger.chance(claim_of(claims.highest_score), means(unlearning_score=UP))
+    found = ledger.chance(CLAIM[claims.highest_score], means(unlearning_score=UP))
     assert found == pytest.approx(1 / 7, abs=0.1)
     alike = means(efficacy=UP, resistance_released=UP)
-    assert math.isnan(ledger.chance(claim_of(claims.effective_methods_resist), alike))
+    assert math.isnan(ledger.chance(CLAIM[claims.effective_methods_resist], alike))
 
 
 def test_the_unedited_model_keeps_its_name():
@@ -112,7 +113,7 @@ def test_a_verdict_that_hangs_on_one_adapter_is_not_sure():
         for method, score in (("revs", of_revs), ("memit", 50.0))
     ]
     part = pd.DataFrame(lines).reindex(columns=dict.fromkeys([*lines[0], *ledger.PERCENT]))
-    claim = claim_of(claims.highest_score)
+    claim = CLAIM[claims.highest_score]
     found = ledger.sure(claim, ledger.resampled(part), holds=True)
     assert 0.5 < found < 0.95
     one = part[part["adapter"] == "a"]

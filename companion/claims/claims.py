@@ -17,7 +17,7 @@ from scipy.stats import spearmanr
 from companion.analysis.statistics import p_text, signed_rank
 
 Answer = tuple[bool, str]  # does it hold, and what was seen
-SYNTHETIC = ("ssn", "emails", "urls")
+SYNTHETIC, EMAILS = ("ssn", "emails", "urls"), ("emails",)
 FAR, CLOSE, HIGH = 10, 5, 80  # points that "far", "close" and "high" are read as
 
 
@@ -54,45 +54,44 @@ def methods_only(means: pd.DataFrame) -> pd.DataFrame:
     return means.drop(index="unedited", errors="ignore")
 
 
-def lead(means: pd.DataFrame, column: str) -> Answer | None:
-    """Has REVS the highest value of a column? With its lead over the best other method."""
-    values = methods_only(means)[column].dropna()
-    if "revs" not in values or len(values) < 2:
+def best_of(values: pd.Series, choice: str = "revs") -> Answer | None:
+    """Has REVS, or another choice, the highest value? With its lead over the best other."""
+    values = values.dropna()
+    if choice not in values or len(values) < 2:
         return None
-    others = values.drop("revs")
-    ahead = values["revs"] - others.max()
-    return bool(ahead > 0), f"{values['revs']:.1f}, {ahead:+.1f} to the best other"
+    ahead = values[choice] - values.drop(choice).max()
+    return bool(ahead > 0), f"{values[choice]:.1f}, {ahead:+.1f} to the best other"
 
 
 @claim("REVS has the highest Unlearning Score", "§5; Abstract, §1, §7")
 def highest_score(means):
-    return lead(means, "unlearning_score")
+    return best_of(methods_only(means)["unlearning_score"])
 
 
 @claim("REVS has the best efficacy", "§5 Effectiveness", data=("ssn", "urls"))
 def best_efficacy(means):
-    return lead(means, "efficacy")
+    return best_of(methods_only(means)["efficacy"])
 
 
 @claim("REVS generalises best to other prompts", "§5 Effectiveness", data=("ssn",))
 def best_generalization(means):
-    return lead(means, "generalization")
+    return best_of(methods_only(means)["generalization"])
 
 
 @claim("REVS keeps the most of the other secrets", "§5 Model Integrity", data=("ssn", "emails"))
 def best_specificity(means):
-    return lead(means, "specificity")
+    return best_of(methods_only(means)["specificity"])
 
 
 @claim("REVS has the highest Resistance Score", "§5 Extraction Resistance", data=("ssn", "urls"))
 def highest_resistance(means):
-    return lead(means, "resistance_released")
+    return best_of(methods_only(means)["resistance_released"])
 
 
 @claim(
     "REVS's Resistance Score is a close second, here: at most five points behind",
     "§5 Extraction Resistance",
-    data=("emails",),
+    data=EMAILS,
 )
 def close_second_resistance(means):
     values = methods_only(means)["resistance_released"].dropna()
@@ -132,10 +131,9 @@ def editing_resists(means):
 
 @claim("REVS changes a small subset of neurons, here: at most ten per cent", "Abstract, §3.1")
 def small_subset(means):
-    if "revs" not in means.index or math.isnan(means["columns"].get("revs", math.nan)):
-        return None
-    share = means.loc["revs", "columns"]
-    return bool(share <= 10), f"{share:.1f} per cent of the columns of FF₂"
+    share = means["columns"].get("revs", math.nan)
+    said = f"{share:.1f} per cent of the columns of FF₂"
+    return None if math.isnan(share) else (bool(share <= 10), said)
 
 
 @claim(
@@ -151,18 +149,13 @@ def intact_text(means):
     "MMLU stays as it was for all methods, here: within two points",
     "§5 Model Integrity",
     "benchmarks",
-    ("emails",),
+    EMAILS,
 )
 def mmlu_stable(accuracy):
     return unchanged(accuracy, "mmlu")
 
 
-@claim(
-    "GSM8K stays as it was, here: within two points",
-    "§5 Model Integrity",
-    "benchmarks",
-    ("emails",),
-)
+@claim("GSM8K stays as it was, here: within two points", "§5 Model Integrity", "benchmarks", EMAILS)
 def gsm8k_stable(accuracy):
     return unchanged(accuracy, "gsm8k")
 
@@ -170,11 +163,7 @@ def gsm8k_stable(accuracy):
 def unchanged(accuracy: pd.DataFrame, benchmark: str) -> Answer | None:
     """Is every method within two points of the unedited model? None where one answer is more."""
     values = accuracy[benchmark]
-    if (
-        "unedited" not in values
-        or len(values) < 2
-        or 100 / accuracy[f"{benchmark} items"].max() > 2
-    ):
+    if len(values) < 2 or 100 / accuracy[f"{benchmark} items"].max() > 2:
         return None
     change = 100 * (values.drop("unedited") - values["unedited"])
     largest = change[change.abs().idxmax()]
@@ -239,30 +228,19 @@ def stable_over_targets(curves):
     return bool(mine <= FAR and mine < theirs), f"{mine:.1f} against {theirs:.1f} points"
 
 
-@claim("choosing neurons by rank and activation is best", "App.", "ablations", ("emails",))
+@claim("choosing neurons by rank and activation is best", "App.", "ablations", EMAILS)
 def hybrid_neurons(scores):
-    return best_of(scores, "neurons", "hybrid")
+    return best_of(scores["neurons"], "hybrid")
 
 
-@claim("unlearning the rarest tokens is best", "App.", "ablations", ("emails",))
+@claim("unlearning the rarest tokens is best", "App.", "ablations", EMAILS)
 def rarest_tokens(scores):
-    return best_of(scores, "tokens", "rarest")
+    return best_of(scores["tokens"], "rarest")
 
 
-def best_of(scores: dict[str, pd.Series], which: str, choice: str) -> Answer | None:
-    """Has one alternative of an ablation the highest Unlearning Score?"""
-    values = scores.get(which, pd.Series(dtype=float)).dropna()
-    if choice not in values or len(values) < 2:
-        return None
-    ahead = values[choice] - values.drop(choice).max()
-    return bool(ahead > 0), f"{values[choice]:.1f}, {ahead:+.1f} to the best other"
-
-
-@claim(
-    "setting neurons to zero is far worse, here: by ten points", "App.", "ablations", ("emails",)
-)
+@claim("setting neurons to zero is far worse, here: by ten points", "App.", "ablations", EMAILS)
 def zeroing_worse(scores):
-    values = scores.get("zeroing", pd.Series(dtype=float)).dropna()
+    values = scores["zeroing"].dropna()
     if "REVS" not in values or len(values) < 2:
         return None
     ahead = values["REVS"] - values.drop("REVS").max()
