@@ -101,8 +101,9 @@ def ranks(found: dict) -> Explorer:
         grid.transform_filter(f"datum.when == '{BEFORE}'").properties(title=BEFORE, **small),
         grid.transform_filter("datum.when == method")
         .encode(color=colour.legend(None))
-        .properties(title=title_of("'after ' + method"), **small),
+        .properties(title=alt.TitleParams(alt.ExprRef("'after ' + method")), **small),
     ]
+    title = alt.TitleParams(alt.ExprRef("'token ' + (place + 1) + ', by method'"))
     colours = [figures.INK, *(figures.look(name)["color"] for name in titles)]
     dashed, wide = f"datum.when == '{BEFORE}'", f"datum.when == method || datum.when == '{BEFORE}'"
     lines = (
@@ -116,9 +117,7 @@ def ranks(found: dict) -> Explorer:
             strokeWidth=alt.condition(wide, alt.value(3), alt.value(1.2)),
             tooltip=["when:N", "layer:Q", "rank:Q"],
         )
-        .properties(
-            title=title_of("'token ' + (place + 1) + ', by method'"), width=WIDTH, height=190
-        )
+        .properties(title=title, width=WIDTH, height=190)
     )
     drawn = alt.vconcat(*maps, lines).add_params(secret, method, place).configure(**LOOK)
     drawn = drawn.resolve_scale(color="independent")
@@ -135,9 +134,9 @@ def plane(points: pd.DataFrame) -> Explorer:
     runs["setting"] = [f"{KNOBS[one.method]} = {one.knob:g}" for one in runs.itertuples()]
     order = figures.in_order(runs["method"])
     runs["method"] = runs["method"].map(methods.title)
-    columns = {"efficacy": "Efficacy", "specificity": "Specificity", "unlearning_score": "score"}
-    columns |= dict.fromkeys(("panel", "method", "setting", "step", "last"))
-    lines = runs[list(columns)].round(1).rename(columns={k: v for k, v in columns.items() if v})
+    metrics = {"efficacy": "Efficacy", "specificity": "Specificity", "unlearning_score": "score"}
+    about = ["panel", "method", "setting", "step", "last"]
+    lines = runs[[*metrics, *about]].round(1).rename(columns=metrics)
     panel = select("panel", list(dict.fromkeys(lines["panel"])), "Secrets and model ")
     most = int(lines["last"].max())
     slide = alt.binding_range(min=1, max=most, step=1, name="Edit strength, step ")
@@ -176,11 +175,6 @@ def plane(points: pd.DataFrame) -> Explorer:
     drawn = drawn.add_params(panel, step).configure(**LOOK)
     said = "Specificity over efficacy of each method as its edit gets harder, and its score"
     return Explorer(drawn, said)
-
-
-def title_of(expression: str) -> alt.TitleParams:
-    """A title that follows what is chosen."""
-    return alt.TitleParams(alt.ExprRef(expression))
 
 
 def select(name: str, options: list, label: str, shift: int = 0, value=None) -> alt.Parameter:

@@ -105,17 +105,12 @@ def path(ax: Axes, frame: pd.DataFrame, x: str, y: str, method: str) -> None:
     ax.plot(at[x], at[y], **drawn | {"markersize": 10})
 
 
-def panels(number: int, across: int = 3, **shared) -> tuple[Figure, list[Axes]]:
-    """A figure with so many axes, a few beside each other."""
-    across = min(number, across)
-    fig, axes = plt.subplots(
-        -(-number // across),
-        across,
-        figsize=(max(5.5, 3.0 * across), 3.3 * -(-number // across)),
-        squeeze=False,
-        layout="constrained",
-        **shared,
-    )
+def panels(number: int, **shared) -> tuple[Figure, list[Axes]]:
+    """A figure with so many axes, at most three beside each other."""
+    across = min(number, 3)
+    down = math.ceil(number / across)
+    size = {"figsize": (max(5.5, 3.0 * across), 3.3 * down), "layout": "constrained"}
+    fig, axes = plt.subplots(down, across, squeeze=False, **size, **shared)
     for ax in axes.flat[number:]:
         ax.remove()
     return fig, list(axes.flat[:number])
