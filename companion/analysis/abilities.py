@@ -47,7 +47,8 @@ def answers(found: dict[str, dict]) -> pd.DataFrame:
         line = {"score": result["after"]["unlearning_score"], "perplexity": after["perplexity"]}
         for one in BENCHMARKS:
             accuracy, items = after[one]["accuracy"], after[one]["items"]
-            line |= {one: accuracy, f"{one} error": error(accuracy, items), f"{one} items": items}
+            error = math.sqrt(accuracy * (1 - accuracy) / items)  # of a share of so many items
+            line |= {one: accuracy, f"{one} error": error, f"{one} items": items}
             changed = flips(before[one]["right"], after[one]["right"])
             line |= {f"{one} {which}": count for which, count in changed.items()}
         lines[name] = line
@@ -77,8 +78,3 @@ def printed(data: str) -> pd.DataFrame:
     frame = pd.Series(found).unstack(sort=False)
     order = [entry["title"] for entry in methods.registry().values()]
     return frame.reindex([title for title in order if title in frame.index])
-
-
-def error(accuracy: float, items: int) -> float:
-    """The standard error of a share of so many items."""
-    return math.sqrt(accuracy * (1 - accuracy) / items)

@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.analysis import results
+from companion.analysis.extraction import TITLES
 from companion.analysis.tables import DASH, comma_list, decimal, number_word, percent
 from companion.store import rows
 
@@ -28,8 +29,6 @@ AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
 COLUMNS = "run model documents write outcome memorised unlearned seconds".split()
 COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
-ATTACKS = {"resistance_score": "Resistance Score", "logit_lens": "Logit-Lens", "delta": "Delta"}
-ATTACKS |= {"perturbation": "Perturbation"}
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
 
 
@@ -85,9 +84,9 @@ def resistance(result: dict) -> pd.DataFrame:
         for when in ("before", "after"):
             attacks = result[when]["attacks"]
             black_box = attacks["black_box"] if name == "per_example" else None
-            values = [*(attacks[attack][name] for attack in ATTACKS), black_box]
+            values = [*(attacks[attack][name] for attack in TITLES), black_box]
             columns[f"{title}, {when}"] = map(percent, values)
-    index = pd.Index([*ATTACKS.values(), "Perturbation, in what is written"], name="attack")
+    index = pd.Index([*TITLES.values(), "Perturbation, in what is written"], name="attack")
     return pd.DataFrame(columns, index=index).reset_index()
 
 

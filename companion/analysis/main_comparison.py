@@ -19,9 +19,9 @@ from companion.analysis.tables import (
     METRICS,
     comma_list,
     decimal,
+    intervals,
     ordinal,
     percent,
-    percent_range,
     spoken_list,
 )
 from companion.experiments import methods
@@ -158,7 +158,7 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
     scores, keys = means(frame), ["data", "method"]
     found = scores[keys].assign(runs=scores["runs"].astype(str))
     found[TITLES[PRIMARY]] = scores["mean"].map(percent)
-    found["interval"] = list(map(percent_range, scores["low"], scores["high"]))
+    found["interval"] = intervals(scores)
     others = [name for name in TITLES if name != PRIMARY and frame[name].notna().any()]
     rest = frame.groupby(keys)[others].mean()
     for name in others:
@@ -191,7 +191,7 @@ def mean_table(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """The mean of a share of each method with its interval, as texts."""
     found = means(frame, column)
     table = found[["data", "method"]].assign(mean=found["mean"].map(percent))
-    table["interval"] = list(map(percent_range, found["low"], found["high"]))
+    table["interval"] = intervals(found)
     return results.titled(table)
 
 

@@ -78,15 +78,11 @@ def comparison(model: str, data: str) -> pd.DataFrame:
     return main_comparison.measures(frame)
 
 
-def name_swaps(model: str, data: str, embedded: str) -> pd.DataFrame:
-    """The runs that exchanged names: of a model's own secrets, and of synthetic ones."""
-    frames = [results.measured(model, data), results.measured(embedded, "emails")]
-    return pd.concat([one[one["tag"].isin(["cue", "cue-unread"])] for one in frames])
-
-
 def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
-    """Shares of secrets still written with the own and with another person's name, as texts."""
-    asked = name_swaps(model, data, embedded)
+    """Shares of secrets still written with the own and with another person's name, as texts: of a
+    model's own secrets, and of synthetic ones."""
+    asked = pd.concat([results.measured(model, data), results.measured(embedded, "emails")])
+    asked = asked[asked["tag"].isin(["cue", "cue-unread"])]
     found = pd.json_normalize([row["result"]["name_swap"] for row in asked["row"]])
     shares = found.filter(like=".").map(percent)
     shares.columns = [name.replace(".", " name, ").replace("_", " ") for name in shares]

@@ -60,12 +60,14 @@ def examples(
     """
     lines = []
     for one, of_data in found.items():
+        if "revs" not in of_data:
+            continue
         said = {}
         for record in datasets.read(one) if invented else ():
             words = record.prompt.split()[-WORDS:]
             said[record.id] = " ".join(["…", *words, f"`{record.secret}`"])
-        items = rows.per_example(of_data["revs"]).fillna("") if "revs" in of_data else None
-        for outcome in () if items is None else replacement.BECAME:
+        items = rows.per_example(of_data["revs"]).fillna("")
+        for outcome in replacement.BECAME:
             for item in items[items["became"] == outcome].head(each).to_dict("records"):
                 now = f"`{item['replacement']}`" if item["replacement"] else DASH
                 was = said.get(item["id"], f"`{item['was']}`")
@@ -130,9 +132,5 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
 
 def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
     """The public addresses that each method's model writes, by id."""
-    return {
-        name: {
-            address for address, yes in row["result"]["public_addresses"]["known"].items() if yes
-        }
-        for name, row in of_data.items()
-    }
+    asked = {name: row["result"]["public_addresses"]["known"] for name, row in of_data.items()}
+    return {name: {one for one, yes in known.items() if yes} for name, known in asked.items()}

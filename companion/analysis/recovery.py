@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, percent, percent_range
+from companion.analysis.tables import DASH, intervals, percent
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -32,14 +32,13 @@ CRITERIA = {
 }
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
-GOLD_TITLE = "Never trained on them"
 COSTS = ["efficacy", "specificity", "perplexity_rise"]  # beside what edits of all tokens leave
 CONTROLS = ("unedited", "random", "output_ban", GOLD)  # those that are audited
 
 
 def title(method: str) -> str:
     """How a method is named; the gold standard is none."""
-    return GOLD_TITLE if method == GOLD else methods.title(method)
+    return "Never trained on them" if method == GOLD else methods.title(method)
 
 
 # --- one line a run, one line a secret -----------------------------------------------------------
@@ -161,9 +160,9 @@ def by_secret(part: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def endpoint_table(found: pd.DataFrame) -> pd.DataFrame:
     """What is recovered and its excess over the gold standard, with intervals, as texts."""
     keys, both = ["data", "method"], endpoint(found)
-    table = both[keys].assign(recovered=both["mean"].map(percent), interval=ranges(both))
+    table = both[keys].assign(recovered=both["mean"].map(percent), interval=intervals(both))
     excess = endpoint(found, GOLD)
-    more = excess[keys].assign(more=excess["mean"].map(percent), ends=ranges(excess))
+    more = excess[keys].assign(more=excess["mean"].map(percent), ends=intervals(excess))
     more = more.rename(columns={"more": "excess over never trained", "ends": "its interval"})
     return titled(table.merge(more, how="left", on=keys).astype(object).fillna(DASH))
 
@@ -253,11 +252,6 @@ def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, 
     said["layer_recovered"] = percent(endpoint(secrets(layers))["mean"].mean())
     said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
     return said
-
-
-def ranges(frame: pd.DataFrame) -> list[str]:
-    """Intervals as texts."""
-    return list(map(percent_range, frame["low"], frame["high"]))
 
 
 def titled(frame: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from companion.analysis.tables import DASH, METRICS, as_strings
+from companion.analysis.tables import DASH, METRICS, as_strings, number_ranges
 from companion.data.models import registry
 from companion.experiments import methods
 from companion.store import paper, rows, versions
@@ -93,11 +93,6 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
         )
     place = frame["data"].map(data.index)
     return frame.assign(place=place).sort_values(["place", "method", "seed"], ignore_index=True)
-
-
-def finished(frame: pd.DataFrame, method: str) -> pd.Series:
-    """The rows of a method's runs that did not fail."""
-    return frame.loc[(frame["method"] == method) & frame["failed"].isna(), "row"]
 
 
 def target_ranks(row: dict) -> list[list[int]]:
@@ -211,10 +206,8 @@ def best_first(frame: pd.DataFrame) -> str:
 
 def seed_list(numbers: Iterable[int]) -> str:
     """Seeds in order, each once: "seeds 1–6" or "seeds 1, 3, 4"."""
-    some = sorted(set(numbers))
-    whole = len(some) > 2 and some == list(range(some[0], some[-1] + 1))
-    shown = f"{some[0]}–{some[-1]}" if whole else ", ".join(map(str, some)) or DASH
-    return ("seeds " if len(some) > 1 else "seed ") + shown
+    some = set(numbers)
+    return ("seeds " if len(some) > 1 else "seed ") + (number_ranges(some) if some else DASH)
 
 
 def measured_on(model: str, frame: pd.DataFrame) -> str:

@@ -39,9 +39,9 @@ def percent(value: float | None, std: float | None = None, digits: int = 1) -> s
     return decimal(*(None if one is None else 100 * one for one in (value, std)), digits)
 
 
-def percent_range(low: float, high: float) -> str:
-    """An interval of shares in per cent: "62.4 to 68.6"."""
-    return f"{percent(low)} to {percent(high)}"
+def intervals(frame: pd.DataFrame) -> list[str]:
+    """Intervals of shares, ``low`` and ``high``, in per cent: "62.4 to 68.6"."""
+    return [f"{percent(low)} to {percent(high)}" for low, high in zip(frame["low"], frame["high"])]
 
 
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pandas as pd
 
 from companion.analysis import results
-from companion.analysis.results import finished, measured
+from companion.analysis.results import measured
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
 from companion.store import paper
@@ -28,17 +28,16 @@ Curves = dict[str, pd.DataFrame]  # method → one line a point
 def by_candidates(model: str, data: str) -> Curves:
     """Efficacy@|C| of the usual runs in per cent, mean and standard deviation over seeds."""
     frame, found = results.tagged(model, data, ""), {}
-    for name in KNOBS:
-        done = list(finished(frame, name))
-        ranks = [results.target_ranks(row) for row in done]
+    frame = frame[frame["failed"].isna()]
+    for name in (one for one in KNOBS if one in set(frame["method"])):
+        ranks = [results.target_ranks(row) for row in frame.loc[frame["method"] == name, "row"]]
         lines = []
-        for k in CANDIDATES if done else ():
+        for k in CANDIDATES:
             mean, std = metrics.summary(
                 [metrics.mean([metrics.efficacy(one, k) for one in seed]) for seed in ranks]
             )
             lines.append({"method": name, "|C|": k, "efficacy": 100 * mean, "std": 100 * std})
-        if done:
-            found[name] = pd.DataFrame(lines)
+        found[name] = pd.DataFrame(lines)
     return found
 
 
@@ -64,8 +63,7 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
         part = frame[frame["method"] == name]
         part = part.assign(tuned=part["tag"] == TAGS[name], knob=part.get(knob))
         part = part[part["tuned"] | part["alone"]]
-        targets = [row["result"]["after"]["forget"] for row in part["row"]]
-        part = part.assign(targets=targets)
+        part = part.assign(targets=[row["result"]["after"]["forget"] for row in part["row"]])
         if len(part) > 1:
             found[name] = part.sort_values(by, ignore_index=True)
     return found

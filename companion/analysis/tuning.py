@@ -25,7 +25,6 @@ from companion.experiments.optimizer import ends_near, limit
 from companion.store import paper, rows
 from companion.store.paths import ROOT
 
-BOUNDS = ("least", "most")  # how far a range may grow
 SEARCHES = ["data", "method", "result"]  # columns
 
 
@@ -227,11 +226,9 @@ def edges(found: pd.DataFrame) -> pd.DataFrame:
     """One line a search: whose range grew, and which of the chosen settings lie at an end."""
     lines = []
     for one in found.itertuples():
-        at = grew = "not recorded"
-        if "ranges" in one.result:
-            near = at_ends(one.result["hyperparameters"], one.result["ranges"])
-            at = ", ".join(f"`{name}` {end}" + " (limit)" * fixed for name, end, fixed in near)
-            grew = ", ".join(map("`{}`".format, one.result["widened"]))
+        near = at_ends(one.result["hyperparameters"], one.result["ranges"])
+        at = ", ".join(f"`{name}` {end}" + " (limit)" * fixed for name, end, fixed in near)
+        grew = ", ".join(map("`{}`".format, one.result["widened"]))
         lines.append([one.data, one.method, grew or DASH, at or DASH])
     columns = ["data", "method", "ranges that grew", "chosen at an end"]
     return pd.DataFrame(lines, columns=columns)
@@ -264,7 +261,8 @@ def interval(space: dict | None) -> str:
     if "last_of" in space:
         return f"the last of `{space['last_of']}`"
     said = ["uniform"] if space.get("scale") == "linear" else []
-    said += [f"{bound} {short(space[bound])}" for bound in BOUNDS if bound in space]
+    limits = (bound for bound in ("least", "most") if bound in space)  # how far it may grow
+    said += [f"{bound} {short(space[bound])}" for bound in limits]
     notes = f" ({'; '.join(said)})" if said else ""
     if "share_of" in space:
         return f"{short(space['low'])} to 1 times `{space['share_of']}`{notes}"
