@@ -26,16 +26,9 @@ def row(data="ssn", method="revs", adapter="seed1", seed=1, score=0.5, **more) -
     settings = {"adapter": adapter, "hyperparameters": {}, "data": data, "score_k": 100}
     name = f"unlearn/{data}/{MODEL}/{method}-{adapter}-seed{seed}"
     about = {"name": name, "data": data, "model": MODEL, "method": method, "seed": seed, "tag": ""}
-    return about | {
-        "kind": "unlearn",
-        "origin": "recorded",
-        "result": result,
-        "settings": settings,
-        "inputs": {"model": f"{adapter}-weights"},
-        "environment": {"processor": "x"},
-        "seconds": {"unlearn": 3.0},
-        "extra_memory_mb": 10,
-    }
+    about |= {"kind": "unlearn", "origin": "recorded", "settings": settings, "result": result}
+    about |= {"inputs": {"model": f"{adapter}-weights"}, "environment": {"processor": "x"}}
+    return about | {"seconds": {"unlearn": 3.0}, "extra_memory_mb": 10}
 
 
 @pytest.fixture

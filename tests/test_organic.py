@@ -1,6 +1,5 @@
 """Secrets that a model knows by itself: rows of curations and runs become frames (§4.2)."""
 
-import pytest
 import test_tuning
 
 from companion.analysis import curation, main_comparison, organic, qualitative
@@ -13,30 +12,17 @@ MODEL = "smollm2-135m"
 search = test_tuning.search
 
 
-@pytest.fixture
-def found(shelf):
-    """Two curations: three addresses in two packages and one that is not exact; no number."""
-
-    def put(name, kinds, items):
-        kept = sum(item["exact"] for item in items)
+def test_curations_are_those_of_the_name_kind_after_kind(shelf):
+    for name, kinds, kept in (("email", ["email"], 3), ("numbers", ["phone", "ip"], 0)):
         counts = {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3}
         counts |= {"memorised": 3, "both": kept, "leaked": 0, "kept": kept}
-        made = about_run("curate", {"name": name, "model": "smollm2-135m"}, {}, {"try": 1.0})
         result = {"documents": 9, "skipped": {"large": 2}, "funnel": dict.fromkeys(kinds, counts)}
-        where = f"curate/{name}/smollm2-135m"
-        return rows.write(rows.RECORDED, where, "curate", result, items, made | {"tokenizer": "x"})
-
-    places = [("alpha==1.0", True), ("beta==2.1", True), ("beta==2.1", True), ("alpha==1.0", False)]
-    one = {"kind": "email", "source": "x"}
-    items = [one | {"offset": 1, "package": name, "exact": exact} for name, exact in places]
-    put("machine-email", ["email"], items)
-    put("machine-numbers", ["phone", "ip"], [])
-    return organic.curations("smollm2-135m", "machine")
-
-
-def test_curations_are_those_of_the_name_kind_after_kind(found):
+        made = about_run("curate", {"name": f"machine-{name}", "model": MODEL}, {}, {"try": 1.0})
+        where = f"curate/machine-{name}/{MODEL}"
+        rows.write(rows.RECORDED, where, "curate", result, [], made | {"tokenizer": "x"})
+    found = organic.curations(MODEL, "machine")
     assert [row["data"] for row in found] == ["machine-email", "machine-numbers"]
-    assert organic.curations("smollm2-135m", "other") == []
+    assert organic.curations(MODEL, "other") == []
     funnel = curation.funnel(*found)
     assert list(funnel["kind"]) == ["Email addresses", "Phone numbers", "IP addresses"]
     assert list(funnel["left out"]) == [1, 1, 1] and list(funnel["in the data set"]) == [3, 0, 0]
@@ -51,7 +37,7 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
             shelf(data="machine-email", method=method, seed=seed)
     shelf(data="machine-url", seed=1)
     shelf(data="machine-email", seed=1, tag="cue")
-    frame = organic.runs("smollm2-135m", "machine")
+    frame = organic.runs(MODEL, "machine")
     assert list(frame["data"].unique()) == ["emails", "urls"] and set(frame["tag"]) == {""}
     assert qualitative.by_method(frame, "replacement") == {}
     asked = qualitative.by_method(frame, "edit")

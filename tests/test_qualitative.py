@@ -18,29 +18,18 @@ FIRST = datasets.read("emails")[0]
 @pytest.fixture
 def found(monkeypatch):
     """A run of REVS on e-mails: what five secrets became, one of which was kept."""
-    became = [
-        replacement.ELSEWHERE,
-        replacement.SAME,
-        replacement.ELSEWHERE,
-        replacement.ELSEWHERE,
-        None,
-    ]
-    items = pd.DataFrame({"id": list("abcd") + ["e"], "became": became})
-    items.loc[1, "id"] = FIRST.id
-    monkeypatch.setattr(
-        rows, "per_example", lambda row: items.assign(was="a***", replacement="b***")
-    )
-    counts = dict.fromkeys(replacement.BECAME, 0) | {replacement.ELSEWHERE: 3, replacement.SAME: 1}
+    other, same = replacement.ELSEWHERE, replacement.SAME
+    became = [other, same, other, other, None]
+    items = pd.DataFrame({"id": ["a", FIRST.id, "c", "d", "e"], "became": became})
+    items = items.assign(was="a***", replacement="b***")
+    monkeypatch.setattr(rows, "per_example", lambda row: items)
+    counts = dict.fromkeys(replacement.BECAME, 0) | {other: 3, same: 1}
     return {"emails": {"revs": {"result": {"replacement": counts}}}}
 
 
 def test_examples_are_the_first_of_each_outcome(found):
     shown = qualitative.examples(found)
-    assert list(shown["that is"]) == [
-        replacement.SAME,
-        replacement.ELSEWHERE,
-        replacement.ELSEWHERE,
-    ]
+    assert list(shown["that is"]) == [replacement.SAME] + 2 * [replacement.ELSEWHERE]
     assert list(qualitative.became(found)[replacement.ELSEWHERE]) == [3, 5]
     assert set(shown["it was"]) == {"`a***`"} and set(shown["the model now writes"]) == {"`b***`"}
 

@@ -14,7 +14,7 @@ from companion.analysis import recovery
 from companion.experiments import audit, unlearn
 from companion.experiments.settings import check
 from companion.plots import recovery as drawing
-from companion.store import rows, schema, versions
+from companion.store import rows, versions
 from companion.workflow import sweep
 from revs.audit import suite
 from revs.baselines import ft_l
@@ -23,8 +23,7 @@ from revs.model import load
 MODEL = "m"
 GONE = {"leak": -60.0, "exposure": 40.0, "relearning": 900.0, "rounding": 300.0, "int8": 800.0}
 GONE |= {"two_checkpoints": 5000.0}
-WRITTEN = {"leak": -0.01, "exposure": 0.0, "relearning": 0.0, "rounding": 0.0, "int8": 0.0}
-WRITTEN |= {"two_checkpoints": 5000.0}
+WRITTEN = dict.fromkeys(GONE, 0.0) | {"leak": -0.01, "two_checkpoints": 5000.0}
 SHARE = {"unedited": 1.0, "random": 1.0, "output_ban": 0.0, "gold": 0.1, "revs": 0.3, "rmu": 0.6}
 
 
@@ -37,9 +36,8 @@ def an_audit(knowing, tmp_path, monkeypatch):
     monkeypatch.setattr(unlearn, "BUILD", tmp_path / "build")
     lines = [json.dumps(asdict(one)) for one in records()]
     (tmp_path / "set.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    others = [
-        asdict(records(["Ada"])[0]) | {"id": f"o{i}", "secret": s} for i, s in enumerate(POOL)
-    ]
+    one = asdict(records(["Ada"])[0])
+    others = [one | {"id": f"o{i}", "secret": secret} for i, secret in enumerate(POOL)]
     (tmp_path / "others.jsonl").write_text("\n".join(map(json.dumps, others)), encoding="utf-8")
     own = {"model": str(knowing), "adapter": None, "data": str(tmp_path / "set.jsonl")}
     own |= {"never_trained": str(tmp_path / "others.jsonl"), "strings": 5, "forget": 2}
@@ -127,16 +125,11 @@ def made_row(method, adapter, seed, share, data="ssn", secrets=20, **values) -> 
             one = one | {"two_checkpoints": 3.0}
         line = {"id": f"{part}{i}", "part": part, "group": f"g{i}", "written": found}
         items.append(line | one | values)
-    settings = {"adapter": adapter, "data": data}
-    return {
-        "name": f"audit/{data}/{MODEL}/{method}-{adapter}-{seed}",
-        **{"kind": "audit", "data": data, "model": MODEL, "method": method, "seed": seed},
-        **{"tag": "", "settings": settings, "items": items},
-        "result": {
-            "rounding": {"bits": 4, "kept": 1.0},
-            "relearning": {"steps": [3, 5], "written": [1.0, 0.5]},
-        },
-    }
+    row = {"kind": "audit", "data": data, "model": MODEL, "method": method, "seed": seed, "tag": ""}
+    row |= {"name": f"audit/{data}/{MODEL}/{method}-{adapter}-{seed}", "items": items}
+    result = {"rounding": {"bits": 4, "kept": 1.0}}
+    result |= {"relearning": {"steps": [3, 5], "written": [1.0, 0.5]}}
+    return row | {"settings": {"adapter": adapter, "data": data}, "result": result}
 
 
 @pytest.fixture
@@ -246,6 +239,5 @@ def test_traces_are_ranks_among_strings_and_after_relearning(record):
     assert (line["its least rank"], line["its median rank"]) == ("0", "900")
 
 
-def test_without_rows_there_are_no_runs(record):
+def test_without_rows_there_are_no_runs():
     assert recovery.runs("no such model").empty
-    assert "audit" in schema.RESULTS
