@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from companion.store.paths import ROOT
-from companion.workflow import site
 
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))["parts"]
 KEPT = (  # chapters that keep the limits; a rewritten one is added here
@@ -93,12 +92,3 @@ def test_a_chapter_says_once_what_it_does_not_show(name):
         r"^:::\{admonition\} What this does not show\n:class: limits\n(.*?)^:::$", text, re.M | re.S
     )
     assert len(flow(box).split()) <= LIMITS
-
-
-def test_a_page_that_moved_leads_to_one_that_exists(tmp_path, monkeypatch):
-    monkeypatch.setattr(site, "HTML", tmp_path)
-    site.redirects()
-    every = re.findall(r"(?:file|root): (\S+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    assert not set(site.MOVED) & set(every) and set(site.MOVED.values()) <= set(every)
-    for old, new in site.MOVED.items():
-        assert f"../{new}.html" in (tmp_path / f"{old}.html").read_text(encoding="utf-8")

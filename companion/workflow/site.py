@@ -27,13 +27,6 @@ from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
 
 SITE, WORK = BUILD / "site", BUILD / "site.work"
-MOVED = {  # addresses of pages that have become others
-    **dict.fromkeys(("book/method", "notebooks/variants", "notebooks/walk"), "notebooks/algorithm"),
-    **dict.fromkeys(("book/closed_form", "book/layernorm"), "notebooks/closed_form"),
-    "book/metrics": "notebooks/measures",
-    "notebooks/diagrams": "notebooks/problem",
-    "notebooks/ridge": "notebooks/closed_form",
-}
 RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
 this repository, or call `papermill notebooks/{0}.ipynb out.ipynb` ({1})."""
@@ -165,16 +158,6 @@ def render() -> None:
     shutil.rmtree(WORK)
 
 
-def redirects() -> None:
-    """Leads the address of each page that has moved to where its content stands now."""
-    for old, new in MOVED.items():
-        address = f"../{new}.html"
-        text = (
-            f'<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">moved</a>'
-        )
-        write_file(HTML / f"{old}.html", f"<!doctype html><title>moved</title>{text}\n")
-
-
 def finish_pages() -> None:
     """Gives each link to a word of the glossary its explanation, which shows on hovering, and the
     theme's controls the names that they lack for a reader who does not see them."""
@@ -201,7 +184,6 @@ def main() -> None:
         stage(executed(sweep), report(sweep))
         render()
         finish_pages()
-        redirects()
         live.write()
         vega.write()
         slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
