@@ -70,20 +70,13 @@ def test_recorded_rows_of_a_model_lie_in_one_file_that_pandas_reads(tmp_path):
 
 
 @pytest.mark.parametrize("spoil", SPOILS)
-def test_a_row_that_does_not_fit_is_refused(tmp_path, spoil):
-    row = SPOILS[spoil](copy.deepcopy(a_row(tmp_path)))
-    (tmp_path / "bad.json").write_text(json.dumps(row))
-    with pytest.raises(ValueError, match="run it again"):
-        rows.read(tmp_path / "bad.json")
-
-
-@pytest.mark.parametrize("spoil", SPOILS)
-def test_what_an_earlier_version_wrote_is_passed_over(tmp_path, spoil):
-    """Its run will write it again: until then the others are read."""
+def test_a_row_that_does_not_fit_is_refused_and_passed_over_among_others(tmp_path, spoil):
+    """An earlier version wrote it: its run will write it again."""
     a_row(tmp_path, "finetune/x/new")
     path = tmp_path / "finetune/x/tiny.json"
-    row = SPOILS[spoil](copy.deepcopy(a_row(tmp_path)))
-    path.write_text(json.dumps(row))
+    path.write_text(json.dumps(SPOILS[spoil](copy.deepcopy(a_row(tmp_path)))))
+    with pytest.raises(ValueError, match="run it again"):
+        rows.read(path)
     assert [*rows.find(tmp_path)] == ["finetune/x/new"] and rows.kept(path) is None
 
 
@@ -178,13 +171,10 @@ def test_the_schema_file_is_what_the_models_say_and_describes_every_field():
     assert [one["field"] for one in schema.dictionary() if not one["meaning"]] == []
 
 
-def test_files_that_a_measure_reads_are_inputs_of_rows(tmp_path, monkeypatch):
-    """The folder of REVS_BENCHMARKS, public addresses, frames for tokens."""
-    from companion.experiments import methods
+def test_questions_that_a_measure_asks_are_inputs_of_rows(tmp_path, monkeypatch):
+    """Other files in the folder of REVS_BENCHMARKS make another run."""
     from companion.measures import integrity
 
-    for name in ("public_addresses", "token_use"):
-        assert methods.measure_inputs(name) == {name: versions.committed(name, None)}
     monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
     for name in ("mmlu", "gsm8k"):
         monkeypatch.setattr(integrity, name, lambda *files: {})

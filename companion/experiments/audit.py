@@ -15,10 +15,8 @@ import torch
 from companion.data import adapters, datasets, models
 from companion.experiments import memory, unlearn
 from companion.experiments.command import command, progress
-from companion.experiments.provenance import provenance
 from companion.experiments.settings import GOLD
 from companion.experiments.settings import Audit as Settings
-from companion.store import rows
 from companion.store.suggestions import hint
 from revs.audit import suite
 from revs.audit.context import context
@@ -36,9 +34,8 @@ def run(settings: Settings) -> dict:
     """Unlearns half of a data set with one method and attacks what is left; returns the row."""
     pool = datasets.read(settings.never_trained or tuning_set(settings.data))
     resolved = resolve_run(settings, pool)
-    path = resolved.folder / f"{resolved.name}.json"
-    row = rows.current(path, "audit", resolved.settings, resolved.inputs)
-    row = row or measure(settings, resolved, [record.secret for record in pool])
+    secrets = [record.secret for record in pool]
+    row = resolved.finished_row() or measure(settings, resolved, secrets)
     print(summary(row))
     return row
 
@@ -81,7 +78,7 @@ def resolve_run(settings: Settings, pool: list[Record]) -> unlearn.Run:
     inputs = found.inputs | {"never_trained": datasets.fingerprint(pool)}
     if settings.method == GOLD:
         inputs["gold"] = adapters.fingerprint(gold_adapter(settings))
-    return replace(found, name=settings.row_name, settings=kept, inputs=inputs)
+    return replace(found, kind="audit", name=settings.row_name, settings=kept, inputs=inputs)
 
 
 def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
@@ -90,7 +87,10 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     torch.manual_seed(settings.seed)
     clock = [time.monotonic()]
     decoder = models.load(resolved.model, settings.dtype, settings.device_map)
-    parts = split_of(settings, resolved.records, decoder)
+    how = decoder.tokenizer, settings.T, settings.tokens
+    targets = [encode(record, *how) for record in resolved.records]
+    keep = datasets.kept(resolved.records)
+    parts = split(targets, settings.seed, settings.forget, keep=keep)
     before, edit = copy.deepcopy(decoder), Edit(decoder)
     of = {record.id: record for record in resolved.records}
     about = context(
@@ -119,17 +119,11 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     except unlearn.FAILURES as error:
         edit.undo()
         raised = unlearn.explanation(error, settings.method)
-        write(resolved, decoder, {"failed": str(raised)}, [], {}, None)
+        resolved.write(decoder, {"failed": str(raised)}, [], {}, None)
         raise raised from None
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}
-    return write(resolved, decoder, result, values, seconds | about.notes["seconds"], mb)
-
-
-def split_of(settings: Settings, records: list[Record], decoder: Decoder) -> Split:
-    """What is forgotten and kept."""
-    targets = [encode(one, decoder.tokenizer, settings.T, settings.tokens) for one in records]
-    return split(targets, settings.seed, settings.forget, keep=datasets.kept(records))
+    return resolved.write(decoder, result, values, seconds | about.notes["seconds"], mb)
 
 
 def attacked(decoder: Decoder, parts: Split, about, show) -> tuple[dict, list[dict]]:
@@ -165,14 +159,6 @@ def share(values: list[dict], part: str, name: str, attack: suite.Attack) -> flo
     """The share of a part that an attack recovers."""
     found = [attack.recovered(one[name]) for one in values if one["part"] == part]
     return sum(found) / len(found)
-
-
-def write(resolved, decoder, result, values, seconds, mb) -> dict:
-    """The row of this audit."""
-    made = provenance("audit", resolved.settings, resolved.inputs, seconds, decoder)
-    made |= {"extra_memory_mb": mb}
-    about = resolved.folder, resolved.name, "audit"
-    return rows.write(*about, result, values, made, resolved.tag, resolved.overrides)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,6 @@ from companion.store import paper, versions
 from companion.store.paths import ROOT
 from companion.store.suggestions import hint
 
-# what must be there before hours of work
-NEEDED = {"integrity": "companion.measures.integrity:benchmarks"}
 LAYERS = ("layers", "layer_id", "patil_layers")  # settings that name layers
 registry = versions.methods  # every method, in the order of the paper's tables: do not change it
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
@@ -51,24 +49,20 @@ def method(name: str) -> ModuleType:
 
 
 def measure(name: str) -> Callable:
-    """What measures something else on an edited model, by name; OSError if it lacks something."""
+    """What measures something else on an edited model, by name."""
     if name not in versions.MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, versions.MEASURES))
-    if name in NEEDED:
-        function_at(NEEDED[name])()
-    return function_at(versions.MEASURES[name])
+    module, _, function = versions.MEASURES[name].partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def measure_inputs(name: str) -> dict[str, str]:
-    """The hashes of what a measure reads besides the model and the data set."""
+    """The hashes of what a measure reads besides the model and the data set; OSError if it lacks
+    something."""
+    if name in versions.FILES:
+        return {name: versions.committed(name, None)}
     module = importlib.import_module(versions.MEASURES[name].partition(":")[0])
     return getattr(module, "inputs", dict)()
-
-
-def function_at(place: str) -> Callable:
-    """The function at module:name."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def fixed_settings(name: str) -> dict[str, Any]:

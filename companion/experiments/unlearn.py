@@ -59,6 +59,7 @@ def summary(row: dict) -> str:
 class Run:
     """A run whose settings are resolved: what will be done, and what row that makes."""
 
+    kind: str  # of the row
     folder: Path
     name: str
     tag: str
@@ -105,7 +106,7 @@ class Run:
     def finished_row(self) -> dict | None:
         """The row of this very run, if it was finished."""
         path = self.folder / f"{self.name}.json"
-        return rows.current(path, "unlearn", self.settings, self.inputs)
+        return rows.current(path, self.kind, self.settings, self.inputs)
 
     def measure(self, loaded: LoadedModel, restore: bool = False) -> dict:
         """Unlearns, measures, writes the row; ``restore`` puts the model back after that.
@@ -128,19 +129,19 @@ class Run:
             explained = explanation(error, self.settings["method"])
             if not self.existing_row():
                 seconds = {"unlearn": time.monotonic() - start}
-                self.write(loaded, {"failed": str(explained)}, [], seconds, None)
+                self.write(loaded.decoder, {"failed": str(explained)}, [], seconds, None)
             raise explained from None
         if restore:
             edit.undo()
-        return self.write(loaded, result, values, loaded.seconds | seconds, peak.mb)
+        return self.write(loaded.decoder, result, values, loaded.seconds | seconds, peak.mb)
 
     def write(
-        self, loaded: LoadedModel, result: dict, values: list, seconds: dict, mb: int | None
+        self, decoder: Decoder, result: dict, values: list, seconds: dict, mb: int | None
     ) -> dict:
         """The row of this run."""
-        made = provenance("unlearn", self.settings, self.inputs, seconds, loaded.decoder)
+        made = provenance(self.kind, self.settings, self.inputs, seconds, decoder)
         made |= {"extra_memory_mb": mb}
-        about = self.folder, self.name, "unlearn"
+        about = self.folder, self.name, self.kind
         return rows.write(*about, result, values, made, self.tag, self.overrides)
 
 
@@ -160,14 +161,15 @@ def resolve_run(settings: Settings) -> Run:
     inputs = {"data": datasets.fingerprint(records)} | text_inputs()
     if settings.protect:
         inputs["protect"] = datasets.fingerprint(datasets.read(settings.protect))
+    for measured in settings.measures:
+        inputs |= methods.measure_inputs(measured)
     memory.check(kept)
     prepared = adapters.adapted(model, settings.adapter)
     inputs |= {"model": models.identify(prepared)}
     if settings.adapter:
         inputs |= {"adapter": adapters.fingerprint(settings.adapter)}
-    for measured in settings.measures:
-        inputs |= methods.measure_inputs(measured)
     return Run(
+        kind="unlearn",
         folder=folder,
         name=settings.row_name,
         tag=tag,

@@ -5,9 +5,9 @@ Mailboxes of offices and mailing lists, data/public/addresses.jsonl; none is amo
 
 from __future__ import annotations
 
-import hashlib
 import json
 
+from companion.store import versions
 from companion.store.paths import ROOT
 from revs.measures.evaluate import continuations
 from revs.model.architecture import Decoder
@@ -15,19 +15,12 @@ from revs.model.targets import Split, Target
 from revs.model.text import token_ids
 
 VERSION = 1
-
-
-FILE = ROOT / "data" / "public" / "addresses.jsonl"
+FILE = ROOT / "data" / versions.FILES["public_addresses"]
 
 
 def addresses() -> list[dict]:
     """The public addresses: id, prompt, address, reason."""
     return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
-
-
-def inputs() -> dict[str, str]:
-    """The hash of the file, for rows."""
-    return {"public_addresses": hashlib.sha256(FILE.read_bytes()).hexdigest()}
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:

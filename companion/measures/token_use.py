@@ -9,11 +9,11 @@ were memorised.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from statistics import median
 
 from companion.data import datasets
+from companion.store import versions
 from companion.store.paths import ROOT
 from revs.measures.evaluate import secret_ranks
 from revs.model.architecture import Decoder
@@ -21,14 +21,9 @@ from revs.model.targets import Split, Target, encode
 from revs.model.text import general_text, special_prefix, token_ids
 
 VERSION = 1
-FRAMES = ROOT / "data" / "token_use" / "frames.jsonl"
+FRAMES = ROOT / "data" / versions.FILES["token_use"]
 PLACES = 3  # of the general text, for each token
 BEFORE = 48  # tokens of it that are read before the due one
-
-
-def inputs() -> dict[str, str]:
-    """The hash of the frames, for rows."""
-    return {"token_use": hashlib.sha256(FRAMES.read_bytes()).hexdigest()}
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
