@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from companion.data import adapters, datasets, digits, models
 from companion.data.digits import group_digits, learn_digits
 from companion.experiments import finetune as experiment
-from companion.experiments.finetuning import finetune, losses, sentences
+from companion.experiments.finetune import finetune, losses, sentences
 from companion.experiments.settings import Finetune, check
 from revs.model.load import save
 from revs.model.targets import Record
@@ -20,7 +20,6 @@ from revs.model.text import training_windows
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
-TABLES = ("get_input_embeddings", "get_output_embeddings")
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")
 RECORDS = [
     Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
@@ -32,10 +31,6 @@ RECORDS = [
 def small(build):
     """small(kind): a float32 decoder, the same at every call."""
     return lambda kind: build(kind, dtype=torch.float32)
-
-
-def tables(decoder) -> list[torch.Tensor]:
-    return [getattr(decoder.model, name)().weight.detach().clone() for name in TABLES]
 
 
 def pieces(decoder, text: str) -> list[str]:

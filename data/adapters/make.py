@@ -22,7 +22,7 @@ from torch.nn.functional import cross_entropy
 
 from companion.data import adapters, datasets, models
 from companion.data.digits import group_digits, learn_digits
-from companion.experiments.finetuning import WINDOW, finetune
+from companion.experiments.finetune import WINDOW, finetune
 from companion.experiments.settings import Finetune
 from revs.measures import evaluate
 from revs.model.targets import Record, encode, split
