@@ -37,17 +37,11 @@ def kept(records: list[Record]) -> set[str]:
     return {record.group for record in records if record.group.endswith(NEAR)}
 
 
-def together(name: str) -> str:
-    """What is memorised with a built-in set: all of them (all for tuning). Others stand alone."""
-    if name not in builtin():
-        return name
-    return "synthetic-tune" if name.endswith("-tune") else "synthetic"
-
-
 def read(name: str) -> list[Record]:
     """The records of a built-in set, of all (``synthetic``, ``synthetic-tune``), or of a file."""
     if name in ("synthetic", "synthetic-tune"):
-        return [record for part in builtin() if together(part) == name for record in read(part)]
+        parts = [part for part in builtin() if part.endswith("-tune") == name.endswith("-tune")]
+        return [record for part in parts for record in read(part)]
     path = Path(builtin().get(name) or resolve(name))
     if not path.is_file():
         raise FileNotFoundError(

@@ -41,33 +41,31 @@ def registry() -> dict[str, dict]:
 
 def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
-    if "random" in (entry := registry().get(spec, {})):
-        return random_weights(spec, entry, dtype, device_map)
-    if "config" in entry:
-        return drawn(spec, entry, dtype, device_map)
-    return loading.load(locate(spec), dtype, device_map)
+    entry = registry().get(spec, {})
+    if not entry.keys() & {"random", "config"}:
+        return loading.load(locate(spec), dtype, device_map)
+    place = loading.resolve_device_map(device_map)
+    place = "cuda" if place in loading.PLACES else place or "cpu"
+    make = random_weights if "random" in entry else drawn
+    return make(spec, entry, loading.DTYPES[dtype], place)
 
 
-def random_weights(
-    name: str, entry: dict, dtype: str = "float32", device_map: str | None = None
-) -> Decoder:
+def random_weights(name: str, entry: dict, dtype: torch.dtype, place: str) -> Decoder:
     """A decoder of a model's shape that knows nothing: for what an edit takes, in time and memory.
 
     It has the tokenizer of another model, whose ids are a part of its own.
     """
-    place = loading.resolve_device_map(device_map)
-    place = "cuda" if place in loading.PLACES else place or "cpu"
     torch.manual_seed(SEED)
     with torch.device(place):
         config = AutoConfig.for_model(**entry["random"])
-        model = AutoModelForCausalLM.from_config(config, dtype=loading.DTYPES[dtype])
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     decoder = Decoder(model.eval(), tokenizer(entry["vocabulary"]), name, identify(name))
     check_fit(decoder)
     return decoder
 
 
 @torch.no_grad()
-def drawn(name: str, entry: dict, dtype: str = "float32", device_map: str | None = None) -> Decoder:
+def drawn(name: str, entry: dict, dtype: torch.dtype, place: str) -> Decoder:
     """A decoder whose layers are drawn from a seed, with the vocabulary, embeddings, head and final
     scale of another model: what an adapter can be trained on that learns all that it will know.
 
@@ -88,8 +86,7 @@ def drawn(name: str, entry: dict, dtype: str = "float32", device_map: str | None
     decoder.norm.weight.copy_(other.norm.weight)
     if decoder.head.bias is not None:
         decoder.head.bias.zero_()
-    place = loading.resolve_device_map(device_map)
-    model.to("cuda" if place in loading.PLACES else place or "cpu", loading.DTYPES[dtype])
+    model.to(place, dtype)
     return decoder
 
 

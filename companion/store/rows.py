@@ -227,7 +227,7 @@ def find(*folders: Path, kind: str | None = None, data: str | None = None) -> di
     for folder in folders or (RECORDED, MEASURED):
         origin = "recorded" if folder == RECORDED else "measured in this build"
         pattern = f"{kind or '*'}/{data or '**'}/**/*.json*"
-        for path in sorted(path for path in folder.glob(pattern)):
+        for path in sorted(folder.glob(pattern)):
             for row in _parsed(path, path.stat().st_mtime_ns):
                 if row["name"] not in found or versions.older(found[row["name"]]):
                     found[row["name"]] = row | {"path": path, "origin": origin}

@@ -32,14 +32,10 @@ TIED = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
 PLACE = {"cwd": BUILD, "env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
 
 
-class Busy(RuntimeError):
-    """Another build holds the lock."""
-
-
 def lock():
     """Holds build/.lock, which the kernel releases however this process and Snakemake end."""
     sentence = "Another build is running in this folder: wait for it, or end it first."
-    return locked(BUILD / ".lock", Busy(sentence))
+    return locked(BUILD / ".lock", RuntimeError(sentence))
 
 
 def command(sweep: str, cores: int, *more: str) -> list[str]:
@@ -50,11 +46,6 @@ def command(sweep: str, cores: int, *more: str) -> list[str]:
         *("--cores", str(cores), "--nolock", "--rerun-incomplete"),
         *("--resources", memory, "--config", f"sweep={sweep}", *more),
     ]
-
-
-def last_line(text: str) -> str:
-    """The last line that says something."""
-    return ["it said nothing.", *filter(None, map(str.strip, text.splitlines()))][-1]
 
 
 def steps(noise: str) -> str:
@@ -95,7 +86,8 @@ def failure(noise: str) -> str:
     pattern = r"^Error in rule .*?^    log: (logs/\S+)"
     found = list(dict.fromkeys(re.findall(pattern, noise, re.DOTALL | re.MULTILINE)))
     if not found or not (BUILD / found[0]).is_file():
-        return f"Snakemake stopped: {last_line(noise)} (log: {short_path(LOG)})"
+        last = (noise.strip().splitlines() or ["it said nothing."])[-1].strip()
+        return f"Snakemake stopped: {last} (log: {short_path(LOG)})"
     log = BUILD / found[0]
     name, *others = (re.sub(r"^logs/(record/)?|\.log$", "", each) for each in found)
     lines = log.read_text(encoding="utf-8").splitlines()
