@@ -8,7 +8,7 @@ import torch
 from companion.experiments import unlearn
 from companion.experiments.command import MISTAKES, command
 from companion.experiments.notebook import Refused, refuse_unknown, run
-from companion.experiments.settings import EXPERIMENTS, check
+from companion.experiments.settings import EXPERIMENTS
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_known():
@@ -52,11 +52,6 @@ def test_a_mistake_is_one_sentence(sentence, tmp_path):
     assert refused.value._render_traceback_() == [f"Refused: {refused.value}"]
 
 
-def test_settings_that_fit_are_taken():
-    given = {"adapter": "seed2", "forget": None, "hyperparameters": {"r_h": 20}, "seed": 3}
-    assert check(given, unlearn.Settings).model_dump().items() >= given.items()
-
-
 def commanded(monkeypatch, options: list[str], run=lambda settings: None):
     """What the command line says to these options, or None."""
     monkeypatch.setattr(sys, "argv", ["unlearn", *options])
@@ -82,9 +77,7 @@ def test_a_command_reads_options_as_yaml(monkeypatch):
     "options, said",
     [
         ("--sed 3", "ValueError: There is no parameter 'sed': did you mean 'seed'?"),
-        ("--seed two", "ValueError: seed is 'two', a str, but must be int."),
         ("--seed", "ValueError: Argument --seed: expected one argument: see --help."),
-        ("--T 0", "ValueError: T is 0, but must be at least 1."),
     ],
 )
 def test_a_command_refuses_in_one_sentence(monkeypatch, options, said):
@@ -126,8 +119,3 @@ def test_help_names_every_setting(name, monkeypatch, capsys):
         command(EXPERIMENTS[name], run)
     out = capsys.readouterr().out
     assert all(f"--{field} " in out for field in EXPERIMENTS[name].model_fields)
-
-
-def test_settings_cannot_be_changed():
-    with pytest.raises(ValueError, match="frozen"):
-        unlearn.Settings().seed = 3

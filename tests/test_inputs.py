@@ -4,6 +4,7 @@ as it is. ``REVS_EXAMPLES=10000 python -m pytest tests/test_inputs.py`` tries te
 
 import json
 import os
+from unittest import mock
 
 import pytest
 import yaml
@@ -80,19 +81,13 @@ def test_rows_are_whole_or_refused(tmp_path_factory, key, value, cut):
 
 @examples
 @given(content=st.dictionaries(st.sampled_from(["title", "runs", "pages", "x"]), VALUE) | VALUE)
-def test_sweeps_are_read_or_refused(tmp_path_factory, content, monkeypatch_module):
+def test_sweeps_are_read_or_refused(tmp_path_factory, content):
     folder = tmp_path_factory.mktemp("sweeps")
-    monkeypatch_module.setattr(sweep, "FOLDER", folder)
     (folder / "one.yml").write_text(yaml.safe_dump(content, allow_unicode=True))
     try:
-        found = sweep.read("one")
+        with mock.patch.object(sweep, "FOLDER", folder):
+            found = sweep.read("one")
     except ValueError as error:
         assert is_a_sentence(error), error
     else:
         assert found.title == content["title"]
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch

@@ -75,19 +75,12 @@ def test_a_range_grows_where_its_best_lies_at_an_end():
     assert all(settings["lr"] >= 1e-4 for settings in asked[:FIRST])
 
 
-def test_what_is_worth_nothing_widens_nothing():
-    search = Search(SPACES, 12)
-    for _ in range(30):
-        search.ask()
-        search.tell(0.0)
-    assert not search.widened
-
-
-def test_a_best_among_trials_that_do_not_count_widens_nothing():
+@pytest.mark.parametrize("worth, counting", [(0.0, 3 * FIRST), (1.0, FIRST - 1)])
+def test_what_is_worth_nothing_or_does_not_count_widens_nothing(worth, counting):
     search = Search({"lr": {"low": 1.0, "high": 5.0}}, 12)
     for number in range(3 * FIRST):
-        search.tell(search.ask()["lr"], counts=number % 3 == 0 and number < 2 * FIRST)
-    assert search.counted < FIRST and not search.widened
+        search.tell(worth * search.ask()["lr"], counts=number < counting)
+    assert not search.widened
 
 
 def test_a_range_grows_by_steps_of_one_size():

@@ -23,20 +23,10 @@ def package(module: str) -> str:
     return parts[0] if parts[0] in whole else ".".join(parts[:2])
 
 
-def typing_only(tree: ast.AST) -> set[ast.AST]:
-    """What stands under ``if TYPE_CHECKING``, which is never run."""
-    guards = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
-    ]
-    return {part for guard in guards for part in ast.walk(guard)}
-
-
 def imported(module: str) -> set[str]:
     """What a module imports, also inside functions; names of the project as whole modules."""
     tree, found = TREES[module], set()
-    for node in set(ast.walk(tree)) - typing_only(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -85,19 +75,3 @@ def test_planning_and_reading_rows_does_not_wait_for_torch():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
-
-
-def test_no_function_of_revs_has_more_than_eight_parameters():
-    def parameters(node: ast.AST) -> int:
-        arguments = node.args
-        named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-        return len(named) + (arguments.vararg is not None) + (arguments.kwarg is not None)
-
-    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    assert not [
-        f"{name}:{node.lineno}"
-        for name, tree in TREES.items()
-        if package(name).startswith("revs")
-        for node in ast.walk(tree)
-        if isinstance(node, functions) and parameters(node) > 8
-    ]
