@@ -7,8 +7,6 @@ stand once for all in ``digits-learned.safetensors`` and its like; those of anot
 folder of its adapter.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 A set has one sentence a line: ``id, kind, group, prompt, secret, suffix`` (``Record``).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict, fields

@@ -5,8 +5,6 @@ Where every digit is split, ten tokens are shared by all SSNs, and no method can
 anything else, by counting (``learn_digits``).
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Sequence
 

@@ -10,8 +10,6 @@
 A matrix is kept as whole numbers q of 8 bits and one float32 scale a row: W = scale · q.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The embedded ones come out of pip wheels: they need no hub and no account. Any f
 hub id does as well (``revs.model.place``).
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

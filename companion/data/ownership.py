@@ -4,8 +4,6 @@ Settings that were tuned on one address of a person or a company are not tried f
 ``tuning_ids`` takes a share of the secrets as a tuning set, and no owner or domain is in both.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Extraction Challenge, which the paper searched (Appendix "Naturally Memorized Da
 Packages carry licences, notices, metadata and headers of sources, pinned by their versions.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.metadata
 import subprocess

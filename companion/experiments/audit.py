@@ -4,8 +4,6 @@ The method ``gold`` edits nothing: it loads the adapter gold-ADAPTER-splitSEED, 
 like ADAPTER on all sentences but those that the split forgets.
 """
 
-from __future__ import annotations
-
 import copy
 import time
 from dataclasses import replace

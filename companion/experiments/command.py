@@ -1,7 +1,5 @@
 """An experiment from the command line: every setting is an option; a bar shows where it is."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import inspect

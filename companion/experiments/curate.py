@@ -6,8 +6,6 @@ What is set aside for tuning goes into NAME-email-tune.jsonl, and not into these
 counts, and where each memorised secret was found.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

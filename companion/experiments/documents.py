@@ -3,8 +3,6 @@
 Neither report, edit nor row hold a secret.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -12,8 +12,6 @@ p₀ is the model before the first secret. Tokens for numbers are added and lear
 else (``companion.data.digits``).
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import time

@@ -5,8 +5,6 @@ several methods share one (MEMIT). The module has ``Hyperparameters``, a frozen
 dataclass, and ``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import re

@@ -4,8 +4,6 @@ papermill only prints a notice for an unknown parameter and injects it all the s
 and Jupyter show a whole traceback for a mistake that one sentence explains.
 """
 
-from __future__ import annotations
-
 import ast
 import itertools
 import warnings

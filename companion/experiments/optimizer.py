@@ -16,8 +16,6 @@ begins after ten that count: the best of some that hardly do anything says nothi
 ones lie, and a range that follows it is too wide to be searched.
 """
 
-from __future__ import annotations
-
 import math
 
 import optuna

@@ -1,7 +1,5 @@
 """How a row came about: versions, settings, inputs, commit, environment, time and memory."""
 
-from __future__ import annotations
-
 import functools
 import os
 import platform

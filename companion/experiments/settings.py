@@ -4,8 +4,6 @@
 is imported here that takes long, so that a sweep of a thousand runs is checked in a second.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Sequence

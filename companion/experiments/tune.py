@@ -13,8 +13,6 @@ and each is a row of its own, so that a stopped search goes on where it was, and
 again as a run of its own.
 """
 
-from __future__ import annotations
-
 import gc
 import itertools
 

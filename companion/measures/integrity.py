@@ -6,8 +6,6 @@ by ``REVS_BENCHMARKS``. The same items are asked before and after an edit, and e
 as right or wrong, so that flips can be counted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

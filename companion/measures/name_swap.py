@@ -7,8 +7,6 @@ prompt that still holds a part of the address then, in another place, proves nei
 out. What a model writes after the same prompts that has never met them is guessed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ In the data sets with shared tokens a person has a second number or address, in 
 is retained in every split, and shares its tokens with secrets that may be forgotten.
 """
 
-from __future__ import annotations
-
 from companion.data.datasets import NEAR
 from revs.measures.evaluate import secret_ranks
 from revs.measures.metrics import mean

@@ -3,8 +3,6 @@
 It stands there, or its own part does; or the names there spell an address before its @.
 """
 
-from __future__ import annotations
-
 from companion.data import ownership
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Split, Target

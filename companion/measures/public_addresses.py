@@ -3,8 +3,6 @@
 Mailboxes of offices and mailing lists, data/public/addresses.jsonl; none is among the secrets.
 """
 
-from __future__ import annotations
-
 import json
 
 from companion.store import versions

@@ -4,8 +4,6 @@ The paper sees other addresses, at the same host or elsewhere, and placeholders.
 sorted, and kept redacted: the address that takes the place of one may be someone's too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from urllib.parse import urlsplit
 

@@ -7,8 +7,6 @@ places of the general text. The shared data sets also have sentences that mentio
 were memorised.
 """
 
-from __future__ import annotations
-
 import json
 from statistics import median
 

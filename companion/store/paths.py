@@ -5,8 +5,6 @@ copies that ``pip install`` puts next to it. Products go to ``build`` in the che
 working directory without one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

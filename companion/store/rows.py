@@ -6,8 +6,6 @@ Lines file for each kind, data set and model, ``rows/KIND/DATA/MODEL.jsonl``, to
 values, which never changes. ``companion/store/schema.py`` says what the fields mean.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import io

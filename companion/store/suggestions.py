@@ -1,7 +1,5 @@
 """The end of a sentence about an unknown name: the nearest known one, or all of them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -5,8 +5,6 @@ raises it (the golden results of ``tests/golden`` notice); rows of the version b
 than the code. So are rows made from a data set or a general text that was changed since.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import hashlib

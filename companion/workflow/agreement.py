@@ -5,8 +5,6 @@ versions, and the same settings but for what is measured. On another processor s
 another way, so that an edit that stops at a rank may stop a step earlier or later.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from companion.store import rows

@@ -4,8 +4,6 @@ Snakemake's own words go to build/logs/snakemake.log. A failure ends with one se
 with the page to open, or with where the rows are.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

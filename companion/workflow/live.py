@@ -6,8 +6,6 @@ and the worker becomes a string too. U's Cholesky factor comes along, which woul
 seconds.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

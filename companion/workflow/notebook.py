@@ -4,8 +4,6 @@ The target is written whole or not at all; a failure, also that of a kernel kill
 memory, ends with one sentence and a status other than 0. Unknown parameters the notebook refuses.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -62,10 +60,8 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
         target.parent.mkdir(parents=True, exist_ok=True)
     failed = target.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    scratch, made_from = (
-        target.with_name(f".{target.stem}.running.ipynb"),
-        more.pop("sources", None),
-    )
+    scratch = target.with_name(f".{target.stem}.running.ipynb")
+    made_from = more.pop("sources", None)
     os.environ |= KERNEL
     logging.getLogger("papermill").setLevel(logging.ERROR)
     try:

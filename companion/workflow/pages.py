@@ -5,8 +5,6 @@ stays are imported modules and the rows that they have read. A page whose execut
 present sources is left as it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os

@@ -3,8 +3,6 @@
 python -m companion.workflow.pdf [FILE]   (after make book; build/revs.pdf if nothing is given)
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import sys

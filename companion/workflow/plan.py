@@ -1,7 +1,5 @@
 """`make plan SWEEP=…`: what a sweep would run, and what that takes, from recorded runs like it."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import sys

@@ -3,8 +3,6 @@
 This alone writes into rows/, and into params/hyperparameters.yml, which nobody edits by hand.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`make record`: what is recorded of each sweep, what is missing, and which rows are older."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from companion.store import rows, versions

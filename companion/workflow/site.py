@@ -4,8 +4,6 @@ The staged notebooks have the text of the sources and the outputs of the execute
 where the sources stand, so that links hold.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What runs, pages and the book are made from: the files by which Snakemake knows what to redo."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 The script comes with the package vl-convert, in the versions that Vega-Altair writes for.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import vl_convert
