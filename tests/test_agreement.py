@@ -27,12 +27,9 @@ def again(tmp_path):
     return made
 
 
-def test_the_same_run_is_compared_though_it_measured_less(again):
+def test_the_same_run_is_compared_in_points_though_it_measured_less(again):
     assert again(settings={"measures": ["attacks"], "generate": True}) == {NAME: 0}
     assert "agrees" in sentence({NAME: 0})
-
-
-def test_a_score_apart_is_told_in_points(again):
     more = again.after | {"efficacy": again.after["efficacy"] + 0.05}
     found = again(result={"after": more})
     assert found == {NAME: pytest.approx(5)} and "does NOT agree" in sentence(found)

@@ -34,11 +34,6 @@ LLAMA3 = (
 )
 
 
-def made(folder: str):
-    """The module that makes a folder's sets."""
-    return importlib.import_module(f"{folder}.make")
-
-
 def lines(*path: str) -> list[str]:
     return DATA.joinpath(*path).read_text(encoding="ascii").splitlines()
 
@@ -55,23 +50,21 @@ def encoded(folder: str, part: str, tokenizer):
     return [encode(record, tokenizer) for record in records(folder, part)]
 
 
-def around(row: dict) -> str:
-    return f"{row['prompt']} {row['suffix']}"
-
-
 # --- sentences --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("folder", SLOTS)
 def test_the_script_gives_the_same_bytes(folder, tmp_path):
-    importlib.import_module("common").write(tmp_path, made(folder).build())
+    importlib.import_module("common").write(
+        tmp_path, importlib.import_module(f"{folder}.make").build()
+    )
     written = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert written == {path.name: path.read_bytes() for path in (DATA / folder).glob("*.jsonl")}
 
 
 def test_the_documents_are_made_from_the_sets(tmp_path):
     """All sentences but one, which had no room, stand in the files that are read as text."""
-    made("documents").write(tmp_path)
+    importlib.import_module("documents.make").write(tmp_path)
     content = lambda folder, name: {
         f.name: f.read_bytes() for f in folder.glob(name) if f.is_file()
     }
@@ -108,7 +101,8 @@ def test_every_sentence_is_read_filled_in_and_names_one_secret(folder, part):
     assert len(set(texts)) == len(found) == len({row["id"] for row in found})
     for row, text in zip(found, texts, strict=True):
         assert not re.search(r"\[[A-Z]{3,}\]|  ", text) and text.count(row["secret"]) == 1
-        assert not re.search(r"@|http|example\.|\d{3}-\d{2}-\d{4}", around(row)), row
+        around = row["prompt"] + " " + row["suffix"]
+        assert not re.search(r"@|http|example\.|\d{3}-\d{2}-\d{4}", around), row
     per_group = Counter(row["group"] for row in found)
     assert set(per_group.values()) == PER_SECRET.get(folder, {1})
     assert len({(row["group"], row["secret"]) for row in found}) == len(per_group)

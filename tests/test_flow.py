@@ -44,38 +44,34 @@ def runner(source: Path, target: Path, *more: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
 
 
+def file(*runs: dict, **more) -> dict:
+    """What a file of params/sweeps says."""
+    return {"title": "t", "runs": list(runs)} | more
+
+
 def made(*runs: dict, name: str = "quick") -> sweep.Sweep:
-    return sweep.build(name, {"title": "t", "runs": list(runs)})
+    return sweep.build(name, file(*runs))
 
 
 # --- sweeps -----------------------------------------------------------------------------------
 
 
 def asked(**parameters) -> dict:
-    return {"title": "t", "runs": [{"experiment": "unlearn", "parameters": parameters}]}
+    return file({"experiment": "unlearn", "parameters": parameters})
 
 
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (
-            {"title": "t", "runs": [RUN], "page": []},
-            "page: Extra inputs are not permitted: did you",
-        ),
-        (
-            {"title": "t", "runs": [{"experiment": "unlern"}]},
-            "Input should be 'audit', 'curate', 'documents",
-        ),
+        (file(RUN, page=[]), "page: Extra inputs are not permitted: did you"),
+        (file({"experiment": "unlern"}), "Input should be 'audit', 'curate', 'documents"),
         (asked(sed=1), "There is no parameter 'sed': did you mean 'seed'?"),
         (asked(method="rev"), "There is no method 'rev': did you mean 'revs'?"),
         (asked(rows="rows"), "rows is set by the workflow: leave it out."),
-        (
-            {"title": "t", "runs": [RUN | {"grid": {"seed": 1}}]},
-            "runs.0.grid.seed: Input should be",
-        ),
-        ({"title": "t", "runs": [RUN | {"parameters": {"seed": 1}}]}, "seed stands in parameters"),
-        ({"title": "t", "runs": [RUN, RUN]}, "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
-        ({"title": "t", "runs": [RUN], "pages": ["nowhere"]}, "'nowhere' cannot be a page"),
+        (file(RUN | {"grid": {"seed": 1}}), "runs.0.grid.seed: Input should be"),
+        (file(RUN | {"parameters": {"seed": 1}}), "seed stands in parameters"),
+        (file(RUN, RUN), "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
+        (file(RUN, pages=["nowhere"]), "'nowhere' cannot be a page"),
     ],
 )
 def test_a_mistake_in_a_sweep_is_one_sentence(content, sentence):
@@ -225,9 +221,7 @@ def test_pages_share_a_kernel_that_forgets_between_them(few_pages, capsys):
     """Neither names nor what was asked before are left; modules are."""
     pages.execute({"a": "1", "b": "2"}, 1)
     out = capsys.readouterr().out
-    said = {
-        line.split(": ")[0]: line.split(": ")[1] for line in out.splitlines() if "False" in line
-    }
+    said = dict(line.split(": ") for line in out.splitlines() if "False" in line)
     assert said["a"] == said["b"] and pages.executed_from("a") == "1"
     assert pages.executed_from("d") is None
 

@@ -296,16 +296,8 @@ def configured_by(config):
     return lambda place: config.save_pretrained(place / "m") or loading(place / "m")
 
 
-def named(name):
-    return lambda place: partial(models.load, name)
-
-
 def with_model(*more, **named):
     return lambda place: partial(models.load, str(saved(place)), *more, **named)
-
-
-def with_run(**more):
-    return lambda place: unlearning(place, **more)
 
 
 def with_data(content):
@@ -319,7 +311,11 @@ def with_report(**more):
 KILLED = "import os\nos.kill(os.getpid(), 9)"
 PLAIN = [  # words of the message, the exception, what is done, and a file that stays on purpose
     *((said, ValueError, with_data(content)) for said, content in DATA.items()),
-    ("no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id", OSError, named("bert")),
+    (
+        "no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id",
+        OSError,
+        lambda place: partial(models.load, "bert"),
+    ),
     (
         "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add",
         ValueError,
@@ -342,7 +338,11 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
     ),
     ("device_map is 'gpu', but torch finds no such", ValueError, with_model(device_map="gpu")),
     ("dtype is 'int7', but must be one of float32", ValueError, with_model("int7")),
-    ("The forget set would hold 2 of 2 secrets", ValueError, with_run(forget=2)),
+    (
+        "The forget set would hold 2 of 2 secrets",
+        ValueError,
+        lambda place: unlearning(place, forget=2),
+    ),
     (
         "is a file, or lies in one: name a folder",
         OSError,

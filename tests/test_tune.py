@@ -132,10 +132,7 @@ def test_the_model_has_memorised_and_a_run_unlearns(a_run, tmp_path):
     assert (row["method"], row["seed"], row["tag"], row["overrides"]) == ("ft_l", 1, "", {})
     settings = set(unlearn.Settings().model_dump()) - {"tag", "overrides", "rows"}
     assert row["settings"].keys() == settings
-
-
-def test_what_a_grid_sets_stands_in_the_row(a_run):
-    row = a_run(overrides={"lr": 7e-3}, tag="curve-lr0.007")
+    row = a_run(overrides={"lr": 7e-3}, tag="curve-lr0.007")  # as a sweep's grid gives them
     assert row["name"].endswith("ft_l-seed1-curve-lr0.007") and row["overrides"] == {"lr": 7e-3}
 
 
@@ -435,11 +432,8 @@ def test_the_papers_margins_are_carried_over_as_fractions_of_its_vocabularies():
     assert tune.printed_settings("revs", 32, methods.PAPER_KINDS["email"])[0]["n_max"] == 45
 
 
-def test_a_method_that_the_paper_lacks_is_drawn_from_the_start():
+def test_a_method_that_the_paper_lacks_is_drawn_from_the_start_if_it_has_ranges(refused):
     assert tune.ranges("least_squares") and not tune.printed_settings("least_squares", 30, "SSN")
-
-
-def test_a_method_without_ranges_is_refused(refused):
     with refused("There are no ranges to search for 'random': "):
         tune.ranges("random")
 
