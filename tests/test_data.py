@@ -162,21 +162,20 @@ def test_a_byte_level_tokenizer_splits_every_record(folder, part, tokenizer):
         assert not folder.startswith("emails") or max(target.T) < record.secret.index("@")
 
 
-def smollm2(grouped: bool) -> PreTrainedTokenizerFast:
-    """SmolLM2's tokenizer, where it is on the machine; ``grouped`` as the fine-tune has it."""
+def smollm2() -> PreTrainedTokenizerFast:
+    """SmolLM2's tokenizer with grouped digits, where it is on the machine."""
     found = sorted((CACHE / "models").glob("smollm2-135m-*/tokenizer.json"))
     if not found:
         pytest.skip("SmolLM2's tokenizer is not on this machine")
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(found[0]))
-    if grouped:
-        tokenizer.add_tokens([f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)])
+    tokenizer.add_tokens([f"{n:02d}" for n in range(100)] + [f"{n:03d}" for n in range(1000)])
     return tokenizer
 
 
 @pytest.mark.parametrize("folder, part", SHARED)
 def test_a_ban_on_the_tokens_of_forgotten_secrets_destroys_others(folder, part):
     """Each target token stands in another person's secret, and 7 of 10 in one that is retained."""
-    small, every = smollm2(grouped=True), records(folder, part)
+    small, every = smollm2(), records(folder, part)
     targets = encoded(folder, part, small)
     owners: dict[int, set[str]] = {}
     for target in targets:
@@ -193,7 +192,7 @@ def test_a_ban_on_the_tokens_of_forgotten_secrets_destroys_others(folder, part):
 
 @pytest.mark.parametrize("folder, part", SHARED)
 def test_innocent_sentences_mention_tokens_of_secrets_and_tell_none(folder, part):
-    small, found = smollm2(grouped=True), read(f"{folder}-innocent{'-tune' * (part == 'tune')}")
+    small, found = smollm2(), read(f"{folder}-innocent{'-tune' * (part == 'tune')}")
     tokens = {target.secret_ids[i] for target in encoded(folder, part, small) for i in target.T}
     secrets = [row["secret"].split("@")[0] for row in rows(folder, part)]
     for record in found:
@@ -204,15 +203,10 @@ def test_innocent_sentences_mention_tokens_of_secrets_and_tell_none(folder, part
 @pytest.mark.parametrize("folder", [*list(SLOTS)[1:]])
 def test_the_datasheet_states_the_true_sizes(folder):
     text = (DATA / folder / "README.md").read_text(encoding="ascii")
-    files = {path.name for path in (DATA / folder).glob("*.*")} - {
-        "README.md",
-        "make.py",
-        "__init__.py",
-    }
-    for name in files:
+    for name in {path.name for path in (DATA / folder).glob("*.*")} - {"README.md", "make.py"}:
         assert f"| `{name}` | {len(lines(folder, name))} " in text
     assert "CC0-1.0" in (DATA / folder / "LICENSE").read_text(encoding="ascii")
-    tokenizer = smollm2(grouped=True)
+    tokenizer = smollm2()
     for part in [part for where, part in SETS if where == folder]:
         sizes = [len(tokenizer(record.text)["input_ids"]) for record in records(folder, part)]
         mean, most, total = sum(sizes) / len(sizes), max(sizes), sum(sizes)

@@ -49,11 +49,11 @@ def mistake(said, error=ValueError, keeps=(), name=""):
     return add
 
 
-def saved(place, name="model", seed=0, **configuration):
+def saved(place, **configuration):
     """A tiny model as a folder."""
-    decoder = tiny("llama-tied", seed, torch.float32, **configuration)
-    load.save(decoder.model, decoder.tokenizer, place / name)
-    return place / name
+    decoder = tiny("llama-tied", dtype=torch.float32, **configuration)
+    load.save(decoder.model, decoder.tokenizer, place / "model")
+    return place / "model"
 
 
 def change(file, **values):

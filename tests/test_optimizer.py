@@ -23,8 +23,8 @@ def peak(settings: dict) -> float:
     return (1 + (settings["kl"] > 0)) / (1 + far + (settings["r_n"] - 2) ** 2)
 
 
-def searched(n: int, layers: int = 12) -> tuple[Search, list[dict], list[float]]:
-    search, asked, told = Search(SPACES, layers), [], []
+def searched(n: int) -> tuple[Search, list[dict], list[float]]:
+    search, asked, told = Search(SPACES, 12), [], []
     for _ in range(n):
         asked.append(search.ask())
         told.append(peak(asked[-1]))

@@ -9,8 +9,8 @@ from companion.measures import prompt_leakage
 from revs.model.targets import Record, Split, Target
 
 
-def email(id: str, secret: str, prompt: str = "") -> Record:
-    return Record(id, "email", id, prompt, secret, "")
+def email(id: str, secret: str) -> Record:
+    return Record(id, "email", id, "", secret, "")
 
 
 def test_an_owner_is_known_by_the_parts_of_an_address_and_a_company_by_its_domain():

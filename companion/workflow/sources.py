@@ -41,13 +41,10 @@ def of_run(notebook: str) -> list[str]:
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     drawn = re.findall(r"^from companion\.(analysis|plots) import (.+)$", code, re.MULTILINE)
-    modules = [f"companion/{one}/{name}.py" for one, names in drawn for name in imported(names)]
+    modules = [
+        f"companion/{one}/{name}.py" for one, names in drawn for name in re.findall(r"\w+", names)
+    ]
     return files([*RUNS, *modules, str(path.relative_to(ROOT))])
-
-
-def imported(names: str) -> list[str]:
-    """The modules that an import names, without what they are called there."""
-    return [name.split(" as ")[0].strip(" ()") for name in names.split(",") if name.strip(" ()")]
 
 
 def content_hash(paths: Iterable[str | Path]) -> str:

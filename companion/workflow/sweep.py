@@ -190,5 +190,5 @@ def in_a_name(value) -> str:
 
 def options(settings: dict) -> list[str]:
     """Settings as an experiment's command takes them: texts as they are, all others as JSON."""
-    values = (value if isinstance(value, str) else json.dumps(value) for value in settings.values())
-    return [f"--{name}={value}" for name, value in zip(settings, values, strict=True)]
+    text = lambda value: value if isinstance(value, str) else json.dumps(value)
+    return [f"--{name}={text(value)}" for name, value in settings.items()]
