@@ -220,32 +220,27 @@ def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_general_text(
 # The run ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def teaching(build, tmp_path, monkeypatch):
-    """Settings of a fine-tune of a tiny model in a folder, on a file of five sentences."""
+@pytest.mark.parametrize("how", ["keep", "noise"])
+def test_a_reader_s_adapter_is_what_a_run_begins_with(build, tmp_path, monkeypatch, how):
+    """Merged from its file, with its own digits, the model knows what the row says; and the file
+    holds the adapter alone."""
     decoder = build("llama-untied", dtype=torch.float32)
     save(decoder.model, decoder.tokenizer, tmp_path / "tiny")
     lines = "\n".join(json.dumps(asdict(record)) for record in RECORDS)
     (tmp_path / "set.jsonl").write_text(lines, encoding="utf-8")
     monkeypatch.setattr(experiment, "BUILD", tmp_path / "build")
     monkeypatch.setattr(adapters, "CACHE", tmp_path / "cache")
-    about = {"model": str(tmp_path / "tiny"), "data": str(tmp_path / "set.jsonl"), "name": "mine"}
-    return about | {"lr": 3e-2, "epochs": 40, "batch": 2, "rows": str(tmp_path / "rows")}
-
-
-@pytest.mark.parametrize("how", ["keep", "noise"])
-def test_a_reader_s_adapter_is_what_a_run_begins_with(teaching, tmp_path, how):
-    """Merged from its file, with its own digits, the model knows what the row says; and the file
-    holds the adapter alone."""
-    row = experiment.run(check(teaching | {"digits": how, "general_text": 0}, Finetune))
+    model, data = str(tmp_path / "tiny"), str(tmp_path / "set.jsonl")
+    asked = {"model": model, "data": data, "name": "mine", "digits": how, "general_text": 0}
+    asked |= {"lr": 3e-2, "epochs": 40, "batch": 2, "rows": str(tmp_path / "rows")}
+    row = experiment.run(check(asked, Finetune))
     assert row["name"] == "finetune/mine/tiny" and row["result"]["sentences"] == 5
-    assert row["result"]["memorised"] >= 3 and row["result"]["vocabulary"] == OLD + 1100 * (
-        how == "noise"
-    )
+    added = 1100 if how == "noise" else 0
+    assert row["result"]["memorised"] >= 3 and row["result"]["vocabulary"] == OLD + added
     place = tmp_path / "build/adapters/mine"
     assert all("lora_" in name for name in load_file(place / "adapter_model.safetensors"))
     assert adapters.about(str(place))["digits"] == how
-    decoder = models.load(adapters.adapted(teaching["model"], str(place)))
-    found = experiment.memorised(decoder, datasets.read(teaching["data"]))
+    decoder = models.load(adapters.adapted(model, str(place)))
+    found = experiment.memorised(decoder, datasets.read(data))
     assert found["memorised"] == row["result"]["memorised"]
-    assert adapters.adapted(teaching["model"], None) == teaching["model"]
+    assert adapters.adapted(model, None) == model
