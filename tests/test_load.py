@@ -161,5 +161,5 @@ def test_a_shape_with_random_weights_is_the_same_each_time(name, monkeypatch):
     real = models.registry()[name.removesuffix("-random")]["shape"]
     assert entry["shape"] == real and entry["random"]["vocab_size"] == real["V"]
     assert len(models.tokenizer(name)) == len(first.tokenizer) <= real["V"]
-    with pytest.raises(ValueError, match="shape without weights"):
+    with pytest.raises(ValueError, match="has no weights of its own"):
         models.locate(name)
