@@ -44,10 +44,7 @@ class Exercise:
     ``Wrong`` if it is not. ``mistakes``: what to say → a function that makes the mistake.
     """
 
-    name: str
-    call: str  # how the function is called, and what it returns
     judge: Callable[[Callable], str]
-    right: Callable
     mistakes: Mapping[str, Callable]
 
 
@@ -82,7 +79,8 @@ def compare(
 ) -> None:
     """Adds an exercise whose answers are compared, case by case, with those of ``right``.
 
-    ``in_revs``: is that a function of revs, or a formula that revs does not name?
+    ``call``: how the function is called, and what it returns. ``in_revs``: is ``right`` a function
+    of revs, or a formula that revs does not name?
     """
 
     def judge(function: Callable) -> str:
@@ -95,16 +93,10 @@ def compare(
                 raise Wrong(said)
         raise Wrong(difference(given, found, wanted, call))
 
-    KNOWN[name] = Exercise(name, call, judge, right, mistakes)
+    KNOWN[name] = Exercise(judge, mistakes)
 
 
-def examine(
-    name: str,
-    call: str,
-    judge: Callable[[Callable], str],
-    right: Callable,
-    mistakes: Mapping[str, Callable],
-) -> None:
+def examine(name: str, judge: Callable[[Callable], str], mistakes: Mapping[str, Callable]) -> None:
     """Adds an exercise with many right answers, which ``judge`` tries out on the toy model."""
 
     def judged(function: Callable) -> str:
@@ -115,7 +107,7 @@ def examine(
         except Exception as error:
             raise Wrong(f"It stopped with {type(error).__name__}: {error}") from error
 
-    KNOWN[name] = Exercise(name, call, judged, right, mistakes)
+    KNOWN[name] = Exercise(judged, mistakes)
 
 
 def results(function: Callable, cases: Sequence[tuple]) -> list:

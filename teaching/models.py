@@ -9,14 +9,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+import revs
 from revs.audit.context import SUFFIX, Context
 from revs.audit.suite import Attack
-from revs.baselines import ft_l as ft_l_of_revs
 from revs.baselines import npo_kl
 from revs.baselines.training import log_p
 from revs.measures import attacks, evaluate
 from revs.measures.metrics import mean
-from revs.method import algorithm, least_squares, output_ban
+from revs.method import algorithm, least_squares
 from revs.model.architecture import Decoder
 from revs.model.targets import Split, Target, split
 from teaching import toy
@@ -84,6 +84,7 @@ def ft_l_task() -> tuple[Decoder, Tensor, Tensor]:
 
 
 def judge_ft_l(function: Callable) -> str:
+    """Of ft_l(model, ids (B, n), t (B,), lr, steps, radius), which changes the model."""
     decoder, ids, t = ft_l_task()
     pairs = list(zip(ids.tolist(), t.tolist(), strict=True))
     p = lambda: log_p(decoder, pairs).exp().mean().item()
@@ -113,14 +114,6 @@ def judge_ft_l(function: Callable) -> str:
     return f"Right: p(t) fell from {before:.2f} to {after:.3f}, and no weight left the ball."
 
 
-def ft_l(model, ids, t, lr, steps, radius):
-    decoder = Decoder(model, toy.tokenizer(), "the toy model")
-    some = toy.targets(decoder)[: len(ids)]
-    one = [Target(s.id, s.kind, s.group, s.prompt_ids, s.secret_ids, (0,)) for s in some]
-    hp = ft_l_of_revs.Hyperparameters(lr=lr, steps=steps, norm_constraint=radius)
-    ft_l_of_revs.unlearn(decoder, one, hp)
-
-
 def trained(names: str = "down_proj", sign: float = 1.0, clamp: str = "start", steps=None):
     """FT-L, or one with a mistake."""
 
@@ -144,9 +137,7 @@ def trained(names: str = "down_proj", sign: float = 1.0, clamp: str = "start", s
 
 examine(
     "ft_l",
-    "ft_l(model, ids (B, n), t (B,), lr, steps, radius) → nothing; changes the model",
     judge_ft_l,
-    ft_l,
     {
         "You changed": trained(names=""),
         "p(t) went from": trained(sign=-1.0),
@@ -161,6 +152,7 @@ examine(
 
 
 def judge_control(function: Callable) -> str:
+    """Of control(decoder, targets), which changes the model."""
     decoder = toy.model()
     some = drawn(decoder)
     body = lambda: {
@@ -191,11 +183,6 @@ def judge_control(function: Callable) -> str:
 
 
 @torch.no_grad()
-def ban(decoder, targets):
-    output_ban.unlearn(decoder, targets, output_ban.Hyperparameters())
-
-
-@torch.no_grad()
 def ban_everything(decoder, targets):
     decoder.head.weight.copy_(decoder.head.weight.mean(0).expand_as(decoder.head.weight))
     decoder.head.weight += 1e-3 * random(*decoder.head.weight.shape).float()
@@ -203,9 +190,7 @@ def ban_everything(decoder, targets):
 
 examine(
     "control",
-    "control(decoder, targets) → nothing; changes the model",
     judge_control,
-    ban,
     {
         "You changed the network itself": lambda decoder, targets: least_squares.unlearn(
             decoder, targets, least_squares.Hyperparameters(r_h=100, mu=0)
@@ -227,6 +212,7 @@ def never_trained(target: Target) -> Target:
 
 
 def judge_attack(function: Callable) -> str:
+    """Of attack(decoder, secrets, context) → {id: the larger rank of its target tokens}."""
     decoder = toy.model()
     forget = drawn(decoder).forget
     # the last layer alone is edited, so that the output is clean
@@ -251,22 +237,17 @@ def judge_attack(function: Callable) -> str:
     return f"Right: your attack enters the audit. {said}, {100 * invented:.0f} of the controls."
 
 
-def lens(decoder, secrets):
+def read_output(decoder, secrets, context):
     prompts = {one.id: one.prompt_ids for one in secrets}
-    return attacks.attack_ranks(decoder, secrets, prompts)[0]
+    lens, _ = attacks.attack_ranks(decoder, secrets, prompts)
+    return {name: max(layers[-1]) for name, layers in lens.items()}
 
 
 examine(
     "attack",
-    "attack(decoder, secrets, context) → {id: the larger rank of its target tokens}",
     judge_attack,
-    lambda decoder, secrets, context: {
-        name: min(max(layer) for layer in layers) for name, layers in lens(decoder, secrets).items()
-    },
     {
-        "One who reads the output finds none": lambda decoder, secrets, context: {
-            name: max(layers[-1]) for name, layers in lens(decoder, secrets).items()
-        },
+        "One who reads the output finds none": read_output,
         "your attack invents what it finds": lambda decoder, secrets, context: {
             one.id: 0 for one in secrets
         },
@@ -276,13 +257,12 @@ examine(
 
 # --- another prompt -------------------------------------------------------------------------------
 
-LEAKY = toy.SETTINGS | {"n_max": 40}
-
 
 def judge_prompt(function: Callable) -> str:
+    """Of other_prompt(name) → a prompt after which the edited model writes the badge number."""
     decoder = toy.model()
     forget = toy.targets(decoder)[:8]  # after "The badge of … is"
-    algorithm.unlearn(decoder, forget, algorithm.Hyperparameters(**LEAKY))
+    algorithm.unlearn(decoder, forget, algorithm.Hyperparameters(**toy.SETTINGS))
     found = 0
     for target in forget:
         number = decoder.tokenizer.decode(target.secret_ids)
@@ -306,9 +286,7 @@ def judge_prompt(function: Callable) -> str:
 
 examine(
     "other_prompt",
-    "other_prompt(name) → a prompt after which the edited model writes the badge number",
     judge_prompt,
-    lambda name: f"number {name}",
     {
         "After none of your prompts": lambda name: f"The badge of {name} is",
         "Your prompt tells a part of the number": lambda name: (
@@ -323,6 +301,7 @@ examine(
 
 
 def judge_margins(function: Callable) -> str:
+    """Of margins(V) → {r_h, eps_r_h, r_n, eps_r_n, …} for a vocabulary of V tokens."""
     decoder = toy.model()
     some, V = drawn(decoder), decoder.head.weight.shape[0]
     given = function(V)
@@ -353,9 +332,7 @@ def margins(*values: int) -> dict:
 
 examine(
     "margins",
-    "margins(V) → a dictionary with r_h, eps_r_h, r_n, eps_r_n for a vocabulary of V tokens",
     judge_margins,
-    lambda V: margins(*(round(share * V) for share in (0.3, 0.02, 0.8, 0.04))),
     {
         "revs refuses these settings": lambda V: margins(750, 250, 105000, 5000),
         "No neuron moved": lambda V: margins(1, 1, 240, 5) | {"gate": "mlp"},
@@ -368,6 +345,7 @@ examine(
 
 
 def judge_forget(function: Callable) -> str:
+    """Of forget(model, tokenizer, prompt, secret) → the edit."""
     decoder = toy.model()
     every = toy.targets(decoder)
     start = {name: of.clone() for name, of in decoder.model.state_dict().items()}
@@ -392,13 +370,8 @@ def judge_forget(function: Callable) -> str:
     )
 
 
-SIMPLE = {"r_h": 30, "eps_r_h": 5, "r_n": 240, "eps_r_n": 10, "n_max": 100}
-
-
-def forget(model, tokenizer, prompt, secret):
-    import revs
-
-    return revs.unlearn(model, tokenizer, [(prompt, secret)], SIMPLE)
+def forget_silently(model, tokenizer, prompt, secret):
+    revs.unlearn(model, tokenizer, [(prompt, secret)], toy.SETTINGS)
 
 
 def broken(model, tokenizer, prompt, secret):
@@ -409,12 +382,10 @@ def broken(model, tokenizer, prompt, secret):
 
 examine(
     "forget",
-    "forget(model, tokenizer, prompt, secret) → the edit",
     judge_forget,
-    forget,
     {
         "The number of Gus is still written": lambda *given: None,
-        "Return the edit": lambda *given: None if forget(*given) else None,
+        "Return the edit": forget_silently,
         "is lost too": broken,
     },
 )

@@ -49,11 +49,6 @@ def test_a_solution_passes_its_checker(name):
     assert teaching.check(name)(space[name]).startswith("Right: ")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_revs_computes_is_right(name):
-    assert teaching.check(name)(KNOWN[name].right).startswith("Right: ")
-
-
 @pytest.mark.parametrize("name, said", MISTAKES, ids=lambda one: one.split(":")[0][:40])
 def test_a_common_mistake_hears_which_it_is(name, said):
     with pytest.raises(teaching.Wrong) as error:
