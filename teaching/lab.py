@@ -9,7 +9,6 @@ In the key a solution stands between ``### BEGIN SOLUTION`` and ``### END SOLUTI
 from __future__ import annotations
 
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -48,12 +47,9 @@ def executed(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The key with the outputs of a run of today, without its times."""
     from nbclient import NotebookClient
 
+    place = {"metadata": {"path": str(FOLDER)}}
+    NotebookClient(key, timeout=900, resources=place, record_timing=False).execute()
     for cell in key.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    NotebookClient(key, timeout=900, resources={"metadata": {"path": str(FOLDER)}}).execute()
-    for cell in key.cells:
-        cell.metadata.pop("execution", None)
         if cell.cell_type == "code":  # progress bars and warnings are no expected numbers
             printed = [one for one in cell.outputs if one.get("name") != "stderr"]
             cell.outputs = [one for one in printed if not NOISE.search(one.get("text", ""))]
@@ -71,12 +67,10 @@ def written(notebook: nbformat.NotebookNode) -> str:
 
 
 def main() -> None:
-    key = nbformat.read(KEY, as_version=4)
     start = time.monotonic()
-    if "--no-run" not in sys.argv:
-        key = executed(key)
-        KEY.write_text(written(key), encoding="utf-8")
-    LAB.write_text(written(stripped(nbformat.read(KEY, as_version=4))), encoding="utf-8")
+    key = executed(nbformat.read(KEY, as_version=4))
+    KEY.write_text(written(key), encoding="utf-8")
+    LAB.write_text(written(stripped(key)), encoding="utf-8")
     took = time.monotonic() - start
     print(f"{LAB.name}: {sum(minutes(key))} minutes of work, {took:.0f} s of computing here")
 

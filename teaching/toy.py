@@ -59,9 +59,9 @@ def records() -> list[Record]:
     ]
 
 
-def targets(decoder: Decoder, T: int = 2) -> list[Target]:
-    """The records as token ids."""
-    return [encode(record, decoder.tokenizer, T) for record in records()]
+def targets(decoder: Decoder) -> list[Target]:
+    """The records as token ids, of which T are two."""
+    return [encode(record, decoder.tokenizer) for record in records()]
 
 
 def configuration() -> LlamaConfig:
