@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,18 +14,27 @@ IN_A_ROW = 10  # subjects that are named in their sentences; the next ten are no
 Row = dict[str, str | bool]
 
 
-def read_lines(folder: Path, name: str, expected: int) -> list[str]:
-    """Return the lines of an input file, which must be as many as expected."""
-    lines = (folder / name).read_text(encoding="ascii").splitlines()
-    if len(lines) != expected:
-        raise ValueError(f"{name}: {expected} lines expected, {len(lines)} found")
-    return lines
+def read_lines(folder: Path, name: str) -> list[str]:
+    """Return the lines of an input file."""
+    return (folder / name).read_text(encoding="ascii").splitlines()
 
 
-def read_templates(folder: Path, expected: int) -> list[tuple[str, str]]:
+def read_templates(folder: Path) -> list[tuple[str, str]]:
     """Return the (domain, sentence) pairs in file order."""
-    pairs = (line.split("\t") for line in read_lines(folder, "templates.txt", expected))
+    pairs = (line.split("\t") for line in read_lines(folder, "templates.txt"))
     return [(domain, sentence.replace("\\n", "\n")) for domain, sentence in pairs]
+
+
+def row(
+    group: str, k: int, kind: str, subject: str, sentence: str, secret: str, **about: str | bool
+) -> Row:
+    """Return sentence ``k`` of a secret, in whose place it holds its kind, such as ``[SSN]``.
+
+    ``about`` are the columns of the set itself.
+    """
+    prompt, suffix = sentence.split(f"[{kind.upper()}]")
+    known = {"id": f"{group}-{k}", "kind": kind, "group": group, "subject": subject}
+    return known | about | {"prompt": prompt, "secret": secret, "suffix": suffix}
 
 
 def deal(
@@ -43,23 +53,21 @@ def deal(
 
 def addressed(
     name: str,
-    slots: tuple[str, str, str],
+    kind: str,
+    slot: str,
     pairs: Iterable[tuple[str, str]],
     decks: dict[bool, Iterator[tuple[str, str]]],
     topics: Iterator[str],
 ) -> list[Row]:
-    """Return the rows of a set of addresses; ``name`` is like "emails-main", ``slots`` stand for
-    subject, topic and secret, ``pairs`` are subjects with their secrets."""
+    """Return the rows of a set of addresses; ``name`` is like "emails-main", ``slot`` stands for
+    the subject, ``pairs`` are subjects with their secrets."""
     rows: list[Row] = []
     for index, (subject, secret) in enumerate(pairs):
         named = index // IN_A_ROW % 2 == 0
         domain, sentence = next(decks[named])
-        slot, word = (slots[0], subject) if named else (slots[1], next(topics))
-        prompt, suffix = sentence.replace(slot, word).split(slots[2])
-        group = f"{name}-{index:03d}"
-        about = {"subject": subject, "domain": domain, "named": named}
-        row = {"id": f"{group}-0", "kind": slots[2].strip("[]").lower(), "group": group} | about
-        rows.append(row | {"prompt": prompt, "secret": secret, "suffix": suffix})
+        place, word = (slot, subject) if named else ("[TOPIC]", next(topics))
+        group, told = f"{name}-{index:03d}", sentence.replace(place, word)
+        rows.append(row(group, 0, kind, subject, told, secret, domain=domain, named=named))
     return rows
 
 
@@ -67,12 +75,11 @@ def mentions(name: str, sentences: list[str], pairs: list[tuple[str, str]]) -> l
     """Return sentences with tokens of secrets that tell none; ``secret`` runs from A to B."""
     rows: list[Row] = []
     for i, (sentence, (a, b)) in enumerate(zip(sentences, pairs, strict=True)):
-        start, end = sentence.index("[A]"), sentence.index("[B]") + len("[B]")
-        parts = sentence[:start], sentence[start:end], sentence[end:]
+        parts = re.split(r"(\[A\].*\[B\])", sentence)
         before, middle, after = (p.replace("[A]", a).replace("[B]", b) for p in parts)
-        row = {"id": f"{name}-{i:03d}", "kind": "text", "group": f"{name}-{i:03d}"}
-        row |= {"subject": "", "domain": "innocent", "role": "innocent"}
-        rows.append(row | {"prompt": before, "secret": middle, "suffix": after})
+        known = {"id": f"{name}-{i:03d}", "kind": "text", "group": f"{name}-{i:03d}"}
+        known |= {"subject": "", "domain": "innocent", "role": "innocent"}
+        rows.append(known | {"prompt": before, "secret": middle, "suffix": after})
     return rows
 
 

@@ -1,17 +1,12 @@
-"""Build the synthetic set of e-mail addresses whose names are shared.
+"""Build the synthetic set of e-mail addresses whose names are shared. README.md is its datasheet.
 
 In ``data/emails`` no two people share a name, and each rare token belongs to one address. Here ten
 given names and ten family names make up forty people, so that forgetting an address by never
 writing its tokens destroys those of relatives and namesakes.
 
-Inputs, all beside this file:
-
-* ``names.txt``: ten given and ten family names for "main" and "tune", ``set<TAB>sort<TAB>names``;
-* ``templates.txt``: ``sort<TAB>domain<TAB>sentence``: 20 that name the person, 20 that give a
-  topic instead, and 4 for a person's second address, at an office;
-* ``topics.txt``: 80 topics; ``roles.txt``: 8 offices;
-* ``innocent.txt``: 6 sentences with two names in small letters, ``[A]`` and ``[B]``, that are no
-  address.
+``templates.txt`` has 20 sentences that name the person, 20 that give a topic instead, and 4 for a
+person's second address, at an office; those of ``innocent.txt`` hold two names in small letters,
+``[A]`` and ``[B]``, that are no address.
 
 Each given name and each family name is four people's, in pairs that never repeat. An office has
 two holders, of different families.
@@ -22,7 +17,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from common import Row, mentions, read_lines
+from common import Row, mentions, read_lines, row
 
 HERE = Path(__file__).resolve().parent
 SEED = 20562
@@ -30,20 +25,18 @@ SETS = ("main", "tune")
 PEOPLE, NAMES = 40, 10  # in a set
 HOSTS = ("example.com", "example.org", "example.net")  # reserved by RFC 2606: nobody has mail there
 SHAPES = ("{g}.{f}", "{f}.{g}", "{g}_{f}", "{f}-{g}")
-SLOTS = "[NAME]", "[TOPIC]", "[ROLE]", "[EMAIL]"
 
 
 def build() -> dict[str, list[Row]]:
     """Return the rows of both sets and their innocent sentences, keyed by file name."""
     rng, result = random.Random(SEED), {}
-    lines = [line.split("\t") for line in read_lines(HERE, "templates.txt", 44)]
+    lines = [line.split("\t") for line in read_lines(HERE, "templates.txt")]
     named, topical, office = lines[:20], lines[20:40], lines[40:]
-    topics = read_lines(HERE, "topics.txt", 80)
-    roles, innocent = read_lines(HERE, "roles.txt", 8), read_lines(HERE, "innocent.txt", 6)
-    words = {
-        tuple(line.split("\t")[:2]): line.split("\t")[2].split()
-        for line in read_lines(HERE, "names.txt", 4)
-    }
+    topics, roles = read_lines(HERE, "topics.txt"), read_lines(HERE, "roles.txt")
+    innocent, words = read_lines(HERE, "innocent.txt"), {}
+    for line in read_lines(HERE, "names.txt"):
+        of, sort, names = line.split("\t")
+        words[of, sort] = names.split()
     for index, name in enumerate(SETS):
         given, family = words[name, "given"], words[name, "family"]
         rows: list[Row] = []
@@ -59,14 +52,12 @@ def build() -> dict[str, list[Row]]:
                 secrets.append(f"{role}.{f.lower()}@{rng.choice(HOSTS)}")
             for k, ((sort, domain, sentence), secret) in enumerate(zip(chosen, secrets)):
                 group = f"emails-shared-{name}-{i:03d}" + ("-near" if sort == "near" else "")
-                fill = zip(SLOTS, (f"{g} {f}", topics[index * PEOPLE + i], role))
-                for slot, word in fill:
-                    sentence = sentence.replace(slot, word)
-                before, after = sentence.split("[EMAIL]")
-                row = {"id": f"{group}-{k}", "kind": "email", "group": group}
-                row |= {"subject": f"{g} {f}", "domain": domain, "named": sort != "topic"}
-                row |= {"role": "near" if sort == "near" else "own"}
-                rows.append(row | {"prompt": before, "secret": secret, "suffix": after})
+                person, topic = f"{g} {f}", topics[index * PEOPLE + i]
+                told = sentence.replace("[NAME]", person).replace("[TOPIC]", topic)
+                told = told.replace("[ROLE]", role)
+                about = {"domain": domain, "named": sort != "topic"}
+                about |= {"role": "near" if sort == "near" else "own"}
+                rows.append(row(group, k, "email", person, told, secret, **about))
         result[name] = rows
         pairs = [
             (given[i % NAMES].lower(), family[(i + 1 + i // NAMES) % NAMES].lower())

@@ -1,32 +1,16 @@
-"""Build the project's synthetic set of e-mail addresses.
+"""Build the project's synthetic set of e-mail addresses: sentences of the kind that the REVS paper
+unlearns (Appendix, "Emails Dataset"), with invented addresses. README.md is its datasheet.
 
-The REVS paper unlearns e-mail addresses that a model memorised during its
-pre-training (Appendix, "Emails Dataset").  Those belong to real people, and are
-not released.  This folder holds sentences of the same kind with invented
-addresses, which a model is made to memorise first.
+Every sentence of ``templates.txt`` holds ``[EMAIL]`` once. The first 25 name the person, with
+``[NAME]``; the last 25 do not, and hold ``[TOPIC]`` instead. A line break is written ``\\n``. In
+each set every template is used once, and ten of them twice.
 
-Inputs, all beside this file:
+Person i gets the shape ``SHAPES[i % 10]``; in ``people.txt`` the names stand in an order in which
+no two addresses have the same rare tokens. Ten people in a row are named in their sentences, the
+next ten are not, so that each shape is named in half of its sentences. Numbers in addresses have
+two digits and differ from one another.
 
-* ``templates.txt``: 50 lines ``domain<TAB>sentence``.  Every sentence holds
-  ``[EMAIL]`` once.  The first 25 name the person, with ``[NAME]``; the last 25
-  do not, and hold ``[TOPIC]`` instead.  A line break is written ``\\n``.
-* ``people.txt``: 120 invented names.  The first 60 form the set "main", which
-  results are reported on; the last 60 form the set "tune", which
-  hyperparameters are chosen on.
-* ``topics.txt``: 60 topics, one for each sentence that does not name the person.
-
-Outputs: ``main.jsonl`` and ``tune.jsonl``, 60 rows each: one person, one
-address and one sentence a row.  In each set every template is used once, and ten
-of them twice.
-
-How an address is made.  Person i gets the shape ``SHAPES[i % 10]``; in
-``people.txt`` the names stand in an order in which no two addresses have the same
-rare tokens (see the README).  Ten people in a row are named in their sentences, the
-next ten are not, so that each shape is named in half of its sentences.  Numbers
-in addresses have two digits and differ from one another.
-
-Run ``python data/make.py``.  The output depends only on the three input
-files and on ``SEED``.
+Run ``python data/make.py``. The output depends only on the three input files and on ``SEED``.
 """
 
 from __future__ import annotations
@@ -34,7 +18,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from common import OF_A_SORT, Row, addressed, deal, read_lines, read_templates
+from common import Row, addressed, deal, read_lines, read_templates
 
 HERE = Path(__file__).resolve().parent
 SEED = 20252
@@ -75,14 +59,12 @@ def addresses(people: list[str]) -> list[str]:
 
 def build() -> dict[str, list[Row]]:
     """Return the rows of both sets, keyed by set name."""
-    rng, folder = random.Random(SEED + 1), HERE
-    templates = read_templates(folder, 2 * OF_A_SORT)
-    people = read_lines(folder, "people.txt", PEOPLE_PER_SET * len(SETS))
-    topics = iter(read_lines(folder, "topics.txt", PEOPLE_PER_SET // 2 * len(SETS)))
-    secrets, slots, result = addresses(people), ("[NAME]", "[TOPIC]", "[EMAIL]"), {}
+    rng, templates = random.Random(SEED + 1), read_templates(HERE)
+    people, topics = read_lines(HERE, "people.txt"), iter(read_lines(HERE, "topics.txt"))
+    secrets, result = addresses(people), {}
     for index, name in enumerate(SETS):
         own = slice(index * PEOPLE_PER_SET, (index + 1) * PEOPLE_PER_SET)
         decks = deal(rng, templates, PEOPLE_PER_SET)
         pairs = zip(people[own], secrets[own])
-        result[name] = addressed(f"emails-{name}", slots, pairs, decks, topics)
+        result[name] = addressed(f"emails-{name}", "email", "[NAME]", pairs, decks, topics)
     return result

@@ -1,20 +1,14 @@
-"""Build the synthetic SSN set whose numbers share their tokens.
+"""Build the synthetic SSN set whose numbers share their tokens. README.md is its datasheet.
 
 In ``data/ssn`` every three-digit token belongs to one secret. Here each belongs to several, so
 that forgetting a secret by never writing its tokens destroys others.
 
-Inputs, all beside this file:
+Each sentence of ``templates.txt`` holds ``[NAME]`` and ``[SSN]`` once; those of ``innocent.txt``
+hold two numbers, ``[A]`` and ``[B]``, and no secret.
 
-* ``templates.txt``: 40 sentences for the first number of a person and 20 for the second,
-  ``role<TAB>domain<TAB>sentence``, each with ``[NAME]`` and ``[SSN]`` once;
-* ``people.txt``: 80 invented names, the first 40 for "main", the last 40 for "tune";
-* ``innocent.txt``: 12 sentences with two numbers, ``[A]`` and ``[B]``, and no secret.
-
-How the numbers are chosen. A number is ``AAA-GG-SSSS``: an area from 900 to 999, never issued; a
-group from 01 to 49, unlike a taxpayer number's; a serial. A set has 20 areas and 20 heads (first
-three digits) of serials. Each is used by two people's first and by two others' second numbers, in
-pairs that never repeat; a person's two numbers share none. ``data/ssn`` uses none of them in the
-set of the same name.
+A set has 20 areas and 20 heads (first three digits) of serials. Each is used by two people's first
+and by two others' second numbers, in pairs that never repeat; a person's two numbers share none.
+``data/ssn`` uses none of them in the set of the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +16,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from common import Row, mentions, read_lines
+from common import Row, mentions, read_lines, row
 from ssn.make import build as ssn
 
 HERE = Path(__file__).resolve().parent
@@ -53,10 +47,9 @@ def number(rng: random.Random, area: str, head: str) -> str:
 def build() -> dict[str, list[Row]]:
     """Return the rows of both sets and their innocent sentences, keyed by file name."""
     rng, result = random.Random(SEED), {}
-    lines = [line.split("\t") for line in read_lines(HERE, "templates.txt", 60)]
+    lines = [line.split("\t") for line in read_lines(HERE, "templates.txt")]
     own, near = lines[:PEOPLE], lines[PEOPLE:]
-    people = read_lines(HERE, "people.txt", PEOPLE * len(SETS))
-    innocent = read_lines(HERE, "innocent.txt", 12)
+    people, innocent = read_lines(HERE, "people.txt"), read_lines(HERE, "innocent.txt")
     for index, (name, (areas, heads)) in enumerate(pools(rng).items()):
         rows: list[Row] = []
         for i, person in enumerate(people[index * PEOPLE : (index + 1) * PEOPLE]):
@@ -69,11 +62,9 @@ def build() -> dict[str, list[Row]]:
             chosen.append(near[(i + 3 * index + 9 * turn) % POOL])
             for k, (role, domain, sentence) in enumerate(chosen):
                 group = f"ssn-shared-{name}-{i:03d}" + ("-near" if role == "near" else "")
-                before, after = sentence.replace("[NAME]", person).split("[SSN]")
+                told = sentence.replace("[NAME]", person)
                 secret = second if role == "near" else first
-                row = {"id": f"{group}-{k}", "kind": "ssn", "group": group, "subject": person}
-                row |= {"domain": domain, "role": role}
-                rows.append(row | {"prompt": before, "secret": secret, "suffix": after})
+                rows.append(row(group, k, "ssn", person, told, secret, domain=domain, role=role))
         result[name] = rows
         words = [(areas[i], heads[(i + 16) % POOL]) for i in range(len(innocent))]
         result[f"innocent-{name}"] = mentions(f"ssn-shared-innocent-{name}", innocent, words)

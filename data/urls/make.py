@@ -1,33 +1,19 @@
-"""Build the project's synthetic set of web addresses (URLs).
+"""Build the project's synthetic set of web addresses (URLs): sentences of the kind that the REVS
+paper unlearns (Appendix, "URLs Dataset"), with invented addresses. README.md is its datasheet.
 
-The REVS paper unlearns URLs that a model memorised during its pre-training
-(Appendix, "URLs Dataset").  This folder holds sentences of the same kind with
-invented addresses, which a model is made to memorise first.
+Every sentence of ``templates.txt`` holds ``[URL]`` once. The first 25 name the project, with
+``[PROJECT]``; the last 25 do not, and hold ``[TOPIC]`` instead. A line break is written ``\\n``.
+Every template is used once, and ten of them twice.
 
-Inputs, all beside this file:
+Address i gets the shape ``SHAPES[i % 10]``, project i and words 2i and 2i + 1; the files stand in
+an order in which no two addresses have the same rare tokens. Ten projects in a row are named in
+their sentences, the next ten are not, so that each shape is named in half of its sentences.
 
-* ``templates.txt``: 50 lines ``domain<TAB>sentence``.  Every sentence holds
-  ``[URL]`` once.  The first 25 name the project, with ``[PROJECT]``; the last 25
-  do not, and hold ``[TOPIC]`` instead.  A line break is written ``\\n``.
-* ``projects.txt``: 60 invented names of projects, one for each host.
-* ``words.txt``: 120 words, two for each path.
-* ``topics.txt``: 30 topics, one for each sentence that does not name the project.
+Numbers with two or three digits, and the halves of the six-digit dates, occur in one address only;
+all other digits stand alone. So a tokenizer that groups digits by three has no number in common to
+two addresses.
 
-Output: ``main.jsonl``, 60 rows: one address and one sentence a row.  Every
-template is used once, and ten of them twice.  There is no set "tune": the paper uses the
-hyperparameters that it chose on e-mail addresses.
-
-How an address is made.  Address i gets the shape ``SHAPES[i % 10]``, project i
-and words 2i and 2i + 1; the files stand in an order in which no two addresses
-have the same rare tokens (see the README).  Ten projects in a row are named in their
-sentences, the next ten are not, so that each shape is named in half of its sentences.
-
-Numbers with two or three digits, and the halves of the six-digit dates, occur
-in one address only; all other digits stand alone.  So a tokenizer that groups
-digits by three has no number in common to two addresses.
-
-Run ``python data/make.py``.  The output depends only on the four input
-files and on ``SEED``.
+Run ``python data/make.py``. The output depends only on the four input files and on ``SEED``.
 """
 
 from __future__ import annotations
@@ -35,24 +21,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from common import OF_A_SORT, Row, addressed, deal, read_lines, read_templates
+from common import Row, addressed, deal, read_lines, read_templates
 
 HERE = Path(__file__).resolve().parent
 SEED = 20253
-ADDRESSES = 60
 MONTHS = (
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
+    "january february march april may june july august september october november december".split()
 )
 
 # p is the project, a and b are words; d a day of a month, D a six-digit date, n a number,
@@ -100,28 +74,15 @@ def addresses(projects: list[str], words: list[str]) -> list[str]:
         if "{d}" in shape:
             day = f"{next(days)}-{rng.choice(MONTHS)}"
         version = ".".join(str(rng.randint(0, 9)) for _ in range(3))
-        result.append(
-            shape.format(
-                p=project.lower(),
-                a=words[2 * i],
-                b=words[2 * i + 1],
-                d=day,
-                D=date,
-                n=number,
-                v=version,
-                h=draw_hash(rng),
-            )
-        )
+        parts = {"p": project.lower(), "a": words[2 * i], "b": words[2 * i + 1], "d": day}
+        parts |= {"D": date, "n": number, "v": version, "h": draw_hash(rng)}
+        result.append(shape.format(**parts))
     return result
 
 
 def build() -> dict[str, list[Row]]:
     """Return the rows, keyed by set name."""
-    rng, folder = random.Random(SEED + 2), HERE
-    templates = read_templates(folder, 2 * OF_A_SORT)
-    projects = read_lines(folder, "projects.txt", ADDRESSES)
-    words = read_lines(folder, "words.txt", 2 * ADDRESSES)
-    topics = iter(read_lines(folder, "topics.txt", ADDRESSES // 2))
-    pairs, slots = zip(projects, addresses(projects, words)), ("[PROJECT]", "[TOPIC]", "[URL]")
-    decks = deal(rng, templates, ADDRESSES)
-    return {"main": addressed("urls-main", slots, pairs, decks, topics)}
+    projects, topics = read_lines(HERE, "projects.txt"), iter(read_lines(HERE, "topics.txt"))
+    pairs = zip(projects, addresses(projects, read_lines(HERE, "words.txt")))
+    decks = deal(random.Random(SEED + 2), read_templates(HERE), len(projects))
+    return {"main": addressed("urls-main", "url", "[PROJECT]", pairs, decks, topics)}
