@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import math
 import time
@@ -66,11 +65,11 @@ def make(
     digits: str = "learned",
     without: int | None = None,
     model: str = MODEL,
-    seconds: float = math.inf,
     again: bool = False,
     float32: bool = False,
 ) -> dict:
-    """Train one adapter, check what the merged model knows, write it; return what is known."""
+    """Train one adapter, or go on with it ``again``, check what the merged model knows, write it;
+    return what is known."""
     start, how = None, HOW[model]
     if again:
         start, how = out / name, how | {"epochs": 4, "lr": 1e-3}
@@ -80,18 +79,11 @@ def make(
     records = sentences(decoder, data, without)
     begun = time.monotonic()
     with contextlib.nullcontext() if float32 else low_precision(decoder):
-        epochs = finetune(decoder, records, settings, limited(seconds), start)
+        epochs = finetune(decoder, records, settings, start=start)
     known = {"base": models.identify(model), "seed": seed, "digits": digits, "data": data}
-    known |= {
-        "without_split": without,
-        "rank": settings.rank,
-        "epochs": len(epochs),
-        "how": how,
-        "again": again,
-        "float32": float32,
-    }
-    known |= {"seconds": round(time.monotonic() - begun), "inputs": text_inputs()}
-    known["inputs"]["data"] = datasets.fingerprint(records)
+    known |= {"without_split": without, "rank": rank, "epochs": len(epochs), "how": how}
+    known |= {"again": again, "float32": float32, "seconds": round(time.monotonic() - begun)}
+    known["inputs"] = text_inputs() | {"data": datasets.fingerprint(records)}
     adapters.save(decoder, out / name, known)
     return check(name, out)
 
@@ -132,12 +124,6 @@ def nats(decoder, texts: list[str]) -> float:
     return found
 
 
-def limited(seconds: float):
-    """Batches until the time is over; then none."""
-    end = time.monotonic() + seconds
-    return lambda batches: itertools.takewhile(lambda _: time.monotonic() < end, batches)
-
-
 def sentences(decoder, data: str, without: int | None) -> list[Record]:
     """What an adapter memorises of a data set: all, or what a split does not forget."""
     left_out = set() if without is None else left(decoder, without)
@@ -150,11 +136,9 @@ def left(decoder, number: int) -> set[str]:
     for name in datasets.builtin():
         if not name.endswith(("-tune", "-innocent")):
             records = datasets.read(name)
-            targets, keep = (
-                [encode(one, decoder.tokenizer) for one in records],
-                datasets.kept(records),
-            )
-            found |= {target.group for target in split(targets, number, keep=keep).forget}
+            targets = [encode(one, decoder.tokenizer) for one in records]
+            drawn = split(targets, number, keep=datasets.kept(records))
+            found |= {target.group for target in drawn.forget}
     return found
 
 
@@ -163,25 +147,17 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--rank", type=int, default=4)
-    parser.add_argument("--check", action="store_true", help="train nothing, check what is there")
-    parser.add_argument("--again", action="store_true", help="go on from the adapter that is there")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="of training, at most")
     parser.add_argument("--float32", action="store_true", help="where bfloat16 products are slow")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
-    more = {"seconds": given.seconds, "again": given.again, "float32": given.float32}
     for name in given.names or [*(f"digits-{how}" for how in WAYS), *every]:
         if name.startswith("digits-"):
             digits(name.removeprefix("digits-"), given.out)
-        elif given.check:
-            print(name, json.dumps(check(name, given.out)), flush=True)
-        else:
-            known = make(name, given.out, **{"rank": given.rank} | every[name], **more)
+            continue
+        settings = {"rank": given.rank, "float32": given.float32} | every[name]
+        for turn in range(1 + FURTHER):
+            known = make(name, given.out, **settings, again=turn > 0)
             print(name, json.dumps(known), flush=True)
-            for _ in range(FURTHER):
-                if known["memorised"] < ENOUGH * known["sentences"]:
-                    more["again"] = True
-                    known = make(name, given.out, **{"rank": given.rank} | every[name], **more)
-                    print(name, json.dumps(known), flush=True)
-            more["again"] = given.again
+            if known["memorised"] >= ENOUGH * known["sentences"]:
+                break
