@@ -2,9 +2,9 @@
 
     python paper/extract.py path/to/revs.tex
 
-What the file holds, and what is left out of it, is described in paper/README.md. Every pattern
-below and in paper/sentences.yml has to be found in the source exactly once, or the script stops
-with one sentence that names it: nothing is guessed and nothing is skipped.
+What the file holds, and what is left out of it, is described in paper/README.md. It reads one
+source, known by its sha256. Every pattern below and in paper/sentences.yml has to be found in it
+exactly once: nothing is guessed and nothing is skipped.
 """
 
 import hashlib
@@ -18,27 +18,13 @@ import yaml
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "tables.json"
 SENTENCES = yaml.safe_load((HERE / "sentences.yml").read_text(encoding="utf-8"))
+SHA256 = "4612328769dcefc5e1e3031269fc60481df6b02f9ba6ac96412104c32ad970e7"  # of the source
 BIBKEY = "ashuach2025revs"
-TITLE = (
-    "REVS: Unlearning Sensitive Information in Language Models via Rank Editing "
-    "in the Vocabulary Space"
-)
 
-METHODS = tuple(SENTENCES["methods"])
 DATASETS = ("SSN", "Emails")  # those with hyperparameters of their own; URLs use those of Emails
 # "Llama 3 8B" is one caption's spelling, "GPTJ-6B" another's.
 MODELS = {"Llama-3-8B": r"Llama[- ]3[- ]8B", "GPT-J-6B": r"GPT-?J-6B"}
 
-NUMBER_TABLES = (
-    "tab:core_results_llama",
-    "tab:extraction_results_llama",
-    "tab:core_results_gptj",
-    "tab:extraction_results_gptj",
-    "tab:ablation_neuron_selection",
-    "tab:method_results",
-    "tab:ablation_token_method",
-    "tab:pii-distribution",
-)
 # Tables of text, each with the columns whose addresses' domains are kept ({} keeps none).
 TEXT_TABLES = {
     "tab:unlearn_email_example": {"original": 0, "unlearned": 1},
@@ -52,9 +38,6 @@ OF_SENTENCES = ("tab:email-examples", "tab:ssn-examples")
 PERSONAL_DOMAINS = {("tab:email-examples", 5)}
 
 RENAMED = {"General.@100": "Generalization@100", "Logit Lens@100": "Logit-Lens@100"}  # columns
-COLUMNS = {"Unlearning Score", "Resistance Score", "Efficacy@100", "Generalization@100"}
-COLUMNS |= {"Specificity", "MMLU", "GSM8K", "Logit-Lens@100", "Delta@100", "Perturb@100"}
-COLUMNS |= {"Identified", "Memorized"}
 
 
 class SourceError(Exception):
@@ -91,13 +74,11 @@ def braced(tex, start):
     raise SourceError("A brace in the source is never closed.")
 
 
-def only(pattern, text, what):
-    """The single match of a pattern in a text, or a SourceError that names what was looked for."""
+def only(pattern, text):
+    """The single match of a pattern in a text, or a SourceError that names the pattern."""
     matches = list(re.finditer(pattern, text, re.DOTALL))
     if len(matches) != 1:
-        raise SourceError(
-            f"Expected {what} exactly once in the source, found it {len(matches)} times."
-        )
+        raise SourceError(f"The source has {pattern!r} {len(matches)} times, not once.")
     return matches[0]
 
 
@@ -109,14 +90,9 @@ def environments(tex, kind):
     ]
 
 
-def caption(body, label):
+def caption(body):
     """The caption of an environment as plain text; \\subcaption does not match."""
-    text = plain(braced(body, only(r"\\caption\{", body, f"the caption of {label}").end() - 1))
-    if "\\" in text:
-        raise SourceError(
-            f"The caption of {label} holds a LaTeX command that this script does not know."
-        )
-    return text
+    return plain(braced(body, only(r"\\caption\{", body).end() - 1))
 
 
 def model_of(text):
@@ -127,14 +103,14 @@ def model_of(text):
 # ------------------------------------------------------------------------------------------- tables
 
 
-def rows_of(body, label):
+def rows_of(body):
     """The rows of a table, header first, each a list of raw cells."""
-    inner = only(r"\\toprule(.*)\\bottomrule", body, f"the rules of {label}")[1]
+    inner = only(r"\\toprule(.*)\\bottomrule", body)[1]
     inner = re.sub(r"\\midrule|\\cmidrule\(lr\)\{[^{}]*\}", "", inner)
     return [re.split(r"(?<!\\)&", row) for row in inner.split(r"\\") if row.strip()]
 
 
-def cell_of(raw, where):
+def cell_of(raw):
     """One numeric cell: value, std, mark, printed and, for a dagger, a note.
 
     The source wraps numbers in many ways: `$\\bm{1{\\small \\pm 2}}$`, `\\bm{$1$}` (bold around the
@@ -144,10 +120,7 @@ def cell_of(raw, where):
     mark = "underline" if r"\underline" in raw else None
     mark = "bold" if re.search(r"\\bm\b|\\textbf\b", raw) else mark
     bare = re.sub(r"\\(?:bm|textbf|underline|small)\b|[{}$\s]", "", raw)
-    match = re.fullmatch(r"(-|\d[\d.,]*)(\^\\dagger)?(?:\\pm([\d.]+))?", bare)
-    if not match:
-        raise SourceError(f"The cell {where} holds no number that this script can read.")
-    number, dagger, std = match.groups()
+    number, dagger, std = only(r"^(-|\d[\d.,]*)(\^\\dagger)?(?:\\pm([\d.]+))?$", bare).groups()
     empty = number == "-"
     shown = ("–" if empty else number) + ("†" if dagger else "") + (f" ± {std}" if std else "")
     value = None if empty else float(number.replace(",", ""))  # thousands are written 17,233
@@ -162,56 +135,43 @@ def row_name(raw):
     return re.sub(r"^ZERO_(n=\d)$", r"ZERO (\1)", name), printed
 
 
-def column_name(raw, label):
-    """A column's normalised name."""
-    name = RENAMED.get(plain(raw), plain(raw))
-    if name not in COLUMNS:
-        raise SourceError(f"The table {label} has a column {name!r}, unknown to this script.")
-    return name
-
-
 def number_table(body, label):
     """A table of numbers: its columns, and its cells row by row."""
-    title = caption(body, label)
-    header, *rows = rows_of(body, label)
+    title = caption(body)
+    header, *rows = rows_of(body)
     # The four result tables open with an unnamed column in which a rotated \textbf{...} names the
     # block of rows. (Its \multirow claims eight rows everywhere; the URL block of
     # tab:core_results_llama has seven.) The ablations name their data set in the caption only.
     blocks = not plain(header[0])
-    columns = [column_name(raw, label) for raw in header[1 + blocks :]]
+    names = [plain(raw) for raw in header[1 + blocks :]]
+    columns = [RENAMED.get(name, name) for name in names]
     dataset, cells = "Emails" if "Email dataset" in title else None, []
     for row in rows:
         if blocks and row[0].strip():  # "URL" in one table, "URLs" in another
-            what = f"the name of a block of rows in {label}"
-            dataset = only(r"\\textbf\{(\w+)\}", row[0], what)[1]
+            dataset = only(r"\\textbf\{(\w+)\}", row[0])[1]
             dataset = "URLs" if dataset == "URL" else dataset
-        (name, printed), values = row_name(row[blocks]), row[1 + blocks :]
-        if len(values) != len(columns):
-            counts = f"{len(values)} numbers for {len(columns)} columns"
-            raise SourceError(f"The row {printed!r} of {label} has {counts}.")
-        for column, raw in zip(columns, values, strict=True):
-            cell = {"dataset": dataset, "row": name, "column": column}
-            cell |= cell_of(raw, f"{name} / {column} of {label}")
+        name, printed = row_name(row[blocks])
+        for column, raw in zip(columns, row[1 + blocks :], strict=True):
+            cell = {"dataset": dataset, "row": name, "column": column} | cell_of(raw)
             cells.append(cell | ({"row_printed": printed} if printed != name else {}))
     table = {"label": label, "caption": title, "model": model_of(title)}
     return table | {"columns": columns, "cells": cells}
 
 
-def domain_of(raw, label):
+def domain_of(raw):
     """The domain of the bold address in a cell; None for the placeholder "[email protected]"."""
     if r"\textbf{[email protected]}" in raw:
         return None
     # Bold only: one sentence also holds the word "@author" of a source comment.
-    what = f"one bold address in each row of {label}"
-    return only(r"\\textbf\{[^{}@]*@([\w.*-]*\w)", raw, what)[1]
+    return only(r"\\textbf\{[^{}@]*@([\w.*-]*\w)", raw)[1]
 
 
-def places_of(cells, label):
+def places_of(cells):
     """Of each sentence: the number of its secret, which several may share, and how many words stand
     before and after it."""
     places, secrets = [], {}
     for cell in cells:
-        match = only(r"\\textbf\{([^{}]*)\}", cell, f"one bold secret in each row of {label}")
+        match = only(r"\\textbf\{([^{}]*)\}", cell)
         before, after = (
             len(re.findall(r"\w[\w'.-]*", re.sub(r"\\[a-z]+", "", part)))
             for part in (cell[: match.start()], cell[match.end() :])
@@ -224,14 +184,14 @@ def places_of(cells, label):
 def text_table(body, label):
     """A table of text: the number of its rows, the domains of the addresses in the columns that
     TEXT_TABLES names, and the places of the secrets of OF_SENTENCES."""
-    _, *rows = rows_of(body, label)
-    table = {"label": label, "caption": caption(body, label), "rows": len(rows)}
+    _, *rows = rows_of(body)
+    table = {"label": label, "caption": caption(body), "rows": len(rows)}
     if columns := TEXT_TABLES[label]:
         table["domains"] = {
-            name: [domain_of(row[i], label) for row in rows] for name, i in columns.items()
+            name: [domain_of(row[i]) for row in rows] for name, i in columns.items()
         }
     if label in OF_SENTENCES:
-        table["sentences"] = places_of([row[1] for row in rows], label)
+        table["sentences"] = places_of([row[1] for row in rows])
     for personal, row in PERSONAL_DOMAINS:
         if personal == label:
             domains = table["domains"]["original"]
@@ -245,15 +205,9 @@ def tables(tex):
     for body in environments(tex, "table"):
         # tab:ablation_neuron_selection has its \label before its \caption (LaTeX would number it as
         # the section): it is looked for in the whole environment.
-        label = only(r"\\label\{(tab:[^{}]*)\}", body, "the label of a table")[1]
-        if label not in (*NUMBER_TABLES, *TEXT_TABLES):
-            raise SourceError(f"The source has a table {label} that this script does not know.")
-        found[label] = {"number": len(found) + 1} | (
-            text_table(body, label) if label in TEXT_TABLES else number_table(body, label)
-        )
-    missing = [label for label in (*NUMBER_TABLES, *TEXT_TABLES) if label not in found]
-    if missing:
-        raise SourceError(f"The source lacks the table {missing[0]}.")
+        label = only(r"\\label\{(tab:[^{}]*)\}", body)[1]
+        read = text_table if label in TEXT_TABLES else number_table
+        found[label] = {"number": len(found) + 1} | read(body, label)
     return found
 
 
@@ -263,12 +217,9 @@ def figures(tex):
     found = {}
     for body in environments(tex, "figure"):
         panels = re.findall(r"\\subcaption\{\}\s*\\label\{(fig:[^{}]*)\}", body)
-        labels = re.findall(r"\\label\{(fig:[^{}]*)\}", body)
-        own = [label for label in labels if label not in panels]
-        if len(own) != 1:
-            raise SourceError(f"A figure of the source has {len(own)} labels of its own, not one.")
-        figure = {"number": len(found) + 1, "label": own[0], "caption": caption(body, own[0])}
-        found[own[0]] = figure | {"panels": panels}
+        (own,) = set(re.findall(r"\\label\{(fig:[^{}]*)\}", body)) - set(panels)
+        figure = {"number": len(found) + 1, "label": own, "caption": caption(body)}
+        found[own] = figure | {"panels": panels}
     return found
 
 
@@ -281,25 +232,22 @@ BOTH = "both"  # models, or data sets
 
 def section(tex, place):
     """The raw text from a section's label to the next heading of any depth."""
-    start = only(re.escape(rf"\label{{{place}}}"), tex, f"the section {place}").end()
+    start = only(re.escape(rf"\label{{{place}}}"), tex).end()
     return re.split(r"\\(?:sub)*section\b", tex[start:])[0]
 
 
 def passages(tex, method):
     """A method's section as prose: whole (both), the two models' passages, and the sweep's."""
-    place = SENTENCES["methods"][method]["place"]
-    whole = prose(section(tex, place))
+    whole = prose(section(tex, SENTENCES["methods"][method]["place"]))
     # Llama comes first; GPT-J's passage opens with "For the", "For", "On the" or "On" GPT-J-6B.
-    models, sweep = split_once(r"In our hyperparameter sweep", whole, f"the sweep in {place}")
-    llama, gptj = split_once(
-        r"(?=(?:For|On)(?: the)? GPT-J-6B)", models, f"the passage on GPT-J-6B in {place}"
-    )
+    models, sweep = split_once(r"In our hyperparameter sweep", whole)
+    llama, gptj = split_once(r"(?=(?:For|On)(?: the)? GPT-J-6B)", models)
     return {BOTH: whole, "Llama-3-8B": llama, "GPT-J-6B": gptj, "sweep": sweep}
 
 
-def split_once(pattern, text, what):
+def split_once(pattern, text):
     """The two parts of a text around the single match of a pattern."""
-    match = only(pattern, text, what)
+    match = only(pattern, text)
     return text[: match.start()], text[match.end() :]
 
 
@@ -333,8 +281,7 @@ def stated(text, method, model, dataset):
     """{name: printed} of what a sentence on a method says in its passage; empty without one."""
     for sentence in SENTENCES["methods"][method]["stated"]:
         if (sentence["model"], sentence["data"]) == (model, dataset):
-            what = f"the sentence on {method}'s hyperparameters for {model} and {dataset}"
-            return only(template(sentence["says"]), text[model], what).groupdict()
+            return only(template(sentence["says"]), text[model]).groupdict()
     return {}
 
 
@@ -353,10 +300,7 @@ def hyperparameters(tex):
             own = {dataset: common | stated(text, method, model, dataset) for dataset in DATASETS}
             for dataset in DATASETS:
                 for name in known["names"]:
-                    printed = own[dataset].get(name, own["SSN"].get(name))
-                    if printed is None:
-                        where = f"{method} for {model} on {dataset}"
-                        raise SourceError(f"The source states no {name} of {where}.")
+                    printed = (own["SSN"] | own[dataset])[name]
                     value = layers(printed) if name.endswith("layers") else number(printed)
                     entry = {"method": method, "model": model, "dataset": dataset, "name": name}
                     entry |= {"value": value, "place": known["place"], "printed": printed}
@@ -371,14 +315,12 @@ def sweep(tex):
         text, place = passages(tex, method)["sweep"], known["place"]
         for name in known["swept"]:
             words = SENTENCES["sweep"][name]
-            what = f"{method}'s sweep of {name}"
-            low, high = map(number, only(rf"{words} ({NUMBER}) to ({NUMBER})", text, what).groups())
-            entries.append({"method": method, "name": name, "low": low, "high": high})
-            entries[-1]["place"] = place
+            low, high = map(number, only(rf"{words} ({NUMBER}) to ({NUMBER})", text).groups())
+            entry = {"method": method, "name": name, "low": low, "high": high, "place": place}
+            entries.append(entry)
         listed = known.get("listed", {"names": []})  # two parameters over one list of values
         for name in listed["names"]:
-            what = f"{method}'s sweep of {name}"
-            match = only(rf"{listed['words']} \[([^\]]*)\]", text, what)
+            match = only(rf"{listed['words']} \[([^\]]*)\]", text)
             values = [number(value) for value in match[1].split(", ")]
             entries.append({"method": method, "name": name, "values": values, "place": place})
     return entries
@@ -389,8 +331,7 @@ def sweep(tex):
 
 def captured(name, text):
     """What a pattern of sentences.yml captures in a text: a string, or several."""
-    pattern, what = SENTENCES["patterns"][name]
-    groups = only(pattern, text, what).groups()
+    groups = only(SENTENCES["patterns"][name], text).groups()
     return groups if len(groups) > 1 else groups[0]
 
 
@@ -400,15 +341,14 @@ def hardware(tex):
     # "Head Projection" here, "Head-Projection" elsewhere.
     listed = captured("gpus", text).replace("Head P", "Head-P")
     gpus = {
-        method: int(only(rf"{method}: (\d+) GPU", listed, f"the GPUs of {method}")[1])
-        for method in METHODS
+        method: int(only(rf"{method}: (\d+) GPU", listed)[1]) for method in SENTENCES["methods"]
     }
     revs, ft_l, editing, optimising = map(int, captured("minutes", text))
     minutes = {"REVS": revs, "FT-L": ft_l}
     minutes |= dict.fromkeys(("MEMIT", "Max-Entropy", "Head-Projection"), editing)
     minutes |= dict.fromkeys(("RMU", "NPO-KL"), optimising)
-    used = {"gpus": gpus, "runtime_minutes": minutes}
-    return used | {"dataset": "Emails", "model": "Llama-3-8B"}
+    ran = {"dataset": "Emails", "model": "Llama-3-8B"}
+    return {"gpus": gpus, "runtime_minutes": minutes} | ran
 
 
 def in_prose(tex):
@@ -428,7 +368,7 @@ def in_prose(tex):
 def token_example(tex):
     """The address whose tokens are shown, its ids as printed, and which tokens are chosen."""
     pattern = r"For example, consider the email address.*?common domain"
-    text = only(pattern, section(tex, "app:token_selection"), "the example of token selection")[0]
+    text = only(pattern, section(tex, "app:token_selection"))[0]
     return {
         "text": captured("example_address", text),
         "tokens": captured("example_tokens", text).split(", "),
@@ -444,17 +384,16 @@ def extract(path):
     """All of tables.json from the LaTeX file at `path`; raises SourceError for any other file."""
     try:
         raw = Path(path).read_bytes()
-        tex = raw.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"Cannot read {path} as a LaTeX source: {error}.") from error
-    tex = re.sub(r"(?<!\\)%.*", "", tex)  # comments
-    title = re.search(r"\\title\{(.*?)\}\s", tex)
-    if not title or plain(title[1]) != TITLE:
+    except OSError as error:
+        raise SourceError(f"Cannot read {path}: {error}.") from error
+    if hashlib.sha256(raw).hexdigest() != SHA256:
         raise SourceError(
-            f"{path} is not the LaTeX source of the REVS paper: its title is another one."
+            f"{path} is not the LaTeX source of the REVS paper: its sha256 is another one."
         )
+    tex = re.sub(r"(?<!\\)%.*", "", raw.decode("utf-8"))  # comments
+    title = plain(only(r"\\title\{(.*?)\}\s", tex)[1])
     return {
-        "source": {"title": TITLE, "sha256": hashlib.sha256(raw).hexdigest(), "bibkey": BIBKEY},
+        "source": {"title": title, "sha256": SHA256, "bibkey": BIBKEY},
         "tables": tables(tex),
         "figures": figures(tex),
         "hyperparameters": hyperparameters(tex),
