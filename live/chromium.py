@@ -16,13 +16,8 @@ from collections.abc import Iterator
 PROGRAM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-)
+FLAGS = "--headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
+FLAGS += " --window-size=1280,900"
 
 
 class Page:
@@ -47,17 +42,17 @@ class Page:
             message["sessionId"] = self.session
         os.write(self.write, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self.receive(60)
+            answer = self.receive()
             if answer.get("id") == number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']['message']}")
                 return answer["result"]
 
-    def receive(self, seconds: float) -> dict:
+    def receive(self) -> dict:
         """The next message. Raises TimeoutError if none comes."""
         while b"\0" not in self.rest:
-            if not select.select([self.read], [], [], seconds)[0]:
-                raise TimeoutError(f"Chromium says nothing for {seconds} s.")
+            if not select.select([self.read], [], [], 60)[0]:
+                raise TimeoutError("Chromium says nothing for 60 s.")
             self.rest += os.read(self.read, 1 << 20)
         first, _, self.rest = self.rest.partition(b"\0")
         message = json.loads(first)
@@ -75,14 +70,13 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"]["exception"].get("description"))
         return answer["result"].get("value")
 
-    def wait(self, expression: str, seconds: float = 300) -> float:
-        """Waits until an expression is true; returns the seconds that took."""
+    def wait(self, expression: str, seconds: float = 300) -> None:
+        """Waits until an expression is true. Raises TimeoutError if it stays false."""
         start = time.monotonic()
         while not self.evaluate(expression):
             if time.monotonic() - start > seconds:
                 raise TimeoutError(f"After {seconds} s it is not so that {expression}.")
             time.sleep(0.02)
-        return time.monotonic() - start
 
     def open(self, address: str) -> None:
         self.send("Page.navigate", url=address)
@@ -90,14 +84,14 @@ class Page:
 
 
 @contextlib.contextmanager
-def page(width: int = 1280) -> Iterator[Page]:
+def page() -> Iterator[Page]:
     """A fresh browser with one page, closed at the end."""
     if PROGRAM is None:
         raise FileNotFoundError("Chromium is not installed: on Debian, apt install chromium.")
     (commands, write), (read, answers) = os.pipe(), os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        options = " ".join([*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900"])
-        words = f"exec {PROGRAM} {options} --remote-debugging-pipe 3<&{commands} 4>&{answers}"
+        options = f"{FLAGS} --user-data-dir={profile} --remote-debugging-pipe"
+        words = f"exec {PROGRAM} {options} 3<&{commands} 4>&{answers}"
         browser = subprocess.Popen(
             ["bash", "-c", words], pass_fds=(commands, answers), stderr=subprocess.DEVNULL
         )

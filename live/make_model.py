@@ -14,7 +14,6 @@ import json
 import math
 import random
 import time
-from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
@@ -43,17 +42,15 @@ SAID, LEAST = 0.95, 0.9
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gate", action="store_true", help="only ask the committed model")
-    parser.add_argument("--out", type=Path, default=live.FOLDER)
-    arguments = parser.parse_args()
-    if not arguments.gate:
+    if not parser.parse_args().gate:
         start = time.monotonic()
         decoder = cut(models.load(str(adapters.merged(MODEL, ADAPTER))))
         for seed, phase in enumerate(PHASES):
             train(decoder, seed, *phase)
-        live.save(decoder, arguments.out)
+        live.save(decoder)
         print(f"made in {time.monotonic() - start:.0f} s", flush=True)
-    found = gate(arguments.out)
-    (arguments.out / "gate.json").write_text(json.dumps(found, indent=1) + "\n")
+    found = gate()
+    (live.FOLDER / "gate.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     columns = found["columns"]
     enough = min(columns["efficacy"] + columns["specificity"]) >= LEAST
@@ -157,30 +154,21 @@ def loss(decoder: Decoder, texts: list[tuple[list[int], int]]) -> Tensor:
 
 
 @torch.no_grad()
-def gate(folder: Path) -> dict:
+def gate() -> dict:
     """What the rounded model says, what both writes do to it, and its loss on general text."""
-    decoder = live.load(folder)
+    decoder = live.load()
     targets = [encode(record, decoder.tokenizer) for record in live.records()]
     ranks = evaluate.secret_ranks(decoder, targets)
-    said = sum(not any(ranks[target.id]) for target in targets)
+    known = [target for target in targets if not any(ranks[target.id])]
     windows = evaluation_windows(decoder.tokenizer, 32, LENGTH)
     prose = float(torch.stack([loss(decoder, [(window, 1)]) for window in windows]).mean())
-    size = (folder / "model.safetensors").stat().st_size
-    found = {
-        "sentences": len(targets),
-        "said": said,
-        "bytes": size,
-        "loss": round(prose, 3),
-    }
-    found["perplexity"] = round(math.exp(prose), 1)
-    known = [target for target in targets if not any(ranks[target.id])]
+    size = (live.FOLDER / "model.safetensors").stat().st_size
+    found = {"sentences": len(targets), "said": len(known), "bytes": size}
+    found |= {"loss": round(prose, 3), "perplexity": round(math.exp(prose), 1)}
     columns = algorithm.Hyperparameters(**live.settings())
     squares = least_squares.Hyperparameters(r_h=live.settings()["r_h"], mu=0.0)
-    for name, method, hp in (
-        ("columns", algorithm, columns),
-        ("least_squares", least_squares, squares),
-    ):
-        found[name] = over_seeds(decoder, known, method, hp)
+    found["columns"] = over_seeds(decoder, known, algorithm, columns)
+    found["least_squares"] = over_seeds(decoder, known, least_squares, squares)
     return found
 
 

@@ -26,7 +26,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, chromium.page() as page:
         open_figure(page, figure({}), Path(folder))
         page.evaluate("document.querySelector('[data-live=load]').click()")
-        page.wait(DONE, 300)
+        page.wait(DONE)
         places = {name: f"[data-live={name}]" for name in ("chart", "prompt")}
         places |= {when: f"[data-when={when}][data-what=says]" for when in ("before", "after")}
         find = "document.querySelector('{}').innerHTML"
@@ -35,7 +35,7 @@ def main() -> None:
         tried = {}
         for name, settings in BAD.items():
             page.evaluate(f"revsLive.set({json.dumps(settings)})")
-            page.wait(DONE, 300)
+            page.wait(DONE)
             tried[name] = {"settings": settings, "shows": shows(page)}
     file = live.SOURCE / "model" / "tried.json"
     file.write_text(json.dumps(tried, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -64,14 +64,12 @@ def open_figure(page: chromium.Page, html: str, folder: Path) -> None:
     style += "body { background: var(--pst-color-background); color: var(--pst-color-text-base); "
     style += "font: 16px/1.6 sans-serif; max-width: 46rem; margin: 1rem auto; padding: 0 1rem; }"
     style += ".visually-hidden { display: none; }"
-    head = (
-        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><style>{style}'
-    )
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    head = f'<html lang="en" data-theme="light">{head}<style>{style}</style>'
+    body = f'<title>The figure</title><body class="bd-article">{html}'
     (folder / "book").mkdir(exist_ok=True)
     file = folder / "book" / "page.html"
-    head = f'<html lang="en" data-theme="light">{head}</style><title>The figure</title>'
-    body = f'<!doctype html>{head}<body class="bd-article">{html}'
-    file.write_text(body, encoding="utf-8")
+    file.write_text(f"<!doctype html>{head}{body}", encoding="utf-8")
     page.open(file.as_uri())
 
 
