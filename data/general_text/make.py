@@ -158,13 +158,9 @@ def build(folder: Path) -> str:
     """The text: the registers in turn, each spread over the whole of its source."""
     forbidden, columns = names(), []
     for register in REGISTERS:
-        found = list(passages(register(package(register.__name__, folder)), forbidden))
-        columns.append(found)
+        texts = register(package(register.__name__, folder))
+        columns.append(list(passages(texts, forbidden)))
     rounds = SIZE // sum(sum(map(len, column)) // len(column) for column in columns)
-    for register, column in zip(REGISTERS, columns, strict=True):
-        print(f"{register.__name__:12} {len(column)} passages, {rounds} taken")
-        if len(column) < rounds:
-            raise ValueError(f"{register.__name__} has {len(column)} passages of {rounds}.")
     taken = [[column[i * len(column) // rounds] for i in range(rounds)] for column in columns]
     return "\n\n\n".join(passage for turn in zip(*taken, strict=True) for passage in turn) + "\n"
 

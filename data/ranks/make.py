@@ -41,23 +41,17 @@ def main() -> None:
         for target in some
     ]
     add(secrets, "before", decoder, some)
-    settings: dict[str, dict] = {}
-    for name, module in {name: methods.method(name) for name in METHODS}.items():
-        settings[name] = methods.hyperparameters(name, MODEL, DATA, {})
+    settings = {name: methods.hyperparameters(name, MODEL, DATA, {}) for name in METHODS}
+    for name in METHODS:
+        module = methods.method(name)
         torch.manual_seed(SEED)
         more = {"cache": BUILD / "cache"} if name == "memit" else {}
         hp = module.Hyperparameters(**settings[name])
         edit = module.unlearn(decoder, parts.forget, hp, SEED, **more)
         add(secrets, name, decoder, some)
         edit.undo()
-        write(secrets, settings, len(parts.forget))
-        print(name, flush=True)
-
-
-def write(secrets: list[dict], settings: dict[str, dict], forgotten: int) -> None:
-    """What is found so far."""
     found = {"model": MODEL, "adapter": ADAPTER, "adapter_sha256": adapters.fingerprint(ADAPTER)}
-    found |= {"data": DATA, "seed": SEED, "forgotten": forgotten, "settings": settings}
+    found |= {"data": DATA, "seed": SEED, "forgotten": len(parts.forget), "settings": settings}
     lines = ",\n".join(json.dumps(secret, ensure_ascii=False) for secret in secrets)
     head = json.dumps(found, ensure_ascii=False).removesuffix("}")
     (HERE / "ranks.json").write_text(f'{head}, "secrets": [\n{lines}\n]}}\n', encoding="utf-8")
