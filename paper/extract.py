@@ -84,10 +84,8 @@ def only(pattern, text):
 
 def environments(tex, kind):
     """The bodies of all `table` (or `figure`) environments, starred or not, in order."""
-    return [
-        m[2]
-        for m in re.finditer(rf"\\begin\{{{kind}(\*?)\}}(.*?)\\end\{{{kind}\1\}}", tex, re.DOTALL)
-    ]
+    pattern = rf"\\begin\{{{kind}(\*?)\}}(.*?)\\end\{{{kind}\1\}}"
+    return [match[2] for match in re.finditer(pattern, tex, re.DOTALL)]
 
 
 def caption(body):
@@ -240,15 +238,9 @@ def passages(tex, method):
     """A method's section as prose: whole (both), the two models' passages, and the sweep's."""
     whole = prose(section(tex, SENTENCES["methods"][method]["place"]))
     # Llama comes first; GPT-J's passage opens with "For the", "For", "On the" or "On" GPT-J-6B.
-    models, sweep = split_once(r"In our hyperparameter sweep", whole)
-    llama, gptj = split_once(r"(?=(?:For|On)(?: the)? GPT-J-6B)", models)
+    models, sweep = whole.split("In our hyperparameter sweep")
+    llama, gptj = re.split(r"(?=(?:For|On)(?: the)? GPT-J-6B)", models)
     return {BOTH: whole, "Llama-3-8B": llama, "GPT-J-6B": gptj, "sweep": sweep}
-
-
-def split_once(pattern, text):
-    """The two parts of a text around the single match of a pattern."""
-    match = only(pattern, text)
-    return text[: match.start()], text[match.end() :]
 
 
 def template(text):
