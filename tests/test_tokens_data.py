@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -73,20 +74,14 @@ def test_inferable_parts_are_never_unlearned(kind, secret, parts, expected):
 IDS = [273, 49143, 962, 15567, 72876, 916]  # lewis.david@email.com in Llama-3 (Appendix)
 
 
-def test_the_papers_example():
-    """Appendix: of [le, wis, .d, avid, @email, .com] the rarest before the @ are wis and avid."""
-    candidates = eligible("email", EMAIL, cut(EMAIL, "le", "wis", ".d", "avid", "@email", ".com"))
-    assert select(IDS, candidates, 2, "rarest", "0") == (1, 3)
-
-
 @pytest.mark.parametrize(
     "method, size, expected",
     [
         ("rarest", 1, (4,)),
         ("rarest", 3, (1, 3, 4)),
+        ("rarest", None, (0, 1, 2, 3, 4, 5)),
         ("frequent", 2, (0, 5)),
         ("first", 2, (0, 1)),
-        ("rarest", 6, (0, 1, 2, 3, 4, 5)),
     ],
 )
 def test_tokens_are_selected_by_id_and_kept_in_the_order_of_the_secret(method, size, expected):
@@ -189,12 +184,6 @@ def test_fewer_sentences_are_measured_of_the_same_split(seed):
     assert split(targets(sentences=1), seed, sentences=2).unseen == []
 
 
-@pytest.mark.parametrize("sentences", [0, -1])
-def test_a_split_that_measures_no_sentences_is_refused(sentences):
-    with pytest.raises(ValueError, match=f"sentences is {sentences}"):
-        split(targets(), 0, sentences=sentences)
-
-
 def test_some_groups_are_retained_in_every_split():
     """They do not change who else is forgotten."""
     rest = [t for t in targets() if t.group not in "89"]
@@ -213,9 +202,13 @@ def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
 
 @pytest.mark.parametrize("groups, forget", [(10, 0), (10, 10), (10, 11), (10, -1), (1, None)])
 def test_a_split_without_two_sides_is_refused(groups, forget, refused):
-    said = f"of {groups} secrets: at least one must be forgotten and one kept"
-    with refused(said):
+    with refused(f"of {groups} secrets: at least one must be forgotten and one kept"):
         split(targets(groups), 0, forget)
+
+
+def test_a_split_that_measures_no_sentences_is_refused(refused):
+    with refused("sentences is 0, but at least one must be measured"):
+        split(targets(), 0, sentences=0)
 
 
 # Files --------------------------------------------------------------------------------------------
@@ -224,27 +217,23 @@ ROW = {"id": "r-1", "kind": "ssn", "group": "g-1", "prompt": "His number is ", "
 ROW |= {"suffix": "."}
 
 
-@pytest.fixture
-def written(tmp_path):
-    """written(*lines): the path of a file with these lines, or rows."""
-
-    def write(*lines: str | dict) -> str:
-        path = tmp_path / "set.jsonl"
-        as_text = lambda line: line if isinstance(line, str) else json.dumps(line)
-        path.write_text("\n".join(map(as_text, lines)) + "\n", encoding="utf-8")
-        return str(path)
-
-    return write
+def written(folder: Path, *lines: str) -> str:
+    """The path of a file with these lines."""
+    path = folder / "set.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
 
 
-def test_a_file_is_read_line_by_line_and_further_columns_are_ignored(written):
-    found = read(written(ROW | {"domain": "tax"}, ROW | {"id": "r-2"}))
+def test_a_file_is_read_line_by_line_and_further_columns_are_ignored(tmp_path):
+    lines = [json.dumps(ROW | more) for more in ({"domain": "tax"}, {"id": "r-2"})]
+    found = read(written(tmp_path, *lines))
     assert found == [record(), Record("r-2", "ssn", "g-1", "His number is ", SSN, ".")]
     assert found[0].text == "His number is 941-14-8265."
 
 
-def test_the_record_that_the_book_shows_can_be_split(written):
+def test_the_record_that_the_book_shows_can_be_split(tmp_path):
     """book/documents.md, by the embedded model's own tokenizer."""
     page = (ROOT / "book" / "documents.md").read_text(encoding="utf-8")
-    (record,) = read(written(re.search(r'^{"id": .*}$', page, re.MULTILINE)[0]))
+    line = re.search(r'^{"id": .*}$', page, re.MULTILINE)[0]
+    (record,) = read(written(tmp_path, line))
     assert len(encode(record, known_models.tokenizer("smollm2-135m")).T) == 2
