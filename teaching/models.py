@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import revs
 from revs.audit.context import SUFFIX, Context
@@ -75,17 +75,12 @@ RADIUS, RATE, STEPS = 0.05, 0.02, 30
 FORGOTTEN = 0.05  # the mean p(t) that is low enough
 
 
-def ft_l_task() -> tuple[Decoder, Tensor, Tensor]:
-    """A model, the prompts of eight people (8, n) and the first tokens of their numbers (8,)."""
+def judge_ft_l(function: Callable) -> str:
+    """Of ft_l(model, ids (B, n), t (B,), lr, steps, radius), which changes the model."""
     decoder = toy.model()
     some = toy.targets(decoder)[:8]
     ids = torch.tensor([target.prompt_ids for target in some])
-    return decoder, ids, torch.tensor([target.secret_ids[0] for target in some])
-
-
-def judge_ft_l(function: Callable) -> str:
-    """Of ft_l(model, ids (B, n), t (B,), lr, steps, radius), which changes the model."""
-    decoder, ids, t = ft_l_task()
+    t = torch.tensor([target.secret_ids[0] for target in some])  # the first of each number
     pairs = list(zip(ids.tolist(), t.tolist(), strict=True))
     p = lambda: log_p(decoder, pairs).exp().mean().item()
     start = {name: of.detach().clone() for name, of in decoder.model.named_parameters()}
