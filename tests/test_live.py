@@ -20,7 +20,6 @@ sys.path.append(str(ROOT / "live"))
 chromium = pytest.importorskip("chromium")
 import make_still  # noqa: E402
 
-needs_browser = pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
 pytestmark = pytest.mark.slow  # a minute
 DONE = make_still.DONE
 WRITES = ("columns", "squares")
@@ -41,16 +40,12 @@ def examples():
 
 
 @pytest.fixture(scope="module")
-def figure():
-    text = (ROOT / "book" / "live_figure.md").read_text(encoding="utf-8")
-    return text.removeprefix("```{raw} html\n").removesuffix("```\n")
-
-
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory, figure, examples):
+def seen(tmp_path_factory, examples):
     """What the page found: before and after each write of each secret, and the page itself."""
     if chromium.PROGRAM is None:
         pytest.skip("Chromium is not installed")
+    text = make_still.TARGET.read_text(encoding="utf-8")
+    figure = text.removeprefix("```{raw} html\n").removesuffix("```\n")
     found = {}
     with chromium.page() as page:
         make_still.open_figure(page, figure, tmp_path_factory.mktemp("figure"))
@@ -94,7 +89,6 @@ def edited(decoder, target, how):
     return live.least_squares(decoder, prompt, secret)
 
 
-@needs_browser
 @pytest.mark.parametrize("how", WRITES)
 @pytest.mark.parametrize("i", range(5))
 def test_the_page_finds_what_python_finds(seen, decoder, examples, i, how):
@@ -142,19 +136,16 @@ def same_change(found, decoder, original):
         assert (change - wanted).norm() <= 1e-4 * wanted.norm() + rounding
 
 
-@needs_browser
 def test_the_sliders_begin_where_python_does(seen):
     own = {name: value for name, value in seen["defaults"].items() if name != "how"}
     assert live.settings(**own) == live.settings()
 
 
-@needs_browser
 def test_the_still_is_what_the_model_shows(seen):
     numbers = lambda text: [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", text)]
     assert numbers(seen["still"]) == numbers(seen["first"]) and len(numbers(seen["still"])) > 50
 
 
-@needs_browser
 def test_the_figure_asks_nobody_and_breaks_nothing(seen):
     elsewhere = [url for url in seen["requests"] if not url.startswith(("file:", "blob:", "data:"))]
     assert elsewhere == [] and seen["errors"] == []
