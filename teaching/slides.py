@@ -20,7 +20,6 @@ import nbformat
 FOLDER = Path(__file__).parent / "slides"
 LECTURES = sorted(FOLDER.glob("lecture*.md"))
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
-ENDINGS = {"image/svg+xml": "svg", "image/png": "png"}
 PAGE = string.Template((FOLDER / "page.html").read_text(encoding="utf-8"))
 
 
@@ -37,11 +36,10 @@ def figures(notebooks: Iterable[Path]) -> dict[str, tuple[str, bytes]]:
             name = cell.metadata.get("mystnb", {}).get("figure", {}).get("name")
             for output in cell.get("outputs", []) if name else []:
                 data = output.get("data", {})
-                for kind in (kind for kind in ENDINGS if kind in data):
-                    text = kind == "image/svg+xml"
-                    content = data[kind].encode() if text else base64.b64decode(data[kind])
-                    found[name] = ENDINGS[kind], content
-                    break
+                if "image/svg+xml" in data:
+                    found[name] = "svg", data["image/svg+xml"].encode()
+                elif "image/png" in data:
+                    found[name] = "png", base64.b64decode(data["image/png"])
     return found
 
 
