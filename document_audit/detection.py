@@ -1,8 +1,8 @@
 """Finding secrets in text: Presidio's recognisers (Appendix "Naturally Memorized Dataset").
 
-They are called one by one, without the engine, which would want a language model for names. The one
-for social security numbers is ours: which areas Presidio rejects changes with its version, and
-areas from 900 on, which are never issued, are what data sets of invented numbers use.
+They are called one by one, without the engine, which would want a language model for names. Social
+security numbers are found here: which areas Presidio rejects changes with its version, and areas
+from 900 on, which are never issued, are what data sets of invented numbers use.
 """
 
 from __future__ import annotations
@@ -26,14 +26,9 @@ RECOGNISERS = {
     "url": ("UrlRecognizer", "."),
     "phone": ("PhoneRecognizer", "0123456789"),
     "ip": ("IpRecognizer", ".:"),
-    "ssn": (None, "0123456789"),
 }
-SSN_PATTERNS = {
-    "grouped": (r"\b\d{3}(?P<sign>[- .])\d{2}(?P=sign)\d{4}\b", 0.5),
-    "two groups": (r"\b(?:\d{5}-\d{4}|\d{3}-\d{6})\b", 0.05),
-    "no groups": (r"\b\d{9}\b", 0.05),
-}
-SSN_CONTEXT = ["social", "security", "ssn", "ssns", "ssid"]
+# with one sign between its groups, in two groups, without any
+SSN = re.compile(r"\b(?:\d{3}(?P<sign>[- .])\d{2}(?P=sign)\d{4}|\d{5}-\d{4}|\d{3}-\d{6}|\d{9})\b")
 SSN_NEVER = re.compile(r"(\d)\1{8}|(?:000|666)\d{6}|\d{3}00\d{4}|\d{5}0000|123456789")
 AT = re.compile(r"%40|&#64;|&#x40;|\\u0040", re.IGNORECASE)
 # a sign with the accents that follow it
@@ -54,20 +49,12 @@ class Span:
 
 
 @functools.cache
-def recogniser(kind: str):
-    """The recogniser of a kind; it must not ask the network for top-level domains."""
+def recogniser(name: str):
+    """Presidio's recogniser of this name; it must not ask the network for top-level domains."""
     os.environ["TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS"] = ""
-    from presidio_analyzer import Pattern, PatternRecognizer, predefined_recognizers
+    from presidio_analyzer import predefined_recognizers
 
-    if name := RECOGNISERS[kind][0]:
-        return getattr(predefined_recognizers, name)()
-
-    class SocialSecurityRecogniser(PatternRecognizer):
-        def invalidate_result(self, pattern_text: str) -> bool:
-            return bool(SSN_NEVER.fullmatch(re.sub(r"\D", "", pattern_text)))
-
-    patterns = [Pattern(name, regex, score) for name, (regex, score) in SSN_PATTERNS.items()]
-    return SocialSecurityRecogniser("US_SSN", patterns=patterns, context=SSN_CONTEXT)
+    return getattr(predefined_recognizers, name)()
 
 
 def secret_spans(text: str, kinds: Sequence[str] = KINDS) -> list[Span]:
@@ -93,16 +80,26 @@ def without_overlaps(found: list[Span], length: int) -> list[Span]:
 
 
 def spans_of_kind(piece: str, kind: str) -> Iterator[tuple[int, int]]:
-    """What one recogniser finds, without quotes around it and the signs that end a sentence."""
+    """Where secrets of a kind stand, without quotes around them and signs that end a sentence."""
     plain, places = plain_characters(piece)
-    if not any(character in plain for character in RECOGNISERS[kind][1]):
-        return
-    for result in recogniser(kind).analyze(plain, recogniser(kind).supported_entities, None):
-        secret = plain[result.start : result.end]
-        start = result.start + len(secret) - len(secret.lstrip("\"' "))
+    for start, end in found_in(plain, kind):
+        secret = plain[start:end]
+        start += len(secret) - len(secret.lstrip("\"' "))
         end = start + len(secret.strip("\"' ").rstrip(".,;:!?"))
         if start < end:
             yield places[start][0], places[end - 1][1]
+
+
+def found_in(plain: str, kind: str) -> list[tuple[int, int]]:
+    """Where secrets of a kind stand in plain characters, as a recogniser finds them."""
+    if kind == "ssn":
+        never = lambda number: SSN_NEVER.fullmatch(re.sub(r"\D", "", number))
+        return [match.span() for match in SSN.finditer(plain) if not never(match[0])]
+    name, signs = RECOGNISERS[kind]
+    if not any(sign in plain for sign in signs):
+        return []
+    ours = recogniser(name)
+    return [(one.start, one.end) for one in ours.analyze(plain, ours.supported_entities, None)]
 
 
 @functools.lru_cache(maxsize=2)

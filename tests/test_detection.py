@@ -4,7 +4,6 @@ import os
 import socket
 
 import pytest
-from presidio_analyzer import predefined_recognizers
 
 from document_audit import detection
 from document_audit.detection import PIECE, pieces, secret_spans
@@ -36,12 +35,8 @@ def test_every_kind_is_found_once():
     assert found("") == found("nothing to see here") == []
 
 
-def test_numbers_that_presidio_may_reject_are_found(monkeypatch):
-    """Its next release rejects areas from 900 on; ours is another recogniser."""
-    theirs = predefined_recognizers.UsSsnRecognizer
-    monkeypatch.setattr(theirs, "invalidate_result", lambda self, text: text.startswith("9"))
-    assert not theirs().analyze("941-14-8265", ["US_SSN"], None)
-    detection.recogniser.cache_clear()
+def test_numbers_are_found_but_for_those_that_nobody_can_have():
+    """Areas from 900 on too, which are never issued: invented numbers have them."""
     assert found("941-14-8265 and 941 14 8265") == [("ssn", "941-14-8265"), ("ssn", "941 14 8265")]
     never = (f"{0:03}-12-3456", f"{666}-12-3456", "941-00-1234", "941-12-0000", "941-14 8265")
     assert all(not found(number, ("ssn",)) for number in never)
@@ -128,17 +123,14 @@ def test_the_network_is_not_asked(monkeypatch):
 @pytest.mark.parametrize(
     "kind, secret, redacted",
     [
-        ("email", "ada.lovelace@example.com", "a***@example.com"),
         ("email", "ada@lovelace.example.org", "a***@***.org"),
         ("url", "shop.example.com/login?user=jane&next=https://x.example", "***"),
-        ("url", "https://docs.example.org/ada?id=1", "https://***"),
-        ("ssn", "941-14-8265", "***-**-****"),
         ("phone", "+1 (212) 555-0199", "+* (***) ***-****"),
-        ("ip", "192.0.2.17", "***.*.*.**"),
         ("text", "open sesame", "***"),
     ],
 )
 def test_redacted_secrets(kind, secret, redacted):
+    """The other cases are in the text below."""
     assert redact(kind, secret) == redacted
 
 
