@@ -221,10 +221,9 @@ def edited(
 
 def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Text]:
     """The places at which a model decides on a text near the secrets, or on a secret to keep."""
-    found: list[Text] = [(one.ids, [place - 1 for place in one.places]) for one in passages]
-    for one in targets:
-        found.append((one.before(len(one.secret_ids) - 1), len(one.prompt_ids) - 1))
-    return [(ids, places) for ids, places in found if isinstance(places, int) or places]
+    nearby = [(one.ids, [place - 1 for place in one.places]) for one in passages if one.places]
+    secrets = [(one.before(len(one.secret_ids) - 1), len(one.prompt_ids) - 1) for one in targets]
+    return nearby + secrets
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:

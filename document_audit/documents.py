@@ -27,10 +27,6 @@ WORDS = 5  # of a text inside another format that is a document of its own
 BYTE_ORDERS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 CLOSED = (b"%PDF", b"{\\rtf", b"PK\3\4")  # what begins so has its text in another format
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
-MISSING = (
-    "There are no documents at the path given: name a folder, a text file, or a .json, .jsonl, "
-    ".csv or .eml file."  # the path may hold a secret
-)
 
 
 @dataclass(frozen=True)
@@ -43,12 +39,7 @@ class Document:
 
 
 def read(path: Path, skipped: Counter) -> Iterator[Document]:
-    """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none.
-
-    Raises OSError if there is nothing.
-    """
-    if not (path.is_dir() or path.is_file()):
-        raise FileNotFoundError(MISSING)
+    """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none."""
     for file in files(path, skipped) if path.is_dir() else [path]:
         yield from documents_of(file, skipped)
 

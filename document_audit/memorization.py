@@ -14,7 +14,7 @@ from pathlib import Path
 
 from document_audit import candidates, detection
 from document_audit.candidates import Candidate
-from document_audit.documents import MISSING, Document, nothing_read_error, read, with_sources_noted
+from document_audit.documents import Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
 from document_audit.nearby_text import Passage, by_distinctive_tokens, passages
 from document_audit.redaction import redact
@@ -23,6 +23,7 @@ from document_audit.settings import KINDS
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target
 
+T = 2  # tokens of a secret that are unlearned, where it has so many
 PLACES = 3  # of one secret that are tried, each with another text before it
 ANOTHER_PLACE = "another place of a secret, tried too"  # what the funnel calls it
 INSIDE = "only inside another secret"  # why a listed secret is not tried
@@ -68,7 +69,6 @@ def find_memorized(
     secrets: str | Path | None = None,
     kinds: Sequence[str] = KINDS,
     limit: int | None = None,
-    T: int = 2,
     progress: Callable = iter,
 ) -> Found:
     """Which secrets in some documents does the model write by itself (Appendix "Naturally
@@ -78,8 +78,8 @@ def find_memorized(
     Without ``secrets`` recognisers find what to try; else the lines of that text file are looked
     for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if
     it is not written then, with less: from the paragraph, the line and the sentence that it stands
-    in. It counts as memorised if the model writes it. ``limit`` bounds how many secrets are tried,
-    ``T`` how many tokens of one are unlearned: those that the fewest other secrets have.
+    in. It counts as memorised if the model writes it. ``limit`` bounds how many secrets are tried.
+    Of one, two tokens are unlearned: those that the fewest other secrets have.
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or
     none of the secrets stands in a document.
@@ -95,7 +95,7 @@ def find_memorized(
         spans = listed.spans if listed else detection.secret_spans
         ready: dict[tuple[str, str], list[Place]] = {}  # by kind and secret
         for candidate in candidates.secret_candidates(texts, kinds, funnel, spans, once=False):
-            add_place(ready, candidate, decoder, T, funnel, limit)
+            add_place(ready, candidate, decoder, funnel, limit)
     if not sources:
         raise nothing_read_error(skipped)
     for secret in listed.only_inside_others() if listed else ():
@@ -120,7 +120,7 @@ def find_memorized(
         targets.append(target)
         shown[target.id] = {
             "kind": target.kind,
-            "shown": redacted(target.kind, secret),
+            "shown": redact(target.kind, secret.strip().lstrip("[(<{")),  # of a token with it
             "document": numbers[candidate.source],
             "offset": candidate.offset,
         }
@@ -136,12 +136,16 @@ def existing_path(documents: str | Path) -> Path:
     if not str(documents):
         raise ValueError("The path of the documents is empty: give one that leads somewhere.")
     with errors_without_paths():
-        if (path := Path(documents).expanduser()).exists():
+        path = Path(documents).expanduser()
+        if path.is_dir() or path.is_file():
             return path
-    raise FileNotFoundError(MISSING)
+    raise FileNotFoundError(
+        "There are no documents at the path given: name a folder, a text file, or a .json, .jsonl, "
+        ".csv or .eml file."  # the path may hold a secret
+    )
 
 
-def add_place(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter, limit: int | None):
+def add_place(ready: dict, candidate, decoder: Decoder, funnel: Counter, limit: int | None):
     """Notes one place of a secret as one to try, unless it is one too many; the funnel says so."""
     kind = candidate.record.kind
     secret = detection.same_secret(kind, candidate.record.secret)
@@ -150,7 +154,7 @@ def add_place(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter,
         funnel[kind, candidates.BEFORE_THIS] += 1
         return
     group = places[0].prompts[0][1].group if places else candidate.record.group
-    prompts = list(prompts_of(candidate, decoder, T, funnel, group))
+    prompts = list(prompts_of(candidate, decoder, funnel, group))
     if not prompts:
         return
     asked = lambda target: (target.prompt_ids, target.secret_ids)
@@ -163,20 +167,20 @@ def add_place(ready: dict, candidate, decoder: Decoder, T: int, funnel: Counter,
 
 
 def prompts_of(
-    candidate: Candidate, decoder: Decoder, T: int, funnel: Counter, group: str
+    candidate: Candidate, decoder: Decoder, funnel: Counter, group: str
 ) -> Iterator[tuple[Record, Target]]:
     """What the model is asked with at one place, as text and in tokens: at most 60 tokens before
     the secret, then from where a record may begin; none, which the funnel counts, if there are too
-    few tokens."""
+    few tokens. Each target has an id of its own."""
     whole, seen = candidate.record.prompt, []
     for start in [0, *sorted(set(beginnings(whole)))]:
         cut = replace(candidate, record=replace(candidate.record, prompt=whole[start:]))
         counted = Counter() if start else funnel
         if found := candidates.cut_to_target(cut, decoder, T, counted, least=1):
-            record, target = found[0].record, replace(found[1], group=group)
-            if target.prompt_ids not in seen:
-                seen.append(target.prompt_ids)
-                yield record, target
+            record, id = found[0].record, f"{found[1].id} {len(seen)}"
+            if found[1].prompt_ids not in seen:
+                seen.append(found[1].prompt_ids)
+                yield record, replace(found[1], id=id, group=group)
         elif not start:
             return
 
@@ -203,27 +207,15 @@ def ask(decoder: Decoder, ready: Iterable[Sequence[Place]], progress: Callable) 
     right: dict[str, float] = {}
     for number, some in progress(batches):
         left = [one for one in some if number < len(one.prompts) and not one.memorised]
-        asked = {prompt_id(place, number): place for place in left}
-        targets = [replace(one.prompts[number][1], id=name) for name, one in asked.items()]
-        found = candidates.shares_right(decoder, targets)
-        right |= found
-        for name, share in found.items():
-            if share == 1:
-                asked[name].memorised = asked[name].prompts[number]
+        right |= candidates.shares_right(decoder, [one.prompts[number][1] for one in left])
+        for one in left:
+            if right[one.prompts[number][1].id] == 1:
+                one.memorised = one.prompts[number]
     unknown = [place for some in ready if not any(one.memorised for one in some) for place in some]
-    targets = [
-        replace(target, id=prompt_id(place, number))
-        for place in unknown
-        for number, (_, target) in enumerate(place.prompts)
-    ]
+    targets = [target for place in unknown for _, target in place.prompts]
     written = candidates.written_later(decoder, targets, right)
     for place in unknown:
-        place.written = any(prompt_id(place, n) in written for n in range(len(place.prompts)))
-
-
-def prompt_id(place: Place, number: int) -> str:
-    """A name for one prompt of a place."""
-    return f"{place.candidate.record.id} {number}"
+        place.written = any(target.id in written for _, target in place.prompts)
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
@@ -231,8 +223,3 @@ def check_kinds(kinds: Sequence[str]) -> None:
     if not kinds or set(kinds) - set(KINDS):
         given = ", ".join(map(str, kinds)) or "empty"
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")
-
-
-def redacted(kind: str, secret: str) -> str:
-    """A secret as a report may show it, without brackets that a token put to it."""
-    return redact(kind, secret.strip().lstrip("[(<{"))

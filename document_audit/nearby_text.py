@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -84,7 +84,6 @@ def by_distinctive_tokens(
     order = lambda token: (others[token], beside[token], -token)
 
     def chosen(record: Record, target: Target) -> Target:
-        found = encode(record, tokenizer, len(target.T), order)
-        return Target(**vars(target) | {"T": found.T})
+        return replace(encode(record, tokenizer, len(target.T), order), group=target.group)
 
     return chosen
