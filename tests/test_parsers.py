@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 from test_edit_file import base, made, written  # noqa: F401
 
+from companion.store import rows
 from document_audit import audit, detection, documents, edit_file, report, secret_list
-from document_audit.settings import KINDS, Limits
+from document_audit.methods import METHODS
+from document_audit.settings import KINDS
 
 examples = settings(
     max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
@@ -43,9 +45,9 @@ PARTS += [
     "&#64;",
     '"',
     ";",
-    "\ud83d",
     "\0",
     "é",
+    "\ud83d",
 ]
 TEXT = st.lists(st.sampled_from(PARTS) | st.text(max_size=9), max_size=9).map("".join)
 WHOLE = TEXT.map(lambda text: text.encode(errors="replace").decode())  # without half characters
@@ -222,53 +224,43 @@ def test_factors_of_other_shapes_are_refused(edit, base, shapes, value):  # noqa
 
 # --- reports -------------------------------------------------------------------------------------
 
-COUNT = st.integers(0, 10**9)
-SHARE = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 MARKED = TEXT | st.sampled_from(["<script>alert(1)</script>", "'><img src=x>", "{{ made }}"])
-ATTACKED = st.fixed_dictionaries({"per_example": SHARE, "token_wise": SHARE})
-ATTACKS = ("resistance_score", "logit_lens", "delta", "perturbation")
-LAYERS = st.lists(st.lists(COUNT, min_size=1, max_size=2), min_size=3, max_size=3)
-FOUND = {
-    "documents": COUNT,
-    "memorised": COUNT,
-    "found": st.dictionaries(MARKED, st.dictionaries(MARKED, COUNT, max_size=3), max_size=3),
-    "skipped": st.dictionaries(MARKED, COUNT, max_size=3),
-    "absent": st.lists(COUNT, max_size=3),
-    "method": st.sampled_from(["least_squares", "revs"]),
-    "outcome": st.sampled_from([audit.NOTHING, audit.FOUND]),
-}
-LOOKED = {"written": COUNT, "forgotten": COUNT, "kept": COUNT, "changed": SHARE.filter(bool)}
-LOOKED |= {"general_text": st.fixed_dictionaries({"perplexity": SHARE})}
-LOOKED["attacks"] = st.fixed_dictionaries(dict.fromkeys(ATTACKS, ATTACKED) | {"black_box": SHARE})
-LIMIT = st.fixed_dictionaries({"value": SHARE, "limit": SHARE, "within": st.booleans()})
-TRIAL = {
-    "settings": st.dictionaries(MARKED, COUNT, max_size=3),
-    "shares": st.fixed_dictionaries(dict.fromkeys(Limits.model_fields, SHARE)),
-    "cost": SHARE,
-    "chosen": st.booleans(),
-}
-CHANGED = {
-    "limits": st.just(Limits().model_dump()),
-    "reached": st.fixed_dictionaries(dict.fromkeys(Limits.model_fields, LIMIT)),
-    "unlearned": COUNT,
-    "kept": COUNT,
-    "halfway": st.none() | st.lists(COUNT, min_size=2, max_size=2),
-    "trials": st.lists(st.fixed_dictionaries(TRIAL), max_size=2),
-    "settings": st.dictionaries(MARKED, VALUE, max_size=3),
-    "edit": st.fixed_dictionaries({"layers": st.lists(COUNT, max_size=3), "rank": COUNT}),
-    "before": st.fixed_dictionaries(LOOKED),
-    "after": st.fixed_dictionaries(LOOKED),
-    "written": st.booleans(),
-    "outcome": st.sampled_from([audit.UNLEARNED, audit.UNREACHED]),
-}
-ITEM = {"number": COUNT, "kind": MARKED, "shown": MARKED, "document": COUNT, "offset": COUNT}
-ITEM |= {"part": st.just("unlearned"), "lowest_before": COUNT, "lowest_after": COUNT}
-ITEM |= {"written_after": st.booleans()}
-ITEM |= {f"logit_lens_{when}": LAYERS for when in ("before", "after")}
-MADE = {"settings": st.dictionaries(MARKED, VALUE, max_size=3), "note": MARKED, "model": MARKED}
-MADE |= {"seconds": st.dictionaries(MARKED, st.floats(0, 1e9), max_size=3)}
-MADE |= dict.fromkeys(("date", "processor", "precision", "weights", "tokenizer"), MARKED)
-MADE["versions"] = st.dictionaries(MARKED, MARKED, max_size=3)
+NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+FIXED = "settings limits edit outcome part logit_lens_before logit_lens_after".split()
+MAY_BE_NONE = ("value", "cost", "perplexity", "kept", "nearby_text")
+SEARCHED = "documents memorised found skipped absent method".split()
+MADE = dict.fromkeys("note model date processor precision weights tokenizer".split(), MARKED)
+MADE |= {"settings": st.fixed_dictionaries({"kinds": st.lists(MARKED, max_size=2)})}
+MADE |= {"seconds": st.fixed_dictionaries({"find": st.floats(0, 1e9)})}
+MADE |= {"versions": st.fixed_dictionaries({"python": MARKED})}
+
+
+def like(value, name: str = "") -> st.SearchStrategy:
+    """Any other content of the shape of a report's."""
+    if name in FIXED:
+        return st.just(value)
+    if name == "method":
+        return st.sampled_from(list(METHODS))
+    if isinstance(value, dict):
+        return st.fixed_dictionaries({key: like(one, key) for key, one in value.items()})
+    if isinstance(value, list):
+        return st.tuples(*map(like, value))
+    if isinstance(value, float):
+        return st.none() | NUMBER if name in MAY_BE_NONE else NUMBER
+    return {bool: st.booleans(), int: st.integers(0, 10**9), str: MARKED}[type(value)]
+
+
+def reports() -> st.SearchStrategy:
+    """(result, places) like those of recorded runs: whole, of a search in vain, without one."""
+    found = []
+    for row in rows.find(rows.RECORDED, kind="documents").values():
+        result = row["result"] | {"trials": row["result"]["trials"][:2]}
+        searched = {name: result[name] for name in SEARCHED}
+        in_vain = searched | {name: result[name] for name in ("limits", "trials")}
+        every = [result, in_vain | {"outcome": audit.UNREACHED}]
+        every += [searched | {"outcome": outcome} for outcome in (audit.NOTHING, audit.FOUND)]
+        found += [st.tuples(like(one), like(rows.values(row)[:2])) for one in every]
+    return st.one_of(found)
 
 
 class Tags(HTMLParser):
@@ -283,16 +275,13 @@ class Tags(HTMLParser):
         assert tag != "img" or dict(attrs)["src"] == "data:"
 
 
-@given(
-    result=st.fixed_dictionaries(FOUND) | st.fixed_dictionaries(FOUND | CHANGED),
-    items=st.lists(st.fixed_dictionaries(ITEM), min_size=1, max_size=2),
-    about=st.fixed_dictionaries(MADE),
-)
+@given(found=reports(), about=st.fixed_dictionaries(MADE))
 @examples
-def test_any_result_is_a_page_that_runs_nothing(tmp_path, monkeypatch, result, items, about):
+def test_any_result_is_a_page_that_runs_nothing(tmp_path, monkeypatch, found, about):
     """What stands in documents, settings and a model's name is text on it; no number is too odd."""
+    result, places = found
     monkeypatch.setattr(report, "picture", lambda *_: "data:")
-    report.write(tmp_path / "page.html", result, items, about)
+    report.write(tmp_path / "page.html", result, places, about)
     page = Tags()
     page.feed((tmp_path / "page.html").read_text())
     assert "table" in page.found and "script" not in page.found
