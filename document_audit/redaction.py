@@ -34,11 +34,10 @@ def redact(kind: str, secret: str) -> str:
 
 def hide(text: str) -> str:
     """A text with everything redacted that ``document_audit.detection`` finds in it."""
-    parts, end = [], 0
-    for span in secret_spans(text):
-        parts += [text[end : span.start], redact(span.kind, text[span.start : span.end])]
-        end = span.end
-    return "".join([*parts, text[end:]])
+    for span in reversed(secret_spans(text)):  # those before it stay where they are
+        shown = redact(span.kind, text[span.start : span.end])
+        text = text[: span.start] + shown + text[span.end :]
+    return text
 
 
 def domain_of(kind: str, secret: str) -> str | None:

@@ -7,7 +7,6 @@ Its sentences stand in report.html.j2; it loads nothing.
 from __future__ import annotations
 
 import base64
-import functools
 import io
 import platform
 import statistics
@@ -21,7 +20,6 @@ from document_audit.edit_file import library_versions, pins
 from document_audit.files import PRIVATE, write_file
 from revs.model.architecture import Decoder
 
-FOLDER = Path(__file__).parent
 LIGHT, DARK = "#999999", "#0072b2"  # before and after
 COLORS = (DARK, "#009e73", "#d55e00")
 EACH = 6  # layers in the table
@@ -32,28 +30,24 @@ KEPT = {
 }
 
 
-@functools.cache
-def templates() -> jinja2.Environment:
-    """The templates of this folder; what goes into a page is escaped."""
-    places = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDER),
-        autoescape=lambda name: ".html" in name,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    places.filters |= {"percent": percent, "median": statistics.median}
-    return places
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share in per cent, or a dash."""
+    return "–" if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}"  # no −0.0
+
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
+    autoescape=lambda name: ".html" in name,  # what goes into a page is escaped
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters |= {"percent": percent, "median": statistics.median}
 
 
 def render(template: str, **values) -> str:
     """A template with some values."""
-    return templates().get_template(template).render(**values)
-
-
-def percent(share: float | None, digits: int = 1) -> str:
-    """A share in per cent, or a dash."""
-    return "–" if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}"  # no −0.0
+    return TEMPLATES.get_template(template).render(**values)
 
 
 def found_sentence(result: dict) -> str:

@@ -67,11 +67,6 @@ class Trial:
     cost: float
     others: tuple[int, int]
 
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """By this, the lowest is the best: is it beyond the limits, and its cost?"""
-        return not within_limits(self.losses), self.cost
-
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -168,7 +163,7 @@ def trials(decoder: Decoder, on: Evaluation, seconds: float) -> Iterator[Trial]:
 
 def best_trial(done: Sequence[Trial]) -> Trial:
     """The cheapest within the limits, else the cheapest."""
-    return min(done, key=lambda one: one.rank)
+    return min(done, key=lambda one: (not within_limits(one.losses), one.cost))
 
 
 def neighbour(settings: dict, ranges: dict, draw: random.Random) -> dict:
