@@ -23,7 +23,6 @@ from revs.model.targets import Record, Target, encode
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
 LEAST_SQUARES = least_squares.Hyperparameters(r_h=280, lam=1e-3, mu=0.0)
 METHODS = {"revs": (algorithm, HP), "least_squares": (least_squares, LEAST_SQUARES)}
-RANDOM = controls.Hyperparameters(**vars(HP))
 SECRETS = [
     Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
     for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))
@@ -166,7 +165,7 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, refu
     first = next(iter(about.factors))
     with torch.no_grad():
         trained.model.get_parameter(f"{first}.weight").add_(1e-6)
-    B, A = about.factors[first]
+    pair = about.factors[first]
     precision = "with the precision float32, but llama-tied-0 has bfloat16"
     cases = [
         (base(seed=1), about, "with the weights"),
@@ -174,9 +173,8 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, refu
         (base(dtype="bfloat16"), about, precision),
         (decoder, about, "edited or trained since it was loaded"),
         (trained, about, "edited or trained since it was loaded"),
-        (base(), replace(about, factors={"model.layers.9.mlp.down_proj": (B, A)}), "does not have"),
-        (base(), replace(about, factors={"../lm_head": (B, A)}), "does not have"),
-        (base(), replace(about, factors={first: (B[1:], A)}), "another width"),
+        (base(), replace(about, factors={"model.layers.9.mlp.down_proj": pair}), "does not have"),
+        (base(), replace(about, factors={"../lm_head": pair}), "does not have"),
     ]
     for model, wrong, said in cases:
         before = weights(model)
@@ -186,7 +184,7 @@ def test_an_edit_belongs_to_one_model_one_tokenizer_and_one_precision(base, refu
 
 
 def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, refused):
-    """Cut short, of something else, of another format, crafted, with a part missing or changed."""
+    """Cut short, of something else, of another format; test_parsers.py has more."""
     whole = written(tmp_path / "edit", made(base())[1]) / edit_file.WEIGHTS
     tensors = load_file(whole)
     with safe_open(whole, "pt") as file:
@@ -196,9 +194,7 @@ def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, refused):
         "part": ({name: one for name, one in tensors.items() if name != first}, said_of),
         "changed": (tensors | {first: tensors[first] + 1e-3}, said_of),
         "field": (tensors, said_of | {"about": {"model": "m"}}),
-        "crafted": (tensors, said_of | {"about": ["model"]}),
         "later": (tensors, said_of | {"format": edit_file.FORMAT + 1}),
-        "list": (tensors, ["format"]),
     }
     content = {name: safetensors_bytes(*some) for name, some in wrong.items()}
     content |= {"cut": whole.read_bytes()[:-9], "foreign": safetensors_bytes(tensors, None)}
@@ -225,7 +221,7 @@ def test_only_what_revs_added_can_be_saved(base, refused):
     whole.keep_whole([name for name, _ in decoder.model.named_parameters()][:1])
     zeroed = zero.Hyperparameters(n=2, k=20, r_h=200, eps_r_h=20)
     for edit in (
-        controls.unlearn(base(), targets(decoder), RANDOM),
+        controls.unlearn(base(), targets(decoder), controls.Hyperparameters(**vars(HP))),
         zero.unlearn(base(), targets(decoder), zeroed),
         whole,
         Edit(decoder),

@@ -250,20 +250,13 @@ def test_numbers_are_those_of_the_pool_and_common_words_stay():
     )
 
 
-def test_a_pool_that_is_too_small_is_refused(refused):
-    decoder = build("llama-untied")
+def test_what_cannot_be_attacked_is_refused(refused):
+    """No pool for never-trained strings; one secret, relearned from others; two vocabularies."""
+    decoder, ada = build("llama-untied"), records(["Ada"])
     with refused("never-trained strings have the shape"):
         context(decoder, records(), ["941-14-8265"], number=10)
-
-
-def test_one_secret_cannot_be_relearned_from_the_others(refused):
-    decoder = build("llama-untied")
-    about = context(decoder, records(["Ada"]), POOL, number=3)
+    about = context(decoder, ada, POOL, number=3)
     with refused("needs two secrets"):
-        relearning.attack(decoder, [encode(records(["Ada"])[0], decoder.tokenizer)], about)
-
-
-def test_checkpoints_of_two_vocabularies_are_refused(refused):
-    one, other = build("llama-untied"), build("llama-untied", vocab_size=310)
+        relearning.attack(decoder, [encode(ada[0], decoder.tokenizer)], about)
     with refused("compare two checkpoints of one model"):
-        two_checkpoints.moved(one, other)
+        two_checkpoints.moved(decoder, build("llama-untied", vocab_size=310))

@@ -10,15 +10,16 @@ from conftest import build
 from pydantic import ValidationError
 from test_method import same_bits, weights
 
-from document_audit import nearby_text, settings_search
+from document_audit import settings_search
 from document_audit.methods import LEAST_SQUARES, METHODS, REVS
 from document_audit.nearby_text import Passage
 from document_audit.settings import Limits
 from document_audit.settings_search import search_settings
-from revs.measures import evaluate, general_text
+from revs.measures import evaluate
 from revs.method import least_squares
 from revs.method.algorithm import Hyperparameters
 from revs.model.targets import Record, Target, encode
+from revs.model.text import token_ids
 
 
 def numbers(decoder, how_many: int) -> list[Target]:
@@ -32,13 +33,6 @@ def numbers(decoder, how_many: int) -> list[Target]:
 @pytest.fixture
 def decoder():
     return build("llama-untied", dtype=torch.float32)
-
-
-def evaluation(decoder, forget, retain, **limits) -> settings_search.Evaluation:
-    some = [Passage(decoder.tokenizer("number 7 is here")["input_ids"], [2, 3])]
-    now = general_text.predictions(decoder, range(2)), nearby_text.next_tokens(decoder, some)
-    about = some, Limits(**limits), *now, REVS.measured(decoder)
-    return settings_search.Evaluation(REVS, forget, retain, *about)
 
 
 def test_losses_are_counted_in_units_of_what_is_allowed():
@@ -61,7 +55,8 @@ def test_limits_that_are_no_shares_are_refused(wrong):
 
 def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
     before, secrets = weights(decoder), numbers(decoder, 8)
-    on = evaluation(decoder, secrets[:5], secrets[5:])
+    given = secrets[:5], secrets[5:], [Passage(token_ids(decoder.tokenizer, "number 7"), [2, 3])]
+    on = settings_search.evaluation(decoder, *given, Limits(), 0, "revs", None)
     hp = Hyperparameters(n_max=20, k=40, r_h=150, eps_r_h=5, r_n=200, eps_r_n=20)
     shares, losses, cost, (_, still) = settings_search.effect(decoder, on, hp)
     assert same_bits(decoder, before)
@@ -132,17 +127,16 @@ def test_a_trial_within_the_limits_goes_before_a_cheaper_one_beyond_them(decoder
 
 
 def test_a_step_from_the_best_stays_in_its_ranges_and_is_the_same_for_a_seed():
-    steps = lambda seed: [
-        settings_search.neighbour(REVS.first[0], REVS.ranges, random.Random(seed)) for _ in range(1)
-    ]
-    draw, seen = random.Random(0), []
+    step = lambda of, draw: settings_search.neighbour(of, REVS.ranges, draw)
+    draw, seen = random.Random(0), [REVS.first[0]]
     for _ in range(50):
-        seen.append(settings_search.neighbour((seen or REVS.first)[-1], REVS.ranges, draw))
+        seen.append(step(seen[-1], draw))
     for name, (low, high) in REVS.ranges.items():
         values = [one[name] for one in seen]
         assert low <= min(values) < max(values) <= high
         assert all(type(value) is type(low) for value in values)
-    assert steps(3) == steps(3) != steps(4)
+    first = lambda seed: step(REVS.first[0], random.Random(seed))
+    assert first(3) == first(3) != first(4)
 
 
 def test_at_most_twenty_secrets_are_tried_and_one_is_enough(decoder, monkeypatch, refused):
@@ -159,4 +153,3 @@ def test_at_most_twenty_secrets_are_tried_and_one_is_enough(decoder, monkeypatch
     assert found.trials[0].shares["kept"] is None
     with refused("^There is nothing to search settings on"):
         search_settings(decoder, [])
-    assert METHODS["revs"] is REVS
