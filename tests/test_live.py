@@ -98,7 +98,7 @@ def test_the_page_finds_what_python_finds(seen, decoder, examples, i, how):
     original = [decoder.neurons(l).clone() for l in range(len(decoder.layers))]
     edit = edited(decoder, target, how)
     try:
-        assert page["after"]["ranks"] == ranks(decoder, target)
+        same_ranks(page["after"]["ranks"], ranks(decoder, target))
         written = evaluate.greedy(decoder, [target.prompt_ids], 14)[0]
         end = written.index(0) if 0 in written else len(written)
         assert page["after"]["says"]["text"] == decoder.tokenizer.decode(written[:end])
@@ -109,6 +109,13 @@ def test_the_page_finds_what_python_finds(seen, decoder, examples, i, how):
             same_change(page["after"]["moves"], decoder, original)
     finally:
         edit.undo()
+
+
+def same_ranks(found, wanted):
+    """Ranks below 1,000 as they are, higher ones within a thousandth: two tokens far down can be
+    as likely as each other but for the rounding of a processor."""
+    for of_layer, of_python in zip(found, wanted, strict=True):
+        assert of_layer == pytest.approx(of_python, rel=1e-3, abs=0)
 
 
 def same_moves(found, wanted):
