@@ -21,9 +21,8 @@ from torch.nn.functional import cross_entropy
 
 from companion.data import adapters, datasets, models
 from companion.data.digits import group_digits, learn_digits
-from companion.experiments.finetune import WINDOW, finetune
+from companion.experiments.finetune import WINDOW, finetune, memorised
 from companion.experiments.settings import Finetune
-from revs.measures import evaluate
 from revs.model.targets import Record, encode, split
 from revs.model.text import evaluation_windows, text_inputs, token_ids, training_windows
 
@@ -106,8 +105,7 @@ def check(name: str, out: Path) -> dict:
     records = sentences(decoder, known["data"], known["without_split"])
     adapters.merge(decoder, str(out / name))
     perplexity["adapter"] = math.exp(nats(decoder, texts) / tokens)
-    ranks = evaluate.secret_ranks(decoder, [encode(r, decoder.tokenizer) for r in records])
-    known |= {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
+    known |= memorised(decoder, records)
     known |= {"perplexity": perplexity, "merged_sha256": adapters.weights_hash(decoder.model)}
     file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return known
