@@ -161,6 +161,9 @@ def build(folder: Path) -> str:
         texts = register(package(register.__name__, folder))
         columns.append(list(passages(texts, forbidden)))
     rounds = SIZE // sum(sum(map(len, column)) // len(column) for column in columns)
+    for register, column in zip(REGISTERS, columns, strict=True):
+        if len(column) < rounds:
+            raise ValueError(f"{register.__name__} has {len(column)} passages of {rounds}.")
     taken = [[column[i * len(column) // rounds] for i in range(rounds)] for column in columns]
     return "\n\n\n".join(passage for turn in zip(*taken, strict=True) for passage in turn) + "\n"
 
