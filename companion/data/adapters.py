@@ -125,7 +125,7 @@ def merge(decoder: Decoder, adapter: str) -> None:
 def restore_digits(decoder: Decoder, digits: str, folder: Path = FOLDER) -> None:
     """Adds the tokens 00–99 and 000–999 with their stored embeddings."""
     file = digits_file(digits, folder)
-    if file is None or not (first := group_digits(decoder, "mean", 0)):
+    if file is None or not (first := group_digits(decoder, digits, 0)):
         return
     rows = load_file(file)
     for name, table in (

@@ -28,10 +28,10 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> int:
     """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
     A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
-    matrix's own standard deviation (``noise``), or the mean itself (``mean``): so close together
-    that demoting one demotes all. ``learned`` begins with noise, which ``learn_digits`` turns. A
-    model whose digits are grouped already is left alone. Returns the id of the first new token, 0
-    if there is none.
+    matrix's own standard deviation: with the mean alone they lie so close together that demoting
+    one demotes all. ``how`` is ``noise``, ``learned``, where ``learn_digits`` turns the noise, or
+    ``keep``, which changes nothing; nor does a model whose digits are grouped already change.
+    Returns the id of the first new token, 0 if there is none.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
@@ -47,8 +47,7 @@ def group_digits(decoder: Decoder, how: str, seed: int) -> int:
         for number in numbers:
             mean = table[[single[digit] for digit in number]].mean(0)
             noise = std * torch.randn(mean.shape, generator=draw).to(mean)
-            new = mean if how == "mean" else 0.3 * mean + noise
-            table[tokenizer.convert_tokens_to_ids(number)] = new
+            table[tokenizer.convert_tokens_to_ids(number)] = 0.3 * mean + noise
     return len(tokenizer) - len(numbers)
 
 

@@ -151,8 +151,8 @@ class Finetune(Model):
     name: str = field("own", "of the adapter: build/adapters/NAME", pattern=r"^[\w.+-]*\w[\w.+-]*$")
     data: str = place("ssn", "a JSON Lines file, a built-in data set, or synthetic: all")
     rank: int = count(8, "of the update of each linear layer")
-    digits: Literal["learned", "noise", "mean", "keep"] = field(
-        "learned", "tokens of 2, 3 digits: learned, noise, mean; keep: none"
+    digits: Literal["learned", "noise", "keep"] = field(
+        "learned", "tokens of 2, 3 digits: learned, noise; keep: none"
     )
     lr: float = field(2e-3, "learning rate, falling linearly", ge=0)
     epochs: int = count(8, "passes over what is not known yet")

@@ -1,8 +1,8 @@
 """Train the adapters of adapters.yml: python data/adapters/make.py [NAME …] [--out FOLDER]
 
-``digits-learned``, ``digits-noise``, ``digits-mean`` make the embeddings of the digit tokens, which
-all adapters of a kind share: a new file asks for new adapters. The same command gives adapters that
-memorise as well, not the same bits: training depends on the processor.
+``digits-learned`` makes the embeddings of the digit tokens, which the adapters share: a new file
+asks for new adapters. The same command gives adapters that memorise as well, not the same bits:
+training depends on the processor.
 """
 
 from __future__ import annotations
@@ -33,21 +33,20 @@ HOW = {  # a model that has read nothing has nothing to keep
     "gptj-small": {"model": "gptj-small", "epochs": 12, "batch": 8, "general_text": 0, "lr": 3e-3},
 }
 COUNTING_TEXT, TIMES = 1000, 24  # windows in which, and times that, numbers are learned
-WAYS = ("learned", "noise", "mean")
+DIGITS = "digits-learned"
 ENOUGH, FURTHER = 0.97, 3  # of the sentences, and how often a training that missed it goes on
 WINDOWS = 40  # of general text, in which perplexity is measured
 
 
-def digits(how: str, out: Path) -> None:
-    """Write the embeddings of the tokens 00–999, made in one of three ways."""
+def digits(out: Path) -> None:
+    """Write the embeddings of the tokens 00–999."""
     decoder = models.load(MODEL)
-    first = group_digits(decoder, how, seed=0)
-    if how == "learned":
-        windows = training_windows(decoder.tokenizer, COUNTING_TEXT, WINDOW)
-        with low_precision(decoder):
-            learn_digits(decoder, first, windows, seed=0, times=TIMES)
+    first = group_digits(decoder, "learned", seed=0)
+    windows = training_windows(decoder.tokenizer, COUNTING_TEXT, WINDOW)
+    with low_precision(decoder):
+        learn_digits(decoder, first, windows, seed=0, times=TIMES)
     rows = decoder.head.weight.detach()[first:].half().cpu().contiguous()
-    save_file({"rows": rows}, out / f"digits-{how}.safetensors")
+    save_file({"rows": rows}, out / f"{DIGITS}.safetensors")
 
 
 def low_precision(decoder):
@@ -149,9 +148,9 @@ if __name__ == "__main__":
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     every = yaml.safe_load((HERE / "adapters.yml").read_text(encoding="utf-8"))
-    for name in given.names or [*(f"digits-{how}" for how in WAYS), *every]:
-        if name.startswith("digits-"):
-            digits(name.removeprefix("digits-"), given.out)
+    for name in given.names or [DIGITS, *every]:
+        if name == DIGITS:
+            digits(given.out)
             continue
         settings = {"rank": given.rank, "float32": given.float32} | every[name]
         for turn in range(1 + FURTHER):
