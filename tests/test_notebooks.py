@@ -145,7 +145,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     ("fair_details", {"data": "emails"}),
     ("families", {"example": "gptj"}),
     ("gone", {"model": "gptj-small"}),
-    ("integrity", {"data": "emails"}),
+    ("integrity", {"model": "gptj-small"}),
     ("integrity", {"larger": "gptj-small"}),
     ("organic", {"model": "gptj-small"}),
     ("provenance", {"kind": "tune"}),

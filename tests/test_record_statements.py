@@ -35,9 +35,15 @@ def test_single_digits_decide():
     assert best["ways-keep"] < best["ways-noise"] / 2
 
 
+def test_revs_harms_the_rest_of_the_model_most():
+    """integrity: “REVS harms the rest of the model most.”"""
+    rise = main_comparison.runs(MODEL).groupby("method")["perplexity_rise"].mean()
+    assert rise.idxmax() == "revs"
+
+
 def test_the_embedded_model_cannot_answer():
-    """integrity: “The small model cannot answer them before the edit either.”"""
-    before = abilities.answers(abilities.runs(MODEL, "ssn")).loc["unedited"]
+    """integrity: “… which the small model cannot answer.”"""
+    before = abilities.answers(abilities.runs(MODEL, "ssn", "integrity-before")).loc["unedited"]
     for name, chance in (("mmlu", 1 / 4), ("gsm8k", 0)):
         assert before[name] - chance <= 2 * before[f"{name} error"]
 

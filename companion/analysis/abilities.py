@@ -1,4 +1,4 @@
-"""What edited models can still do (§4.4.2, §5 "Model Integrity"): runs tagged ``integrity``."""
+"""What edited models can still do (§4.4.2, §5 "Model Integrity"): answers on two benchmarks."""
 
 from __future__ import annotations
 

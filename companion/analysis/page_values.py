@@ -91,17 +91,18 @@ def digits(scores: pd.DataFrame) -> Values:
     return found | {"most_keep": float(scores["keep"].max())}
 
 
-def integrity(asked: pd.DataFrame, came: pd.DataFrame, able: pd.DataFrame) -> Values:
-    """Answers on MMLU before and after an edit, and the perplexity before and after the
-    fine-tune."""
+def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Values:
+    """By how many per cent REVS and its least-squares write raise the perplexity, on average over
+    all runs of the main comparison; and what two models answer on MMLU."""
     lost, won = (int(able.loc["revs", f"mmlu {which}"]) for which in ("lost", "won"))
+    rise = 100 * runs.groupby("method")["perplexity_rise"].mean()
     return {
-        "mmlu": float(100 * asked.loc["unedited", "mmlu"]),
+        "rise_revs": float(rise["revs"]),
+        "rise_least_squares": float(rise["least_squares"]),
+        "mmlu": float(100 * small.loc["unedited", "mmlu"]),
         "able_mmlu_lost": str(lost),
         "able_mmlu_won": str(won),
         "able_mmlu_p": float(binomtest(lost, lost + won).pvalue),
-        "perplexity_came": float(came.loc["unedited", "perplexity"]),
-        "perplexity_begins": float(asked.loc["unedited", "perplexity"]),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -15,6 +16,10 @@ PANELS = {
     main_comparison.PRIMARY: "Unlearning Score\n(more is better)",
     "resistance": "Resistance Score\n(more is better)",
     "perplexity_rise": "Rise of perplexity\n(less is better)",
+}
+GENERAL_TEXT = {
+    "perplexity_rise": "Rise of perplexity\n(less is better)",
+    "unchanged": "Next tokens unchanged\n(more is better)",
 }
 PRINTED = {"Unlearning Score": main_comparison.PRIMARY, "Resistance Score": "resistance"}
 SHARED = ("ssn", "emails")  # with a set whose secrets share their tokens
@@ -30,24 +35,44 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
     printed = printed.unstack("data").reindex(order)
     fig, axes = plt.subplots(1, 3, figsize=size, sharey=True, layout="constrained")
     for ax, (column, words) in zip(axes, PANELS.items(), strict=True):
+        dots(ax, means[column], order)
         for place, method in enumerate(order):
-            values = means.loc[method, column].dropna()
-            colour = look(method)["color"]
-            ax.plot([values.min(), values.max()], [place] * 2, color=colour, linewidth=1)
-            for data, value in values.items():
-                ax.plot(value, place, color=colour, marker=MARKERS[data], markersize=6)
             for data, value in printed.loc[method, column].dropna().items():
                 hollow = {"marker": MARKERS[data], "markerfacecolor": "none", "markersize": 6}
-                ax.plot(value, place + 0.32, color=colour, **hollow)
-        controls = sum(method in main_comparison.CONTROLS for method in order)
-        ax.axhline(len(order) - controls - 0.45, color=INK, linewidth=0.8)
+                ax.plot(value, place + 0.32, color=look(method)["color"], **hollow)
         ax.set_title(words, fontsize=10)
-        ax.set(ylim=(len(order) - 0.4, -0.6), xlabel="per cent")
         if column != "perplexity_rise":
             ax.set_xlim(-4, 104)
-    axes[0].set_yticks(range(len(order)), [title(method) for method in order])
     fig.legend(handles=keys(frame), loc="outside lower center", ncols=6, fontsize=9)
     return fig
+
+
+def integrity(frame: pd.DataFrame) -> Figure:
+    """How much each method's perplexity on general text rises, and the share of next tokens that it
+    leaves as they were: a line a method, a marker a data set."""
+    order = in_order(frame["method"])
+    means = frame.groupby(["method", "data"])[list(GENERAL_TEXT)].mean().mul(100)
+    fig, axes = plt.subplots(1, 2, figsize=(7.5, 4.2), sharey=True, layout="constrained")
+    for ax, (column, words) in zip(axes, GENERAL_TEXT.items(), strict=True):
+        dots(ax, means[column], order)
+        ax.set_title(words, fontsize=10)
+    handles = keys(frame)[:-1]  # the paper measured neither
+    fig.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9)
+    return fig
+
+
+def dots(ax: Axes, means: pd.Series, order: list[str]) -> None:
+    """A measure by method and data set, in per cent: a line a method from the least to the most, a
+    marker a data set. Controls stand below a line."""
+    for place, method in enumerate(order):
+        values, colour = means.loc[method].dropna(), look(method)["color"]
+        ax.plot([values.min(), values.max()], [place] * 2, color=colour, linewidth=1)
+        for data, value in values.items():
+            ax.plot(value, place, color=colour, marker=MARKERS[data], markersize=6)
+    controls = sum(method in main_comparison.CONTROLS for method in order)
+    ax.axhline(len(order) - controls - 0.45, color=INK, linewidth=0.8)
+    ax.set_yticks(range(len(order)), [title(method) for method in order])
+    ax.set(ylim=(len(order) - 0.4, -0.6), xlabel="per cent")
 
 
 def shared_tokens(frame: pd.DataFrame) -> Figure:
