@@ -74,6 +74,23 @@ def test_the_rank_along_the_line_is_the_rank_of_the_moved_neuron(decoder, raw, s
         assert_rank(r, logits(decoder, vector, raw), t)
 
 
+def test_biases_of_zero_leave_logits_linear(build):
+    """A LayerNorm model whose biases are zero needs no search; its ranks are the model's own."""
+    decoder = build("gptj")
+    assert Vocabulary(decoder).B is not None
+    with torch.no_grad():
+        decoder.norm.bias.zero_()
+        decoder.head.bias.zero_()
+    vocabulary, x = Vocabulary(decoder), vectors(decoder, 3, seed=0)
+    line = vocabulary.line(x, t=5)
+    assert line.B is None
+    c, reached = edit_neurons(line, 200, 0, "exact")
+    wanted = line.rank_at_rest().clamp_min(200).tolist()
+    for vector, r in zip(x + c[:, None] * vocabulary.direction(5)[0], wanted):
+        assert_rank(r, logits(decoder, vector), 5)
+    assert reached.all() and (c < 0).any()
+
+
 # The order statistic ------------------------------------------------------------------------------
 
 

@@ -109,6 +109,8 @@ class Vocabulary:
                 said = "A head bias under an RMSNorm is not supported, for no architecture of the "
                 raise ValueError(said + "table has one: choose another model.")
             self.B += head.bias.detach().to(self.dtype)
+        if self.B is not None and not self.B.any():
+            self.B = None  # biases of zero: logits are linear in c, and need no search
         self.gram = self._gram()
         self.factors: dict[int | None, Tensor] = {None: self._factor(None)}
         self.keep = keep  # the directions of all tokens, or of the newest: w is V long
