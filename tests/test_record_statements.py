@@ -29,10 +29,14 @@ def test_a_shorter_step_makes_no_difference():
 
 def test_single_digits_decide():
     """digits: “They do.”"""
-    frame = results.measured(MODEL, "ssn")
-    frame = frame[frame["failed"].isna()]
-    best = frame.groupby(["tag", "method"])["unlearning_score"].mean().groupby("tag").max()
-    assert best["ways-keep"] < best["ways-noise"] / 2
+    found = ablations.digit_ways(MODEL, "ssn")
+    best = found.groupby("way")["unlearning_score"].max()
+    assert best["digits"] < best["groups"] / 2
+    spared = found[found["tag"] == "digits-protect"].set_index("method")
+    assert spared["unlearning_score"].idxmax() == "least_squares"
+    for method in ("max_entropy", "head_projection"):
+        assert spared.loc[method, "efficacy"] < spared.loc["least_squares", "efficacy"]
+        assert spared.loc[method, "specificity"] > spared.loc["least_squares", "specificity"]
 
 
 def test_revs_harms_the_rest_of_the_model_most():

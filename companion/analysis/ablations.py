@@ -67,24 +67,19 @@ def changed_settings(runs: pd.DataFrame) -> pd.Series:
     return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
 
 
-WAYS = {"keep": "digits", "mean": "means", "noise": "noise", "learned": "learned"}
-ADAPTERS = {"seed1": "learned"} | {f"seed1-{way}": way for way in ("keep", "mean", "noise")}
-OLDER = {"round": "learned"} | {f"ways-{way}": way for way in ("keep", "mean", "noise")}  # by tag
+WAYS = {"digits": "digits", "digits-protect": "digits, texts spared", "": "groups"}  # by tag
+ADAPTERS = {"digits": "seed1-keep", "digits-protect": "seed1-keep", "": "seed1"}
 
 
 def digit_ways(model: str, data: str) -> pd.DataFrame:
-    """Runs of the paper's methods by the ``way`` in which the model reads digits, on the splits
-    that have every method in every way; those with adapters if all ways have some."""
+    """Runs by the ``way`` in which the model reads digits, on the splits that have single ones: a
+    token a digit, the same with other texts to spare, and a token for a group of digits."""
     runs = measured(model, data)
-    runs = runs[runs["method"].isin(methods.paper_methods()) & runs["failed"].isna()]
-    adapter = runs["row"].map(lambda row: row["settings"].get("adapter"))
-    now = runs.assign(
-        way=adapter.where(runs["tag"].isin(["", "main", "ways"])).map(ADAPTERS)
-    ).dropna(subset="way")
-    before = runs.assign(way=runs["tag"].map(OLDER)).dropna(subset="way")
-    runs = now if set(now["way"]) == set(WAYS) else before
-    whole = runs.groupby("seed")["name"].transform("size")
-    return runs[whole == whole.max()]
+    runs = runs[runs["failed"].isna() & (runs["adapter"] == runs["tag"].map(ADAPTERS))]
+    runs = runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
+    runs = runs.sort_values("tag", key=lambda tags: tags.map(list(WAYS).index))
+    single = runs[runs["tag"] != ""]
+    return runs[runs["seed"].isin(single["seed"]) & runs["method"].isin(single["method"])]
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:

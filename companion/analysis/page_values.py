@@ -12,7 +12,7 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import errata, results
+from companion.analysis import ablations, errata, results
 from companion.analysis.tables import comma_list, decimal, percent
 from companion.experiments import methods, tune
 from companion.experiments.notebook import Refused
@@ -77,18 +77,18 @@ def variants(table: pd.DataFrame) -> Values:
     return found | {"ratio_columns": f"{ratio:.2f}"}
 
 
-def spreads(scores: pd.DataFrame) -> dict[str, float]:
-    """The standard deviation of a table's means by column (``way``) and by line (``method``)."""
-    return {"way": float(scores.mean().std()), "method": float(scores.mean(axis=1).std())}
-
-
-def digits(scores: pd.DataFrame) -> Values:
-    """Unlearning Scores of methods by the way to read a number: means, and how they spread."""
-    found: Values = {f"mean_{way}": float(mean) for way, mean in scores.mean().items()}
-    found |= {f"by_{name}": spread for name, spread in spreads(scores).items()}
-    two = spreads(scores[["noise", "learned"]])
-    found |= {f"two_{name}": spread for name, spread in two.items()}
-    return found | {"most_keep": float(scores["keep"].max())}
+def digits(runs: pd.DataFrame) -> Values:
+    """With each way to read a number the highest Unlearning Score but that of the output ban, whose
+    it is and what it keeps; and what the ban costs with single digits."""
+    found, of_way = {}, dict(iter(runs.set_index("method").groupby("way")))
+    for name, way in zip(("digits", "spared", "groups"), ablations.WAYS.values(), strict=True):
+        part = of_way[way].drop("output_ban", errors="ignore")
+        best = part["unlearning_score"].idxmax()
+        found[f"most_{name}"] = float(100 * part.loc[best, "unlearning_score"])
+        found[f"best_{name}"] = methods.title(best)
+        found[f"kept_{name}"] = float(100 * part.loc[best, "specificity"])
+    ban = of_way[ablations.WAYS["digits"]].loc["output_ban", "row"]["result"]["general_text"]
+    return found | {"ban_rise": 100 * (ban["perplexity"] / ban["perplexity_before"] - 1)}
 
 
 def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Values:
