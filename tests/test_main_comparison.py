@@ -87,6 +87,7 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record, keep):
     assert "SSN, shared tokens" not in set(table.get("data", [])) and len(table) >= 1
     main_comparison.difference_table(frame)
     drawing.plt.close(drawing.overview(frame))
+    drawing.plt.close(drawing.integrity(frame))
     said = main_comparison.answer(MODEL)
     assert all(isinstance(one, str) for one in said.values()) and "place_emails-shared" in said
 

@@ -79,7 +79,8 @@ def digit_ways(model: str, data: str) -> pd.DataFrame:
     runs = runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
     runs = runs.sort_values("tag", key=lambda tags: tags.map(list(WAYS).index))
     single = runs[runs["tag"] != ""]
-    return runs[runs["seed"].isin(single["seed"]) & runs["method"].isin(single["method"])]
+    both = runs["seed"].isin(single["seed"]) & runs["method"].isin(single["method"])
+    return main_comparison.measures(runs[both])
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import ablations, errata, results
+from companion.analysis import errata, results
 from companion.analysis.tables import comma_list, decimal, percent
 from companion.experiments import methods, tune
 from companion.experiments.notebook import Refused
@@ -78,17 +78,20 @@ def variants(table: pd.DataFrame) -> Values:
 
 
 def digits(runs: pd.DataFrame) -> Values:
-    """With each way to read a number the highest Unlearning Score but that of the output ban, whose
-    it is and what it keeps; and what the ban costs with single digits."""
-    found, of_way = {}, dict(iter(runs.set_index("method").groupby("way")))
-    for name, way in zip(("digits", "spared", "groups"), ablations.WAYS.values(), strict=True):
-        part = of_way[way].drop("output_ban", errors="ignore")
-        best = part["unlearning_score"].idxmax()
-        found[f"most_{name}"] = float(100 * part.loc[best, "unlearning_score"])
-        found[f"best_{name}"] = methods.title(best)
-        found[f"kept_{name}"] = float(100 * part.loc[best, "specificity"])
-    ban = of_way[ablations.WAYS["digits"]].loc["output_ban", "row"]["result"]["general_text"]
-    return found | {"ban_rise": 100 * (ban["perplexity"] / ban["perplexity_before"] - 1)}
+    """The highest Unlearning Score but that of the output ban with each way to read a number; whose
+    it is and what it keeps where texts are spared; and what the ban costs with single digits."""
+    of = runs.set_index(["tag", "method"])
+    scores = of["unlearning_score"].drop("output_ban", level="method")
+    highest, spared = 100 * scores.groupby("tag").max(), of.loc["digits-protect"]
+    best = spared["unlearning_score"].idxmax()
+    return {
+        "most_digits": float(highest["digits"]),
+        "most_spared": float(highest["digits-protect"]),
+        "most_groups": float(highest[""]),
+        "best_spared": methods.title(best),
+        "kept_spared": float(100 * spared.loc[best, "specificity"]),
+        "ban_rise": float(100 * of.loc[("digits", "output_ban"), "perplexity_rise"]),
+    }
 
 
 def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Values:

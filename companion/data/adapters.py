@@ -3,8 +3,8 @@
 A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors, float16) and
 ``about.json``: the base model, the seed, how digits are tokenised, the data sets that were
 memorised, what was left out, the sha256 of the merged weights. The embeddings of the tokens 00–999
-stand once for all in ``digits-learned.safetensors`` and its like; those of another model in the
-folder of its adapter.
+stand once for all in ``digits-learned.safetensors``; those of another model in the folder of its
+adapter.
 """
 
 import hashlib

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import html
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -78,6 +78,18 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
         )
     ax.set(xlim=(-5, 105), ylim=(max(len(names), 1) - 0.5, -0.5), visible=bool(ax.lines))
     ax.set_yticks(range(len(names)), names)
+
+
+def ranges(ax: Axes, values: pd.DataFrame, marks: Mapping[str, dict]) -> None:
+    """A line a method, from the least of its ``values`` to the largest, in per cent, and on it a
+    marker a column, which ``marks`` says how to draw."""
+    for place, (method, line) in enumerate(values.iterrows()):
+        colour = look(method)["color"]
+        ax.plot([line.min(), line.max()], [place] * 2, color=colour, linewidth=1)
+        for column, value in line.dropna().items():
+            ax.plot(value, place, **{"color": colour} | marks[column])
+    ax.set_yticks(range(len(values)), map(title, values.index))
+    ax.set(ylim=(len(values) - 0.4, -0.6), xlabel="per cent")
 
 
 def tradeoff(ax: Axes, frame: pd.DataFrame) -> None:
