@@ -164,7 +164,8 @@ def recorded_starts(method: str, data: str) -> list[dict]:
 def from_paper(method: str, model: str, layers: int, data: str) -> dict:
     """The Appendix's settings for a data set of the paper, as far as a method has them.
 
-    Margins become fractions of the vocabulary, and layers that this model lacks go.
+    Margins become fractions of the vocabulary, and layers that this model lacks go; where none is
+    left, the method's own choice stands.
     """
     title = methods.title(method)
     if not paper.has_settings(title):
@@ -175,7 +176,7 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
             value /= PAPER_VOCABULARY[model]
         if isinstance(value, list):
             value = [layer for layer in value if layer < layers]
-        if name in mine:
+        if name in mine and value != []:
             settings[name] = value
     return settings
 
