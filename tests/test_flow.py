@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -170,9 +171,18 @@ def test_templates_and_styles_are_sources_of_pages_and_wording_is_none_of_runs()
     assert {".j2", ".mplstyle", ".jsonl", ".yml", ".py"} <= ended
     places, colours = (str(ROOT / f"params/{name}.yml") for name in ("places", "colours"))
     assert {places, colours} <= set(pages) and not {places, colours} & set(runs)
-    assert {str(ROOT / "revs/method/algorithm.py"), str(ROOT / "notebooks/unlearn.ipynb")} <= set(
-        runs
-    )
+    of_runs = ("revs/method/algorithm.py", "notebooks/unlearn.ipynb", "params/search_starts.yml")
+    of_runs = (*of_runs, "document_audit/report.html.j2")
+    assert {str(ROOT / path) for path in of_runs} <= set(runs)
+    assert str(ROOT / "data/ranks/ranks.json") in pages
+
+
+def test_what_a_page_includes_is_a_source_of_the_book():
+    shown = set()
+    for page in [*ROOT.glob("book/**/*.md"), *ROOT.glob("notebooks/*.ipynb")]:
+        named = re.findall(r"{(?:literal)?include} ([^\s\\]+)", page.read_text(encoding="utf-8"))
+        shown |= {str((page.parent / name).resolve()) for name in named}
+    assert str(ROOT / "CHANGELOG.md") in shown and shown <= set(sources.files(sources.BOOK))
 
 
 # --- execution --------------------------------------------------------------------------------

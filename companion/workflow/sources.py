@@ -10,18 +10,20 @@ from companion.store.paths import ROOT
 from companion.store.rows import digest
 
 RUNS = (  # a run depends on these, its notebook and its parameters
-    *("revs/**/*.py", "revs/**/*.txt", "document_audit/**/*.py", "companion/plots/*.mplstyle"),
+    *("revs/**/*.py", "revs/**/*.txt", "document_audit/**/*.*", "companion/plots/*.mplstyle"),
     *(f"companion/{name}/*.py" for name in ("store", "data", "experiments", "measures")),
     *("data/**/*.jsonl", "data/adapters/*/about.json", "data/documents/**/*", "paper/tables.json"),
-    *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models", "search")),
+    *(f"params/{name}.yml" for name in ("hyperparameters", "methods", "models")),
+    "params/search*.yml",
 )
 PAGES = (  # a page depends on these, its notebook and the runs before it
     *(f"companion/{name}/**/*.py" for name in ("analysis", "plots", "claims")),
     *("companion/**/*.j2", "companion/**/*.mplstyle", "document_audit/**/*.j2"),
-    *("params/*.yml", "paper/*.*", "rows/**/*.*"),
+    *("params/*.yml", "paper/*.*", "rows/**/*.*", "data/ranks/*.json"),
 )
 BOOK = (  # chapters show functions beside their equations
     *("book/**/*", "notebooks/*.ipynb", "_config.yml", "_toc.yml", "requirements.txt"),
+    "CHANGELOG.md",
     *("revs/**/*.py", "companion/measures/*.py", "teaching/slides.py", "teaching/slides/**/*"),
     *("live/engine/*.*", "live/page/*.*", "live/model/*.*"),
     *("companion/workflow/live.py", "companion/workflow/site.py"),
