@@ -88,8 +88,8 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record, keep):
     main_comparison.difference_table(frame)
     drawing.plt.close(drawing.overview(frame))
     drawing.plt.close(drawing.integrity(frame))
-    said = main_comparison.answer(MODEL)
-    assert all(isinstance(one, str) for one in said.values()) and "place_emails-shared" in said
+    said = main_comparison.standing(MODEL) | main_comparison.revs_means(MODEL, "ssn", "efficacy")
+    assert all(isinstance(one, str) for one in said.values()) and said["place_emails"] == "–"
 
 
 def test_the_interval_holds_the_mean_and_one_adapter_is_no_source_of_spread(record):
@@ -124,8 +124,8 @@ def test_holm_corrects_the_primary_endpoint_over_the_methods_and_not_the_control
 def test_methods_are_sided_and_ranked(record):
     found = main_comparison.side_table(record(crossed(spread=0.01)))
     assert "RMU" in found["score higher than REVS"][0] and found["lower"][0] == "MEMIT"
-    said = main_comparison.answer(MODEL)
-    assert said["place_ssn"] == "3" and said["methods_ssn"] == "4"
+    said = main_comparison.standing(MODEL)
+    assert said["place_ssn"] == "3" and said["methods"] == "4"
 
 
 def test_findings_follow_the_numbers(record):

@@ -179,20 +179,6 @@ def test_a_page_takes_other_values_of_its_parameters(name, given):
 
 
 @EACH
-def test_what_is_glued_is_said(path):
-    """A value that no sentence shows would be dead; one that is missing ends the book's build."""
-    glued = re.findall(r"\bglue\(\s*\"(\w+)\"", "\n".join(cell.source for cell in cells(path)))
-    pages = [path, *ROOT.glob("book/**/*.md"), *ROOT.glob("*.md")]
-    text, others = (
-        "\n".join(page.read_text(encoding="utf-8") for page in some)
-        for some in (pages, ROOT.glob("notebooks/*.ipynb"))
-    )
-    said = re.findall(r"glue:\w*\}`(?:[\w/.]+::)?(\w+)", text)
-    said += re.findall(r"^```\{glue\} (\w+)", text, re.MULTILINE)
-    assert set(glued) <= {*said, *re.findall(rf"glue:\w*\}}`{path.name}::(\w+)", others)}
-
-
-@EACH
 def test_a_picture_has_a_name_a_caption_and_words_for_who_cannot_see_it(path):
     for cell in cells(path):
         if "plt.show()" in cell.source or "plt.subplots(" in cell.source:

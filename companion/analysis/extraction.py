@@ -148,7 +148,7 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
     """What the page says beside the main comparison, for ``glue``."""
     delta = ranks_by_layer(frame[frame["method"] == "unedited"], "delta").explode("rank")
     among = 100 * (delta["rank"] < 100).groupby(delta["data"].astype(str)).mean()
-    said = {f"among_{name}": decimal(among.get(title)) for name, title in results.DATA.items()}
+    said = {"among": decimal(among.get(results.DATA["ssn"]))}
     targets = results.ranks(frame[frame["data"] == "ssn"])
     half = targets["rank"].max() / 2
     low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()

@@ -253,20 +253,23 @@ def place(scores: pd.Series, method: str) -> int:
     return int((scores > scores[method]).sum()) + 1
 
 
-def answer(model: str) -> dict[str, str]:
-    """What pages say of the main comparison, for ``glue``: its ``designs``, the ``place`` of REVS
-    among the ``methods``, and REVS's means, as texts."""
-    frame, said = runs(model), {"title": results.title(model)}
-    said["designs"] = designs(frame)
-    for data in results.DATA:
-        part = frame[frame["data"] == data]
-        scored = part[~part["method"].isin(CONTROLS)].groupby("method")[PRIMARY].mean()
-        said[f"methods_{data}"] = str(len(scored))
-        said[f"place_{data}"] = str(place(scored, "revs")) if "revs" in scored else DASH
-        own = part[part["method"] == "revs"]
-        for column in ("resistance", *METRICS):
-            said[f"revs_{column}_{data}"] = text(own[column].mean(), column)
+def standing(model: str) -> dict[str, str]:
+    """What a page says of the main comparison, for ``glue``: its ``designs``, how many ``methods``
+    it has, and the ``place`` of REVS among them on SSN and on Emails."""
+    frame = runs(model)
+    scored = frame[~frame["method"].isin(CONTROLS)].groupby(["data", "method"])[PRIMARY].mean()
+    said = {"title": results.title(model), "designs": designs(frame)}
+    said["methods"] = str(len(scored.index.unique("method")))
+    for data in ("ssn", "emails"):
+        known = (data, "revs") in scored.index
+        said[f"place_{data}"] = str(place(scored[data], "revs")) if known else DASH
     return said
+
+
+def revs_means(model: str, data: str, *columns: str) -> dict[str, str]:
+    """REVS's means of some columns on a data set in the main comparison, for ``glue``, as texts."""
+    own = runs(model, data).query("method == 'revs'")
+    return {f"revs_{column}": text(own[column].mean(), column) for column in columns}
 
 
 def findings(frame: pd.DataFrame) -> dict[str, str]:

@@ -198,11 +198,11 @@ def provenance(found: Mapping[str, dict]) -> Values:
 
 def shared_tokens(runs: pd.DataFrame) -> Values:
     """The mean Unlearning Scores of some methods on the plain sets and on those whose secrets share
-    their tokens, as METHOD_DATA, in per cent."""
+    their tokens, as METHOD_DATA, in per cent; a dash for those that were not run."""
     means = 100 * runs.groupby(["method", "data"])["unlearning_score"].mean()
-    shown = ("output_ban", "revs", "least_squares")
+    shown = {"output_ban": ["ssn"], "revs": ["ssn"], "least_squares": ["ssn", "emails"]}
     return {
-        f"{method}_{data}".replace("-", "_"): f"{mean:.0f}"
-        for (method, data), mean in means.items()
-        if method in shown
+        f"{method}_{data}".replace("-", "_"): decimal(means.get((method, data)), digits=0)
+        for method, plain in shown.items()
+        for data in (*plain, *(f"{name}-shared" for name in plain))
     }

@@ -97,6 +97,21 @@ def test_every_notebook_was_executed_to_its_end(name):
         assert hidden or not any(str(place) in str(cell.outputs) for place in (ROOT, Path.home()))
 
 
+@pytest.mark.parametrize("name", sweep.read("quick").pages)
+def test_what_is_glued_is_said(name):
+    """A value that no sentence shows would be dead; one that is missing ends the book's build."""
+    done = nbformat.read(site.executed(sweep.read("quick"))[name], as_version=4)
+    outputs = [one for cell in done.cells for one in cell.get("outputs", [])]
+    glued = {one.get("metadata", {}).get("scrapbook", {}).get("name") for one in outputs}
+    own = (ROOT / "notebooks" / f"{name}.ipynb").read_text(encoding="utf-8")
+    said = re.findall(r"glue:\w*}`(\w+)", own) + re.findall(r"```{glue} (\w+)", own)
+    for other in [*ROOT.glob("book/**/*.md"), *ROOT.glob("notebooks/*.ipynb")]:
+        text = other.read_text(encoding="utf-8")
+        said += re.findall(rf"glue:\w*}}`[\w/.]*\b{name}.ipynb::(\w+)", text)
+        said += re.findall(r"glue:\w*}`(\w+)", text) if other.suffix == ".md" else []
+    assert glued - {None} <= set(said)
+
+
 def test_the_pages_show_what_the_rows_say():
     runs, shown = main_comparison.runs("smollm2-135m", "ssn"), plain(page("notebooks/core"))
     for name, scores in runs.groupby("method")["unlearning_score"]:
