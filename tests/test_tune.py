@@ -194,8 +194,10 @@ def test_a_failure_never_takes_the_place_of_a_result(a_run, found, measured):
     assert len(measured) == 4  # a finished one is not repeated
 
 
-def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
-    """Resistance to attacks, the depths of each unlearned secret; without them, the same result."""
+def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path, monkeypatch):
+    """Resistance to attacks, the depths of each unlearned secret; without them, the same result.
+    What a measure reads is among the run's inputs."""
+    monkeypatch.setattr(methods, "measure_inputs", lambda name: {f"text of {name}": "its hash"})
     more = ["attacks", "general_text", "perturbations", "replacement"]
     row = a_run(measures=more, tag="more")
     items = rows.per_example(rows.read(tmp_path / "rows/unlearn/set/tiny/ft_l-seed1-more.json"))
@@ -204,6 +206,7 @@ def test_measures_stand_in_the_row_where_they_are_asked_for(a_run, tmp_path):
     assert others["logit_lens"].isna().all()
     assert row["seconds"]["measures"] >= 0
     assert sum(row["result"]["replacement"].values()) == 2
+    assert {f"text of {name}" for name in more} <= row["inputs"].keys()
     assert row["result"]["general_text"]["perplexity"] > 1
     same = ("before", "after", "edit")
     plain = a_run()["result"]
