@@ -1,1 +1,1 @@
-"""What is about this reproduction: own model, runs, record, pages, ledger, workflow."""
+"""What is about this reproduction: experiments, rows, measures, analysis, plots, workflow."""

@@ -9,7 +9,7 @@ process may be left; at the end of each round the rows must be those of a round 
 every page and the book must be whole.
 
 Then the build meets other faults (``FAULTS``, which need Linux and root): where it ends badly it
-must say so in its last line, and end well as soon as the fault is mended. Counts go to
+must say so in its last line, and end well as soon as the fault is fixed. Counts go to
 ``build/campaign.json``. It takes an hour or more.
 """
 

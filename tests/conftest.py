@@ -146,8 +146,8 @@ BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_
 
 
 @pytest.fixture
-def shelf(tmp_path, monkeypatch):
-    """shelf(tag, method, seed, …): puts a run into a folder that takes the recorded rows' place. It
+def add_row(tmp_path, monkeypatch):
+    """add_row(tag, method, seed, …): puts a run in a folder that takes the recorded rows' place. It
     has one forgotten secret with two target tokens at ``ranks``, found by every attack at the
     ``depths`` of its layers, and one kept secret."""
     monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")

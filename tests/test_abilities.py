@@ -18,25 +18,25 @@ def asked(mmlu: str, gsm8k: str, perplexity: float = 20.0, source: str = "hub") 
 
 
 @pytest.fixture
-def answered(shelf):
+def answered(add_row):
     """answered(method, answers): a run tagged ``integrity``."""
 
     def put(method, answers):
-        row = shelf(method=method, seed=1, tag="integrity")
+        row = add_row(method=method, seed=1, tag="integrity")
         result, made = row["result"] | {"integrity": answers}, row
         rows.write(rows.RECORDED, row["name"], "unlearn", result, [], made, "integrity")
 
     return put
 
 
-def test_only_what_was_asked_the_same_is_compared(answered, shelf):
+def test_only_what_was_asked_the_same_is_compared(answered, add_row):
     """Not without the unedited model; nor items from elsewhere, or another number of them."""
     answered("revs", asked("1010", "00"))
     assert abilities.runs(MODEL, "ssn") == {}
     answered("unedited", asked("1100", "10"))
     answered("ft_l", asked("1011", "00", source="a folder"))
     answered("rmu", asked("10111", "00"))
-    shelf(method="memit", seed=1, tag="integrity", failed="MEMIT diverged.")
+    add_row(method="memit", seed=1, tag="integrity", failed="MEMIT diverged.")
     assert set(abilities.runs(MODEL, "ssn")) == {"unedited", "revs"}
 
 

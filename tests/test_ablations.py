@@ -12,10 +12,10 @@ MODEL = "smollm2-135m"
 # --- ablations -----------------------------------------------------------------------------------
 
 
-def test_an_ablation_stands_beside_the_papers_rows(shelf):
-    shelf("base", efficacy=0.8, depths=[[70, 70]], unseen=False)
-    shelf("neurons-random", efficacy=0.1)
-    shelf("base", data="emails")  # alone: nothing to compare it with
+def test_an_ablation_stands_beside_the_papers_rows(add_row):
+    add_row("base", efficacy=0.8, depths=[[70, 70]], unseen=False)
+    add_row("neurons-random", efficacy=0.1)
+    add_row("base", data="emails")  # alone: nothing to compare it with
     table = ablations.beside("neurons", MODEL).set_index(["alternative", "measured"])
     ours = [index for index in table.index if index[1] != "paper, Emails"]
     assert ours == [("random", "ours, SSN"), ("hybrid", "ours, SSN")] and len(table) == 7
@@ -25,7 +25,7 @@ def test_an_ablation_stands_beside_the_papers_rows(shelf):
     assert printed["Unlearning Score"] == "75.2"  # as printed
     assert table.loc[("gradient", "paper, Emails"), "Resistance"] == "78.2"
     assert table["Resistance"].isna()[("random", "ours, SSN")] and hybrid.isna()["Generalization"]
-    shelf("neurons-rank", data="emails")
+    add_row("neurons-rank", data="emails")
     table = ablations.beside("neurons", MODEL)
     assert ("rank", "ours, Emails") in set(zip(table["alternative"], table["measured"]))
 
@@ -40,20 +40,20 @@ def test_every_row_of_an_ablation_is_in_the_papers_table_and_asked_for(which):
     assert {tag for tag, _, _ in entries} <= tags
 
 
-def test_an_ablation_without_its_base_is_the_papers_alone(shelf):
-    shelf("neurons-random")
+def test_an_ablation_without_its_base_is_the_papers_alone(add_row):
+    add_row("neurons-random")
     assert set(ablations.beside("neurons", MODEL)["measured"]) == {"paper, Emails"}
     with pytest.raises(ValueError, match="no row 'base'.*make run SWEEP=ablations"):
         ablations.scores(MODEL, "ssn")
 
 
-def test_a_curve_holds_everything_else_fixed(shelf):
-    shelf("base", efficacy=0.3)
-    shelf("curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
-    shelf("curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
-    shelf("curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
-    shelf("curve-k200", hyperparameters={"k": 200})
-    shelf("other", hyperparameters={"n_max": 70})
+def test_a_curve_holds_everything_else_fixed(add_row):
+    add_row("base", efficacy=0.3)
+    add_row("curve-n_max90", hyperparameters={"n_max": 90}, efficacy=0.9)
+    add_row("curve-n_max10", hyperparameters={"n_max": 10}, efficacy=0.1)
+    add_row("curve-n_max50", hyperparameters={"n_max": 50, "r_n": 0.9})  # something else moved too
+    add_row("curve-k200", hyperparameters={"k": 200})
+    add_row("other", hyperparameters={"n_max": 70})
     runs = ablations.scores(MODEL, "ssn")
     assert runs.loc["curve-n_max50", "changed"] == {"n_max": 50, "r_n": 0.9}
     found = ablations.curve(runs, "n_max")
@@ -64,13 +64,13 @@ def test_a_curve_holds_everything_else_fixed(shelf):
 # --- tuning --------------------------------------------------------------------------------------
 
 
-def test_trials_of_every_method(shelf):
+def test_trials_of_every_method(add_row):
     for number, efficacy in ((2, 1.0), (0, 0.0), (1, 0.5)):
-        shelf(f"trial{number:02d}", "ft_l", data="ssn-tune", efficacy=efficacy)
-        shelf(f"raw-trial{number:02d}", data="ssn-tune")
-    shelf("trial03", "ft_l", data="ssn-tune", failed="FT-L diverged.")
-    shelf("trial00", "least_squares", data="ssn-tune")
-    shelf("other", "ft_l", data="ssn-tune")
+        add_row(f"trial{number:02d}", "ft_l", data="ssn-tune", efficacy=efficacy)
+        add_row(f"raw-trial{number:02d}", data="ssn-tune")
+    add_row("trial03", "ft_l", data="ssn-tune", failed="FT-L diverged.")
+    add_row("trial00", "least_squares", data="ssn-tune")
+    add_row("other", "ft_l", data="ssn-tune")
     frame = tuning.trials(MODEL, "ssn-tune")
     assert list(frame["number"]) == [0, 1, 2, 3, 0] and frame["failed"].notna().sum() == 1
     assert list(frame["printed"]) == [True, True, False, False, False]  # not in the paper

@@ -135,27 +135,53 @@ def test_a_page_shows_whole_lines_and_hides_short_cells(path):
 
 
 VALUES = [  # what a reader may set: each page has something to show, or says what to run first
+    ("claims", {"model": "gptj-small"}),
     ("contents", {"only": "tab"}),
+    ("core", {"gptj": "qwen2.5-coder-1.5b"}),
+    ("core", {"model": "gptj-small"}),
     ("cost", {"data": "emails-shared"}),
     ("curves", {"data": "emails"}),
     ("digits", {"data": "emails"}),
     ("errata", {"outlying": 2.0}),
     ("examples", {"model": "gptj-small"}),
     ("extraction", {"model": "gptj-small"}),
+    ("fair", {"model": "gptj-small"}),
     ("fair_details", {"data": "emails"}),
     ("families", {"example": "gptj"}),
     ("gone", {"model": "gptj-small"}),
+    ("gptj", {"model": "smollm2-135m"}),
+    ("hyperparameters", {"model": "gptj-small"}),
     ("integrity", {"model": "gptj-small"}),
     ("integrity", {"larger": "gptj-small"}),
+    ("neurons", {"model": "gptj-small"}),
     ("organic", {"model": "gptj-small"}),
+    ("organic", {"smaller": "gptj-small"}),
     ("provenance", {"kind": "tune"}),
+    ("tokens", {"model": "gptj-small"}),
     ("tradeoffs", {"model": "gptj-small"}),
     ("tuning", {"data": "emails-tune", "more": "ssn-tune"}),
+    ("tuning", {"data": "urls-tune"}),
     ("tuning", {"model": "gptj-small"}),
     ("untuned", {"model": "gemma-3-270m"}),
-    ("closed_form", {"data": "emails"}),
+    ("zeroing", {"model": "gptj-small"}),
     ("algorithm", {"data": "urls"}),
+    ("ban", {"data": "ssn"}),
+    ("choosing", {"data": "emails"}),
+    ("closed_form", {"data": "emails"}),
+    ("edit_file", {"secrets": 1}),
+    ("measures", {"data": "emails"}),
+    ("one_neuron", {"data": "emails"}),
+    ("problem", {"sentence": 5}),
+    ("reading", {"data": "emails"}),
+    ("ssn", {"data": "emails"}),
+    ("write", {"data": "ssn-shared"}),
 ]
+
+
+def test_every_page_is_tried_with_another_value():
+    """Those that make a run are tried with their experiments."""
+    tried = {name for name, _ in VALUES} | EXPERIMENTS.keys()
+    assert tried == {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.slow

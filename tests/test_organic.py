@@ -12,7 +12,7 @@ MODEL = "smollm2-135m"
 search = test_tuning.search
 
 
-def test_curations_are_those_of_the_name_kind_after_kind(shelf):
+def test_curations_are_those_of_the_name_kind_after_kind(add_row):
     for name, kinds, kept in (("email", ["email"], 3), ("numbers", ["phone", "ip"], 0)):
         counts = {"found": 5, "dropped": {BEFORE_THIS: 1}, "tried": 4, "teacher_forced": 3}
         counts |= {"memorised": 3, "both": kept, "leaked": 0, "kept": kept}
@@ -31,12 +31,12 @@ def test_curations_are_those_of_the_name_kind_after_kind(shelf):
     assert left.values.tolist() == [[BEFORE_THIS, "1", "1", "1"]]
 
 
-def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(shelf):
+def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(add_row):
     for seed in (2, 1):
         for method in ("revs", "unedited", "memit"):
-            shelf(data="machine-email", method=method, seed=seed)
-    shelf(data="machine-url", seed=1)
-    shelf(data="machine-email", seed=1, tag="cue")
+            add_row(data="machine-email", method=method, seed=seed)
+    add_row(data="machine-url", seed=1)
+    add_row(data="machine-email", seed=1, tag="cue")
     frame = organic.runs(MODEL, "machine")
     assert list(frame["data"].unique()) == ["emails", "urls"] and set(frame["tag"]) == {""}
     assert qualitative.by_method(frame, "replacement") == {}
@@ -52,18 +52,18 @@ def test_the_recorded_comparison_is_told_in_tables_and_sentences():
     found = organic.curations("qwen2.5-coder-1.5b", "machine")
     said = organic.answer(found, model, evaluated)
     assert all(isinstance(one, str) and one for one in said.values())
-    assert int(said["apart_told"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
+    assert int(said["prompt_leaked"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
     assert len(main_comparison.table(evaluated)) == evaluated["method"].nunique()
     swaps = organic.name_swap_table("qwen2.5-coder-1.5b", "machine-email", MODEL)
     assert len(swaps) >= 2 and swaps.map(type).eq(str).all().all()
 
 
-def test_searches_of_both_ways_stand_side_by_side(shelf, search):
+def test_searches_of_both_ways_stand_side_by_side(add_row, search):
     """REVS's trials with U alone have a tag; another method has none, and one search."""
     data = "known-email-tune"
     for tag in ("trial00", "trial01", "raw-trial00"):
-        shelf(tag, "revs", data=data)
-    shelf("trial00", "memit", data=data)
+        add_row(tag, "revs", data=data)
+    add_row("trial00", "memit", data=data)
     found = organic.tried(MODEL, data)
     assert list(found["method"]) == ["MEMIT", "REVS", "REVS", "REVS, U alone"]
     assert list(found["way"]) == ["", "", "", "raw"]

@@ -26,11 +26,11 @@ def mean(frame: pd.DataFrame, **at):
 # --- frames --------------------------------------------------------------------------------------
 
 
-def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
-    shelf(seed=1, efficacy=0.4)
-    shelf(seed=2, efficacy=0.6)
-    shelf(seed=3, efficacy=0.0, tag="try")
-    shelf(method="memit", seed=1, efficacy=0.7)
+def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(add_row):
+    add_row(seed=1, efficacy=0.4)
+    add_row(seed=2, efficacy=0.6)
+    add_row(seed=3, efficacy=0.0, tag="try")
+    add_row(method="memit", seed=1, efficacy=0.7)
     runs = results.runs(MODEL, "ssn")
     scores = results.scores(runs)
     assert mean(scores, method="REVS", metric="Efficacy") == [50, 100 * math.sqrt(0.02)]
@@ -40,11 +40,11 @@ def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(shelf):
         results.runs(MODEL, "urls", tag="try")
 
 
-def test_a_table_has_the_registrys_order_and_a_dash_for_what_is_missing(shelf):
+def test_a_table_has_the_registrys_order_and_a_dash_for_what_is_missing(add_row):
     """Of data sets, of methods, and of who measured; no generalization on one sentence a secret."""
     for method in ("revs", "memit", "ft_l"):
-        shelf(method=method, seed=1, data="emails", unseen=False)
-        shelf(method=method, seed=1, data="ssn")
+        add_row(method=method, seed=1, data="emails", unseen=False)
+        add_row(method=method, seed=1, data="ssn")
     runs = results.runs(MODEL, "ssn", "emails")
     assert list(runs["data"]) == ["ssn"] * 3 + ["emails"] * 3
     both = pd.concat([results.scores(runs), results.printed()])
@@ -60,32 +60,32 @@ def test_a_table_has_the_registrys_order_and_a_dash_for_what_is_missing(shelf):
     assert list(of_revs["Unlearning Score"])[1:] == ["89.6 ± 2.0", "81.5 ± 3.6"]
 
 
-def test_a_method_of_which_a_run_failed_has_no_mean(shelf):
-    shelf(seed=1)
-    shelf(method="ft_l", seed=1, efficacy=0.9)
-    shelf(method="ft_l", seed=2, failed="FT-L diverged.")
+def test_a_method_of_which_a_run_failed_has_no_mean(add_row):
+    add_row(seed=1)
+    add_row(method="ft_l", seed=1, efficacy=0.9)
+    add_row(method="ft_l", seed=2, failed="FT-L diverged.")
     runs = results.runs(MODEL, "ssn")
     scores = results.scores(runs)
     assert mean(scores, method="FT-L", metric="Efficacy") == [math.nan, math.nan]
     assert results.best_first(scores[scores["metric"] == "Unlearning Score"]) == "REVS"
 
 
-def test_the_order_leaves_out_the_controls_and_keeps_equals_together(shelf):
+def test_the_order_leaves_out_the_controls_and_keeps_equals_together(add_row):
     for method, efficacy in {"revs": 0.3, "memit": 0.8, "rmu": 0.8, "random": 0.9}.items():
-        shelf(method=method, seed=1, efficacy=efficacy)
+        add_row(method=method, seed=1, efficacy=efficacy)
     scores = results.scores(results.runs(MODEL, "ssn"))
     assert results.best_first(scores[scores["metric"] == "Efficacy"]) == "MEMIT = RMU, REVS"
 
 
-def test_ranks_are_of_target_tokens(shelf):
-    shelf(seed=1, ranks=(200, 0))
-    shelf(seed=2, ranks=(50, 5))
+def test_ranks_are_of_target_tokens(add_row):
+    add_row(seed=1, ranks=(200, 0))
+    add_row(seed=2, ranks=(50, 5))
     assert list(results.ranks(results.runs(MODEL, "ssn"))["rank"]) == [200, 0, 50, 5]
 
 
-def test_a_caption_names_seeds_and_fine_tunes(shelf):
+def test_a_caption_names_seeds_and_fine_tunes(add_row):
     for seed in (1, 2, 3, 5):
-        shelf(seed=seed, failed="diverged" if seed == 5 else None)
+        add_row(seed=seed, failed="diverged" if seed == 5 else None)
     runs = results.runs(MODEL, "ssn")
     said = f"{results.title(MODEL)}, seeds 1–3, weights x"
     assert results.measured_on(MODEL, runs) == said
@@ -97,12 +97,12 @@ def test_a_caption_names_seeds_and_fine_tunes(shelf):
 # --- extraction ----------------------------------------------------------------------------------
 
 
-def test_resistance_is_averaged_over_seeds_in_every_aggregation(shelf):
+def test_resistance_is_averaged_over_seeds_in_every_aggregation(add_row):
     """Found in layer 0 and safe in layer 1, or the other way round for its two tokens: per example
     safe, in union found. The last layer alone is the black box."""
-    shelf(seed=1, depths=[[0, 100], [100, 0]])
-    shelf(seed=2, depths=[[50, 50], [100, 100]])
-    shelf(method="random", seed=1)
+    add_row(seed=1, depths=[[0, 100], [100, 0]])
+    add_row(seed=2, depths=[[50, 50], [100, 100]])
+    add_row(method="random", seed=1)
     runs = results.runs(MODEL, "ssn")
     scores = extraction.scores(runs)
     assert set(scores["method"]) == {"REVS"} and len(scores) == 4 * 4 + 1

@@ -9,7 +9,7 @@ MODEL, KNOBS = "smollm2-135m", tradeoffs.KNOBS
 
 
 @pytest.fixture
-def put(shelf):
+def put(add_row):
     """put(method, tag, value, …): a run of seed 0 with this value of its knob, or of others."""
 
     def one(method, tag, value=None, **given):
@@ -19,7 +19,7 @@ def put(shelf):
         elif end:
             given |= {"overrides": {KNOBS[method]: value}}
         given = {"targets": 20} | given
-        shelf(tag, method, hyperparameters={KNOBS[method]: value or 0.02}, **given)
+        add_row(tag, method, hyperparameters={KNOBS[method]: value or 0.02}, **given)
 
     return one
 

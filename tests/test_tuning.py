@@ -26,7 +26,7 @@ CHOSEN |= {"layer_id": 4}
 
 
 @pytest.fixture
-def search(shelf):
+def search(add_row):
     """search(method, data, **result): puts the row of a search beside the trials."""
 
     def put(method="revs", data=DATA, tag="", **result):
@@ -40,11 +40,11 @@ def search(shelf):
     return put
 
 
-def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
+def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(add_row):
     for data, scores in {DATA: (0.2, 0.6, None, 0.4, 0.7), "emails-tune": (0.9, 0.1)}.items():
         for number, score in enumerate(scores):
             about = {"failed": "It diverged."} if score is None else {"efficacy": score}
-            shelf(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
+            add_row(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
     frame = tuning.trials(MODEL, [DATA, "emails-tune"])
     of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]
     assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
@@ -53,13 +53,13 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(shelf):
     assert list(frame["data"].unique()) == [DATA, "emails-tune"]
 
 
-def test_top_trials_by_the_mean_of_their_splits(shelf, search):
+def test_top_trials_by_the_mean_of_their_splits(add_row, search):
     """What ran on further splits is no trial of the search; its resistance is that of those."""
     depths = {1: [[50, 20]], 2: [[100, 200]]}
     for seed in (0, 1, 2):
         for number in (3, 7):
             deep = depths.get(seed) if number == 7 else None
-            shelf(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4, depths=deep)
+            add_row(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4, depths=deep)
     search("memit", tag="x", best=7, top_trials={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
     search("revs", tag="x")  # older: none of its trials ran again
     found = tuning.reevaluated(MODEL, tuning.searches(MODEL, [DATA], "x"), "x")

@@ -39,3 +39,10 @@ def test_a_least_squares_write_reaches_each_key_and_no_other(seen):
     torch.testing.assert_close(found["own context"], ones, atol=1e-3, rtol=0)
     torch.testing.assert_close(found["same secret, other sentence"], ones, atol=1e-3, rtol=0)
     assert (found["secrets to keep"] < 1).all()
+
+
+def test_secrets_with_one_sentence_each_are_refused_in_one_sentence(seen):
+    decoder, *_ = seen
+    one, two, three = secrets()
+    with pytest.raises(ValueError, match="No secret has a second sentence: take a set"):
+        writes.parts(decoder, Split([one, two], [], [three]), 1)

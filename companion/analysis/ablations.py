@@ -109,7 +109,7 @@ def data_sets(which: str, model: str) -> list[str]:
 def bases(which: str, model: str) -> pd.DataFrame:
     """The run on each data set that the alternatives of one of the tables are compared with."""
     found = [scores(model, data).loc[["base"]] for data in data_sets(which, model)]
-    return pd.concat(found, ignore_index=True)
+    return pd.concat([pd.DataFrame(), *found], ignore_index=True)
 
 
 def beside(which: str, model: str) -> pd.DataFrame:

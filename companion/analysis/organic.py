@@ -105,4 +105,4 @@ def answer(found: list[dict], model: str, evaluated: pd.DataFrame) -> dict[str, 
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
     leaked = asked.iloc[0]["result"]["prompt_leakage"] if len(asked) else {}
     said["apart_secrets"] = str(leaked.get("secrets", DASH))
-    return said | {"apart_told": str(leaked.get("leaked", DASH))}
+    return said | {"prompt_leaked": str(leaked.get("leaked", DASH))}

@@ -80,5 +80,7 @@ def shares(weights: Tensor, split: dict[str, Due], general: Tensor) -> dict[str,
 
 
 def parts(decoder: Decoder, split: Split, layer: int) -> dict[str, Due]:
-    """``due`` of the three parts of a split."""
+    """``due`` of the three parts of a split; ValueError if one is empty."""
+    if not split.unseen:
+        raise ValueError("No secret has a second sentence: take a set in which they have, as ssn.")
     return {part: due(decoder, getattr(split, part), layer) for part in KINDS.values()}
