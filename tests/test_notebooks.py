@@ -174,7 +174,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     ("problem", {"sentence": 5}),
     ("reading", {"data": "emails"}),
     ("ssn", {"data": "emails"}),
-    ("write", {"data": "ssn-shared"}),
+    ("write", {"layer": 20}),
 ]
 
 

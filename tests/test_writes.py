@@ -44,5 +44,5 @@ def test_a_least_squares_write_reaches_each_key_and_no_other(seen):
 def test_secrets_with_one_sentence_each_are_refused_in_one_sentence(seen):
     decoder, *_ = seen
     one, two, three = secrets()
-    with pytest.raises(ValueError, match="No secret has a second sentence: take a set"):
-        writes.parts(decoder, Split([one, two], [], [three]), 1)
+    with pytest.raises(ValueError, match="Not every secret has a second sentence: take a set"):
+        writes.parts(decoder, Split([one, two], [one], [three]), 1)

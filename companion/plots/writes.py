@@ -80,7 +80,10 @@ def shares(weights: Tensor, split: dict[str, Due], general: Tensor) -> dict[str,
 
 
 def parts(decoder: Decoder, split: Split, layer: int) -> dict[str, Due]:
-    """``due`` of the three parts of a split; ValueError if one is empty."""
-    if not split.unseen:
-        raise ValueError("No secret has a second sentence: take a set in which they have, as ssn.")
+    """``due`` of the three parts of a split; ValueError unless every secret that is to be forgotten
+    has another sentence."""
+    if len(split.unseen) != len(split.forget):
+        raise ValueError(
+            "Not every secret has a second sentence: take a set that has, such as ssn."
+        )
     return {part: due(decoder, getattr(split, part), layer) for part in KINDS.values()}
