@@ -120,6 +120,15 @@ def tradeoffs(candidates: pd.DataFrame, model: str, runs: pd.DataFrame) -> Value
     return ahead | kept_by | {"sizes": len(left)}
 
 
+def gptj(runs: pd.DataFrame) -> Values:
+    """The mean Unlearning Scores of REVS and of its least-squares write, and the mean Resistance
+    Score of the second, per example, in per cent."""
+    means = runs.groupby("method")[["unlearning_score", "resistance"]].mean()
+    means = means.reindex(["revs", "least_squares"])
+    scored = {name: percent(of) for name, of in means["unlearning_score"].items()}
+    return scored | {"resisted": percent(means.loc["least_squares", "resistance"])}
+
+
 def cost(costs: pd.DataFrame) -> Values:
     """Seconds and memory of REVS beside all methods."""
     rivals = costs.drop(index=list(results.CONTROLS), errors="ignore")
