@@ -26,7 +26,7 @@ SETS = {  # a run's name → the documents that it searched
 }
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = "run model documents write outcome memorised unlearned seconds".split()
+COLUMNS = "run model documents write outcome memorised unlearned seconds row".split()
 COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
@@ -115,7 +115,7 @@ def trials(result: dict) -> pd.DataFrame:
 
 def reached(folder=None, model: str | None = None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, and the seconds."""
+    limit (shares), whether it is within, the seconds, and its row."""
     lines = []
     for row in rows.find(folder or rows.RECORDED, kind="documents").values():
         if model not in (None, row["model"]):
@@ -126,7 +126,7 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
         line = {"run": row["data"], "model": results.title(row["model"]).split(",")[0]}
         line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
-        line["seconds"] = sum(row["seconds"].values())
+        line |= {"seconds": sum(row["seconds"].values()), "row": row}
         for name, one in result["reached"].items():
             line |= {name: one["value"], f"{name} within": one["within"]}
             line[f"{name} limit"] = one["limit"]

@@ -220,6 +220,10 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
         kind, known = "fine-tune" if tuned else "weights", list(dict.fromkeys(done["finetune"]))
     kind += "s" * (len(known) > 1 and kind != "weights")
     which = f"{kind} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {kind}"
-    older = sum(bool(versions.older(row)) for row in done["row"])
-    mark = f", {older} of {len(done)} runs older than the code" if older else ""
-    return f"{title(model)}, {seed_list(done['seed'])}, {which}{mark}"
+    return f"{title(model)}, {seed_list(done['seed'])}, {which}{older_mark(done['row'])}"
+
+
+def older_mark(some: Iterable[dict]) -> str:
+    """For a caption: how many of some rows are older than the code, if any."""
+    old = [bool(versions.older(row)) for row in some]
+    return f", {sum(old)} of {len(old)} runs older than the code" if any(old) else ""
