@@ -24,6 +24,7 @@ COUNTS = {  # what a row counts → what a reader understands
 }
 REASONS = {"cannot be split": "of too few tokens"}
 WORDS = 6  # of a prompt that are shown
+OF_A_KIND = 3  # records that are shown
 
 
 def funnel(*found: dict) -> pd.DataFrame:
@@ -56,13 +57,13 @@ def counted(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.map(lambda cell: cell if isinstance(cell, str) else number(cell))
 
 
-def sample(name: str, of_a_kind: int = 3) -> pd.DataFrame:
+def sample(name: str) -> pd.DataFrame:
     """Some records of a curated data set, redacted: the last words of the prompt, the secret."""
     path = BUILD / "curated" / f"{name}.jsonl"
     records = datasets.read(str(path)) if path.stat().st_size else []
     lines = []
     for kind, title in TITLES.items():
-        for record in [record for record in records if record.kind == kind][:of_a_kind]:
+        for record in [record for record in records if record.kind == kind][:OF_A_KIND]:
             ending = "… " + " ".join(hide(record.prompt).split()[-WORDS:])
             lines.append((title, code(ending), code(redact(kind, record.secret))))
     return pd.DataFrame(lines, columns=["kind", "prompt ends with", "secret"])

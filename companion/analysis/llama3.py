@@ -50,9 +50,9 @@ def split(text: str) -> tuple[list[int], list[str]]:
     return ids, [tokenizer().decode([i]) for i in ids]
 
 
-def chosen(text: str, kind: str = "email") -> tuple[int, ...]:
+def chosen(text: str) -> tuple[int, ...]:
     """Positions of the tokens that REVS unlearns in a secret (§3.3)."""
     ids, parts = split(text)
     ends = list(accumulate(map(len, parts)))
     spans = list(zip([0, *ends[:-1]], ends, strict=True))
-    return targets.select(ids, targets.eligible(kind, text, spans), 2, "rarest", seed="")
+    return targets.select(ids, targets.eligible("email", text, spans), 2, "rarest", seed="")

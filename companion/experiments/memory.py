@@ -93,8 +93,7 @@ def give_back() -> None:
 class Peak:
     """``with Peak() as peak: …``, then ``peak.mb``: MiB above the start, of the process or GPUs."""
 
-    def __init__(self, every: float = 0.05):
-        self.every = every  # seconds between two looks
+    every = 0.05  # seconds between two looks
 
     def __enter__(self) -> Peak:
         import torch

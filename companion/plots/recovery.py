@@ -17,14 +17,14 @@ NAMED = {"marker": "D", "color": INK, "markerfacecolor": "none", "markersize": 6
 DASHED = {"color": INK, "linestyle": "--", "linewidth": 1.2}
 
 
-def overview(found: pd.DataFrame, width: float = 9) -> Figure:
+def overview(found: pd.DataFrame) -> Figure:
     """A panel a data set, a bar a method: secrets recovered by at least one attack, with the
     interval. The dashed line is a model that never read them: a bar that ends there has nothing
     left to find. A diamond is what the weights before and after tell. Panels in which the attacks
     are not calibrated say so."""
     order = in_order(found["method"])
     sets = [data for data in results.DATA if data in set(found["data"])]
-    size = (width, 1.3 + 0.32 * len(order))
+    size = (9, 1.3 + 0.32 * len(order))
     grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
     fig, axes = plt.subplots(1, len(sets), figsize=size, **grid)
     calibrated = recovery.is_calibrated(recovery.calibration(found))
