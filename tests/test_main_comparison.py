@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from companion.analysis import main_comparison, statistics
+from companion.analysis import main_comparison, page_values, statistics
 from companion.experiments import methods
 from companion.plots import main_comparison as drawing
 
@@ -179,3 +179,17 @@ def test_the_papers_numbers_stand_beside_ours():
     line = main_comparison.printed().loc[("revs", "ssn")]
     assert line["Unlearning Score"] == pytest.approx(89.58, abs=0.1)
     assert {"Resistance Score", "Perturbation", "Efficacy"} <= set(line.dropna().index)
+
+
+def test_runs_with_text_to_protect_stand_beside_the_same_cells_without(record):
+    spared = row(method="memit", score=0.9) | {"tag": "protect"}
+    spared["name"] += "-protect"
+    record([*crossed(), spared])
+    frame = main_comparison.protected(MODEL)
+    assert len(frame) == 2 and set(frame["split"]) == {1} and set(frame["adapter"]) == {"seed1"}
+    (line,) = main_comparison.protected_table(frame).to_dict("records")
+    assert (line["method"], line["Unlearning Score"]) == ("MEMIT", "50.0 → 90.0")
+    drawing.plt.close(drawing.protected(frame))
+    assert page_values.protected(frame)["gain_memit"] == "+40"
+    record(crossed())  # none with such text
+    assert main_comparison.protected_table(main_comparison.protected(MODEL)).empty

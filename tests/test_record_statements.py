@@ -6,6 +6,7 @@ import pandas as pd
 from companion.analysis import (
     abilities,
     ablations,
+    extraction,
     main_comparison,
     provenance,
     recovery,
@@ -141,6 +142,32 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
     assert (names.loc[names["efficacy"] > 0.8, "specificity"] < 1 / 3).all()
     assert names["unlearning_score"]["revs"] > names["unlearning_score"]["least_squares"]
+
+
+def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
+    """fair: “with the text in the covariance they keep more of the other secrets”"""
+    spared = main_comparison.protected(MODEL).query("data == 'ssn'")
+    means = spared.groupby(["method", "protected"])[["specificity", "unlearning_score"]].mean()
+    gain = (means.xs(True, level="protected") - means.xs(False, level="protected")).T
+    for method in ("memit", "head_projection", "max_entropy"):
+        assert gain[method].min() > 0.1
+    assert abs(gain["least_squares"]["unlearning_score"]) < 0.05
+
+
+def test_in_the_small_gptj_the_first_layers_tell_the_secret():
+    """gptj: “whoever reads every layer still finds nearly all secrets”; “The gradient methods move
+    nothing in most of these trials, and in the others they lose the secrets to keep as well.”"""
+    after = main_comparison.runs("gptj-small", "ssn").query("method == 'least_squares'")
+    assert after["efficacy"].min() > 0.95 and after["resistance"].max() < 0.1
+    layers = extraction.by_layer(results.runs("gptj-small", "ssn"), "logit_lens")
+    unedited = layers[layers["method"] == methods.title("unedited")].set_index("layer")["efficacy"]
+    assert unedited.max() < 0.15
+    trials = tuning.trials("gptj-small", "ssn-tune").query(
+        "method not in ['revs', 'least_squares']"
+    )
+    moved = trials["efficacy"] >= 0.2
+    assert moved.groupby(trials["method"]).mean().max() < 0.5
+    assert trials.loc[moved, "specificity"].max() < 0.2
 
 
 def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():

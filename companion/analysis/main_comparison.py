@@ -30,6 +30,7 @@ from revs.measures.metrics import harmonic_mean
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
+PROTECTED = ("ssn", "emails")  # data sets of the runs with text to protect
 CONTROLS = results.CONTROLS
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
@@ -57,12 +58,13 @@ BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resis
 # --- one line a run ------------------------------------------------------------------------------
 
 
-def runs(model: str, *data: str) -> pd.DataFrame:
-    """The finished runs of the main comparison, one line each: data, adapter (of a model that has
-    none: its weights), split, method, the measures of TITLES (nan where a run has none), and what
-    ``results.measured`` has besides."""
+def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
+    """The finished runs of the main comparison, or those with a tag, one line each: data, adapter
+    (of a model that has none: its weights), split, method, the measures of TITLES (nan where a run
+    has none), and what ``results.measured`` has besides."""
     frame = results.measured(model, *(data or results.DATA))
-    frame = frame[frame["failed"].isna() & (frame["tag"] == "")].assign(split=frame["seed"])
+    frame = frame[frame["failed"].isna() & (frame["tag"] == tag)]
+    frame = frame.assign(split=frame["seed"])
     known = frame["adapter"].astype("string").str.fullmatch(ADAPTER).fillna(False).astype(bool)
     # a model that was trained here has memorised the secrets itself
     found = frame[known] if known.any() else frame.assign(adapter=frame["finetune"])
@@ -89,6 +91,23 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     others = [*METRICS, "seconds", "memory"]
     frame[others] = frame[others].astype(float)
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
+
+
+def protected(model: str) -> pd.DataFrame:
+    """The runs with text to protect, and those without it in the same cells (``protected``)."""
+    spared = runs(model, *PROTECTED, tag="protect").assign(protected=True)
+    plain = runs(model, *PROTECTED).merge(spared[["data", "adapter", "split", "method"]])
+    return pd.concat([plain.assign(protected=False), spared], ignore_index=True)
+
+
+def protected_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """``protected`` as texts: each mean without and with text to protect."""
+    if frame.empty:
+        return frame
+    columns = [PRIMARY, "efficacy", "specificity", "resistance", "perplexity_rise"]
+    means = frame.groupby(["data", "method", "protected"])[columns].mean().map(percent)
+    both = means.xs(False, level="protected") + " → " + means.xs(True, level="protected")
+    return results.titled(in_order(both.rename(columns=TITLES).reset_index()))
 
 
 def design(frame: pd.DataFrame) -> str:

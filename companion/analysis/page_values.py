@@ -148,6 +148,14 @@ def errata_counts(claims: pd.DataFrame) -> Values:
     }
 
 
+def protected(runs: pd.DataFrame) -> Values:
+    """By how many points some mean Unlearning Scores on SSN change with text to protect."""
+    means = runs[runs["data"] == "ssn"].groupby(["method", "protected"])["unlearning_score"].mean()
+    gained = 100 * means.unstack().reindex(columns=[False, True]).diff(axis=1)[True]
+    some = ("memit", "head_projection", "least_squares")
+    return {f"gain_{name}": f"{gained.get(name, np.nan):+.0f}".replace("-", "−") for name in some}
+
+
 def replacements(became: pd.DataFrame) -> Values:
     """What stands where REVS unlearned a secret, over all data sets."""
     ours = became["data"].isin(methods.PAPER_DATA.values())

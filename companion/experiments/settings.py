@@ -267,7 +267,7 @@ def papermill_option(name: str, annotation: Any, value: Any) -> str:
 
 
 def in_words(annotation: Any) -> str:
-    """A type: "int or None", "list[str]", "learned, noise, mean or keep"."""
+    """A type: "int or None", "list[str]", "learned, noise or keep"."""
     inner = get_args(annotation)
     if not inner:
         return "None" if annotation is type(None) else annotation.__name__

@@ -74,20 +74,28 @@ def measure_panels(
 
 
 def shared_tokens(frame: pd.DataFrame) -> Figure:
-    """A panel a data set, a line a method: from its mean Unlearning Score on the plain set,
-    hollow, to that on the set whose secrets share their tokens."""
-    means = 100 * frame.groupby(["method", "data"])[[main_comparison.PRIMARY]].mean()
-    order = in_order(frame["method"])
-    means = means[main_comparison.PRIMARY].unstack().loc[order]
+    """``pairs`` of the plain sets and those whose secrets share their tokens."""
+    means = frame.groupby(["method", "data"])[main_comparison.PRIMARY].mean().unstack()
     kinds = [data for data in SHARED if {data, f"{data}-shared"} <= set(means)]
+    return pairs({data: means[[data, f"{data}-shared"]] for data in kinds})
+
+
+def protected(frame: pd.DataFrame) -> Figure:
+    """``pairs`` of runs without text to protect and with it."""
+    means = frame.groupby(["data", "method", "protected"])[main_comparison.PRIMARY].mean()
+    return pairs({data: means[data].unstack() for data in SHARED if data in means.index})
+
+
+def pairs(means: Mapping[str, pd.DataFrame]) -> Figure:
+    """A panel a data set, a line a method: from its mean Unlearning Score in the first column,
+    hollow, to that in the second, filled."""
+    order = in_order({method for of in means.values() for method in of.index})
+    size = (1.5 + 3.7 * len(means), 0.65 + 0.245 * len(order))
     grid = {"sharey": True, "squeeze": False, "layout": "constrained"}
-    fig, axes = plt.subplots(1, len(kinds), figsize=(1.5 + 3.7 * len(kinds), 3.6), **grid)
-    for ax, data in zip(axes[0], kinds, strict=True):
-        marks = {
-            data: {"marker": "o", "markerfacecolor": "none"},
-            f"{data}-shared": {"marker": "D"},
-        }
-        ranges(ax, means[list(marks)], marks)
+    fig, axes = plt.subplots(1, len(means), figsize=size, **grid)
+    for ax, (data, of) in zip(axes[0], means.items(), strict=True):
+        hollow = {"marker": "o", "markerfacecolor": "none"}
+        ranges(ax, 100 * of.reindex(order), dict(zip(of, (hollow, {"marker": "D"}), strict=True)))
         ax.set_title(results.DATA[data], fontsize=10)
         ax.set(xlim=(-4, 104), xlabel="Unlearning Score, per cent")
     return fig
