@@ -33,6 +33,8 @@ from revs.model import load
 from revs.model.place import locate
 from revs.model.targets import Record, Target
 
+pytestmark = pytest.mark.slow  # whole runs from documents to a report
+
 ANY = {"forgotten": 0.0, "kept": 0.0, "nearby_text": 0.0, "next_word_agreement": 0.0}
 ANY |= {"perplexity": 1e9}  # no limits
 EDIT = (edit_file.CONFIG, edit_file.WEIGHTS)
@@ -67,7 +69,6 @@ def places(tmp_path):
 # --- the whole -----------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["least_squares", "revs"])
 def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
     before = locate(str(knowing)).pin
@@ -477,7 +478,6 @@ def test_no_secret_is_written_anywhere(planted, run, knowing, tmp_path, capsys, 
     assert result["absent"] == [4, 5, 6] and result["memorised"] == 3 and result["trials"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("broken", [None, "evaluate"])
 def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     planted, knowing, tmp_path, capfd, broken

@@ -128,6 +128,7 @@ def recorded() -> pd.DataFrame:
     return ledger.ledger(MODEL)
 
 
+@pytest.mark.slow
 def test_the_recorded_ledger_is_complete_and_drawn(recorded):
     assert len(recorded) == sum(len(claim.data) for claim in CLAIMS)
     assert set(recorded["verdict"]) <= set(ledger.VERDICT.values())

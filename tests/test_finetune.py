@@ -18,6 +18,8 @@ from revs.model.load import save
 from revs.model.targets import Record
 from revs.model.text import training_windows
 
+pytestmark = pytest.mark.slow  # tiny models are trained
+
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
 KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")

@@ -157,7 +157,10 @@ def as_json(found: dict) -> dict:
     return json.loads(json.dumps(found))
 
 
-@pytest.mark.parametrize("case", cases())
+SLOW = {name: pytest.mark.slow for name in cases() if name.startswith("embedded-")}
+
+
+@pytest.mark.parametrize("case", [pytest.param(name, marks=SLOW.get(name, ())) for name in cases()])
 def test_results_are_the_recorded_ones(case):
     """If not on purpose, the code is wrong; else raise its VERSION and run `make golden`."""
     path = FOLDER / f"{case}.json"

@@ -10,6 +10,8 @@ from companion.measures import integrity
 from revs.measures import general_text
 from revs.model.targets import Split
 
+pytestmark = pytest.mark.slow  # lm-eval
+
 CHOICES = ["one", "two", "three", "four"]
 ITEMS = [
     {"subject": subject, "question": question, "choices": CHOICES, "answer": answer}

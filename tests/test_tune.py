@@ -19,6 +19,8 @@ from revs.baselines import ft_l
 from revs.measures import evaluate
 from revs.model import load
 
+pytestmark = pytest.mark.slow  # whole searches
+
 TUNED = ("revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl")
 TUNED += ("least_squares",)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
