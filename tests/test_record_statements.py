@@ -145,13 +145,18 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
 
 
 def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
-    """fair: “with the text in the covariance they keep more of the other secrets”"""
-    spared = main_comparison.protected(MODEL).query("data == 'ssn'")
-    means = spared.groupby(["method", "protected"])[["specificity", "unlearning_score"]].mean()
-    gain = (means.xs(True, level="protected") - means.xs(False, level="protected")).T
+    """fair: “with the text in the covariance they keep more of the other secrets”; “RMU and NPO-KL
+    lose”; “only NPO-KL gains much”"""
+    measures = ["specificity", "unlearning_score"]
+    spared = main_comparison.protected(MODEL).groupby(["data", "method", "protected"])[measures]
+    both = spared.mean().unstack("protected")
+    gain = both.xs(True, axis=1, level=1) - both.xs(False, axis=1, level=1)
     for method in ("memit", "head_projection", "max_entropy"):
-        assert gain[method].min() > 0.1
-    assert abs(gain["least_squares"]["unlearning_score"]) < 0.05
+        assert gain.loc["ssn", method].min() > 0.1
+    score = gain["unlearning_score"]
+    assert abs(score["ssn", "least_squares"]) < 0.05
+    assert score["ssn"][["rmu", "npo_kl"]].max() < -0.03
+    assert score["emails", "npo_kl"] > 0.2 and score["emails"].drop("npo_kl").abs().max() < 0.1
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
