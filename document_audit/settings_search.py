@@ -70,15 +70,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The settings of the best trial, every trial in order, the limits, whether the best is within
-    them, and the seconds."""
+    """The settings of the best trial, every trial in order, the limits, and whether the best is
+    within them."""
 
     hp: object
     trials: list[Trial]
     best: Trial
     limits: Limits
     reached: bool
-    seconds: float
 
 
 def search_settings(
@@ -104,12 +103,11 @@ def search_settings(
     """
     if not forget:
         raise ValueError("There is nothing to search settings on: give the places of a secret.")
-    start = time.monotonic()
     on = evaluation(decoder, forget, retain, passages, limits or Limits(), seed, method, more)
     done = list(progress(itertools.islice(trials(decoder, on, 60 * minutes), most)))
     best = best_trial(done)
     hp, reached = on.method.hyperparameters(decoder, best.settings), within_limits(best.losses)
-    return SearchResult(hp, done, best, on.limits, reached, time.monotonic() - start)
+    return SearchResult(hp, done, best, on.limits, reached)
 
 
 def evaluation(

@@ -130,7 +130,7 @@ def test_a_trial_that_left_nothing_of_the_model_is_in_the_row(decoder, folder, t
     assert losses["perplexity"] == cost_of(losses) == cost_of({"a": 1e90}) == float("inf")
     trial = Trial({"r_h": 0.1}, shares, losses, cost_of(losses), (0, 0))
     found = audit.find_memorized(decoder, folder)
-    search = SearchResult(Hyperparameters(), [trial], trial, Limits(), False, 1.0)
+    search = SearchResult(Hyperparameters(), [trial], trial, Limits(), False)
     result, items = audit.content(found, search=search)
     json.dumps(result, allow_nan=False)
     assert result["trials"][0]["cost"] is None and result["trials"][0]["chosen"]
@@ -609,7 +609,7 @@ def test_the_example_of_the_book_runs(folder, knowing, tmp_path, capsys, monkeyp
     """book/api.md, with the paths of this test; it leaves a report."""
     monkeypatch.chdir(tmp_path)
     trial = Trial({}, dict.fromkeys(Limits.model_fields, 0.5), {}, 0.0, (0, 0))
-    search = SearchResult(Hyperparameters(**SETTINGS), [trial], trial, Limits(), True, 0.0)
+    search = SearchResult(Hyperparameters(**SETTINGS), [trial], trial, Limits(), True)
     monkeypatch.setattr(audit, "search_settings", lambda *_, **__: search)
     scope, paths = {}, {"path__to__model": str(knowing), "path__to__documents": str(folder)}
     exec(example("book/api.md", "api-example", **paths), scope)
