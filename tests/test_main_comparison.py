@@ -190,6 +190,6 @@ def test_runs_with_text_to_protect_stand_beside_the_same_cells_without(record):
     (line,) = main_comparison.protected_table(frame).to_dict("records")
     assert (line["method"], line["Unlearning Score"]) == ("MEMIT", "50.0 → 90.0")
     drawing.plt.close(drawing.protected(frame))
-    assert page_values.protected(frame)["gain_memit"] == "+40"
+    assert page_values.protected(frame)["gain_memit"] == "40"
     record(crossed())  # none with such text
     assert main_comparison.protected_table(main_comparison.protected(MODEL)).empty

@@ -153,7 +153,7 @@ def protected(runs: pd.DataFrame) -> Values:
     means = runs[runs["data"] == "ssn"].groupby(["method", "protected"])["unlearning_score"].mean()
     gained = 100 * means.unstack().reindex(columns=[False, True]).diff(axis=1)[True]
     some = ("memit", "head_projection", "least_squares")
-    return {f"gain_{name}": f"{gained.get(name, np.nan):+.0f}".replace("-", "−") for name in some}
+    return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
 
 
 def replacements(became: pd.DataFrame) -> Values:
