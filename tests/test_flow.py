@@ -151,6 +151,11 @@ def test_the_record_says_what_is_missing_and_what_was_made_otherwise(monkeypatch
         assert len(found) == there and missing == [job.id] * (1 - there)
 
 
+def test_a_row_without_the_path_of_a_users_documents_is_recorded():
+    found, missing = record.recorded("documents")
+    assert "documents/files/smollm2-135m" in {row["name"] for row in found} - set(missing)
+
+
 def test_a_plan_scales_recorded_rows_by_weights():
     usual = next(iter(made(RUN).jobs.values()))
     large, nobody = (

@@ -20,7 +20,8 @@ def same_settings(job: Job, row: dict) -> bool:
     """Was a row made with what a sweep asks for? Tuned settings are a matter of their search."""
     had, asked = row["settings"], job.settings.model_dump(exclude=FREE)
     typed = getattr(job.settings, "hyperparameters", None) or {}
-    same = all(had[name] == value for name, value in asked.items() if name in had)
+    # where a user's documents lie is not written into a row
+    same = all(had[name] in (value, "") for name, value in asked.items() if name in had)
     full = bool(had.get("finetune"))  # of all weights, instead of an adapter
     return same and not full and typed.items() <= (had.get("hyperparameters") or {}).items()
 
