@@ -153,26 +153,28 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     gain = both.xs(True, axis=1, level=1) - both.xs(False, axis=1, level=1)
     for method in ("memit", "head_projection", "max_entropy"):
         assert gain.loc["ssn", method].min() > 0.1
-    score = gain["unlearning_score"]
+    score, spared = gain["unlearning_score"], both["unlearning_score"][True]["ssn"]
+    revs = main_comparison.runs(MODEL, "ssn").query("method == 'revs' and split == 1")
+    assert spared.idxmax() == "least_squares"
+    assert spared["head_projection"] > max(spared["rmu"], revs["unlearning_score"].mean())
     assert abs(score["ssn", "least_squares"]) < 0.05
     assert score["ssn"][["rmu", "npo_kl"]].max() < -0.03
     assert score["emails", "npo_kl"] > 0.2 and score["emails"].drop("npo_kl").abs().max() < 0.1
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
-    """gptj: “whoever reads every layer still finds nearly all secrets”; “The gradient methods move
-    nothing in most of these trials, and in the others they lose the secrets to keep as well.”"""
+    """gptj: “whoever reads every layer still finds nearly all secrets”; “Where a baseline moved its
+    targets, it kept hardly any other secret.”; “no trial was better than the paper's own”"""
     after = main_comparison.runs("gptj-small", "ssn").query("method == 'least_squares'")
     assert after["efficacy"].min() > 0.95 and after["resistance"].max() < 0.1
     layers = extraction.by_layer(results.runs("gptj-small", "ssn"), "logit_lens")
     unedited = layers[layers["method"] == methods.title("unedited")].set_index("layer")["efficacy"]
     assert unedited.max() < 0.15
-    trials = tuning.trials("gptj-small", "ssn-tune").query(
-        "method not in ['revs', 'least_squares']"
-    )
-    moved = trials["efficacy"] >= 0.2
-    assert moved.groupby(trials["method"]).mean().max() < 0.5
-    assert trials.loc[moved, "specificity"].max() < 0.2
+    trials = tuning.trials("gptj-small", "ssn-tune").set_index("method")
+    rivals = trials.drop(index=["revs", "least_squares"])
+    assert rivals.loc[rivals["efficacy"] >= 0.2, "specificity"].max() < 0.2
+    own = trials.loc["revs"].reset_index()
+    assert own.loc[own["unlearning_score"].idxmax(), "printed"]
 
 
 def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
