@@ -6,6 +6,7 @@ import pandas as pd
 from companion.analysis import (
     abilities,
     ablations,
+    audits,
     extraction,
     main_comparison,
     provenance,
@@ -175,6 +176,15 @@ def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     assert rivals.loc[rivals["efficacy"] >= 0.2, "specificity"].max() < 0.2
     own = trials.loc["revs"].reset_index()
     assert own.loc[own["unlearning_score"].idxmax(), "printed"]
+
+
+def test_the_papers_columns_forget_less_of_the_documents_and_harm_more():
+    """untuned: “they forgot fewer secrets, and harmed other text far more”"""
+    found = audits.reached(model=MODEL).query("documents == 'thirty documents'").set_index("write")
+    columns, ours = found.loc["columns"], found.loc["least squares"]
+    assert columns["forgotten"] < 0.8 * ours["forgotten"] and not columns["perplexity within"]
+    harm = lambda run: 1 - run[["nearby_text", "next_word_agreement"]].astype(float)
+    assert (harm(columns) > 3 * harm(ours)).all()
 
 
 def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
