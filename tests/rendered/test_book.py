@@ -108,7 +108,7 @@ def test_what_is_glued_is_said(name):
     for other in [*ROOT.glob("book/**/*.md"), *ROOT.glob("notebooks/*.ipynb")]:
         text = other.read_text(encoding="utf-8")
         said += re.findall(rf"glue:\w*}}`[\w/.]*\b{name}.ipynb::(\w+)", text)
-        said += re.findall(r"glue:\w*}`(\w+)", text) if other.suffix == ".md" else []
+        said += re.findall(rf"```{{glue}} (\w+)\n:doc: [\w/.]*\b{name}.ipynb", text)
     assert glued - {None} <= set(said)
 
 
