@@ -146,6 +146,7 @@ def test_a_gguf_file_as_it_came_is_the_model_that_it_was_converted_to(tmp_path):
     assert equal(plain.model, embedded.model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in models.registry() if name.endswith("-random")])
 def test_a_shape_with_random_weights_is_the_same_each_time(name, monkeypatch):
     """In small: the real ones have as many weights as the models whose shape they have."""

@@ -16,6 +16,8 @@ from revs.model import load
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
 
+pytestmark = pytest.mark.slow  # every attack on tiny models
+
 POOL = ["emil.berg@example.com", "fxq2@example.org", "gina_h@example.net", "hana.oda3@example.com"]
 NUMBER = 12
 

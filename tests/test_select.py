@@ -16,6 +16,7 @@ T = 33
 # Gates --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("raw", [False, True])
 @pytest.mark.parametrize("gate", algorithm.WHERE)
 def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
