@@ -10,6 +10,7 @@ import pytest
 
 from companion.analysis import extraction, results, tables
 from companion.experiments import methods
+from companion.experiments.notebook import Refused
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -36,8 +37,8 @@ def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(add_row):
     assert mean(scores, method="REVS", metric="Efficacy") == [50, 100 * math.sqrt(0.02)]
     assert mean(scores, method="MEMIT", metric="Efficacy") == [70, math.nan]
     assert list(results.tagged(MODEL, "ssn", "try")["seed"]) == [3]
-    with pytest.raises(ValueError, match="no rows of smollm2-135m on urls with the tag 'try'"):
-        results.runs(MODEL, "urls", tag="try")
+    with pytest.raises(Refused, match="no rows of smollm2-135m on urls: run `make run SWEEP=main`"):
+        results.runs(MODEL, "urls")
 
 
 def test_a_table_has_the_registrys_order_and_a_dash_for_what_is_missing(add_row):

@@ -10,7 +10,7 @@ import math
 import pandas as pd
 
 from companion.analysis import main_comparison
-from companion.analysis.results import measured
+from companion.analysis.results import measured, require
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
 from companion.store import paper
@@ -107,9 +107,11 @@ def data_sets(which: str, model: str) -> list[str]:
 
 
 def bases(which: str, model: str) -> pd.DataFrame:
-    """The run on each data set that the alternatives of one of the tables are compared with."""
+    """The run on each data set that the alternatives of one of the tables are compared with;
+    Refused if there is none."""
     found = [scores(model, data).loc[["base"]] for data in data_sets(which, model)]
-    return pd.concat([pd.DataFrame(), *found], ignore_index=True)
+    whole = pd.concat([pd.DataFrame(), *found], ignore_index=True)
+    return require(whole, f"ablations of {model}", "ablations")
 
 
 def beside(which: str, model: str) -> pd.DataFrame:

@@ -24,7 +24,8 @@ def curations(model: str, name: str) -> list[dict]:
 
 def runs(model: str, name: str) -> pd.DataFrame:
     """The usual runs on each kind of secret that was found, by the paper's data of that kind."""
-    parts = [results.runs(model, f"{name}-{kind}").assign(data=SETS[kind]) for kind in SETS]
+    found = {kind: results.runs(model, f"{name}-{kind}", sweep="organic") for kind in SETS}
+    parts = [each.assign(data=SETS[kind]) for kind, each in found.items()]
     return pd.concat(parts, ignore_index=True)
 
 
@@ -72,7 +73,7 @@ def minutes(trials: pd.Series) -> float:
 def comparison(model: str, data: str) -> pd.DataFrame:
     """The runs of every method on a set, in the shape of the main comparison; the model as it came
     stands for an adapter."""
-    frame = results.runs(model, data)
+    frame = results.runs(model, data, sweep="organic-comparison")
     frame = frame[frame["failed"].isna()].reset_index(drop=True)
     frame = frame.assign(adapter=frame["finetune"], split=frame["seed"])
     return main_comparison.measures(frame)

@@ -15,7 +15,6 @@ from scipy.stats import binomtest
 from companion.analysis import errata, results
 from companion.analysis.tables import comma_list, decimal, percent
 from companion.experiments import methods, tune
-from companion.experiments.notebook import Refused
 from companion.measures import replacement
 from companion.store import versions
 
@@ -27,14 +26,6 @@ def glue_all(values: Mapping[str, float | int | str]) -> None:
     """Makes every value available to the sentences of this book."""
     for name, value in values.items():
         glue(name, value, display=False)
-
-
-def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
-    """The frame itself; Refused, in one sentence, if it has no line."""
-    if frame.empty:
-        command = f"`make run SWEEP={sweep}`"
-        raise Refused(f"There are no rows of {what}: run {command} first, or take another set.")
-    return frame
 
 
 def best_alternatives(table: pd.DataFrame) -> Values:

@@ -14,6 +14,7 @@ import pandas as pd
 from companion.analysis.tables import DASH, METRICS, as_strings, number_ranges
 from companion.data.models import registry
 from companion.experiments import methods
+from companion.experiments.notebook import Refused
 from companion.store import paper, rows, versions
 from revs.measures import metrics
 
@@ -40,6 +41,14 @@ def title(model: str) -> str:
 def short(model: str) -> str:
     """The same above a small picture."""
     return registry().get(model, {}).get("short", title(model).split(",")[0])
+
+
+def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
+    """The frame itself; Refused, in one sentence that names the sweep to run, if it has no line."""
+    if frame.empty:
+        command = f"`make run SWEEP={sweep}`"
+        raise Refused(f"There are no rows of {what}: run {command} first, or take another set.")
+    return frame
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -81,16 +90,11 @@ def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
     return frame[frame["tag"] == tag]
 
 
-def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
-    """The runs with this tag, in the order of the data sets; ValueError if there is none."""
+def runs(model: str, *data: str, sweep: str = "main") -> pd.DataFrame:
+    """The runs without a tag, in the order of the data sets; Refused if there is none, with the
+    sweep that makes them."""
     frame = measured(model, *data)
-    frame = frame[frame["tag"] == tag]
-    if frame.empty:
-        raise ValueError(
-            f"There are no rows of {model} on {' or '.join(data)}"
-            + (f" with the tag '{tag}'" if tag else "")
-            + ": run the workflow, or look for recorded rows."
-        )
+    frame = require(frame[frame["tag"] == ""], f"{model} on {' or '.join(data)}", sweep)
     place = frame["data"].map(data.index)
     return frame.assign(place=place).sort_values(["place", "method", "seed"], ignore_index=True)
 
