@@ -156,8 +156,7 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
     """Writes the folder, whole or not at all, for its owner alone; another edit there is replaced,
     and nothing else."""
     folder = Path(folder)
-    if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
-        raise ValueError(f"{folder} holds more than an edit: name another folder.")
+    check_place(folder)
     said = {name: value for name, value in vars(saved).items() if name != "factors"}
     held = {"format": FORMAT, "about": said, "sha256": text_hash(said)}
     header = {"format": "pt", "revs": json.dumps(held)}
@@ -184,8 +183,15 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
     return folder
 
 
+def check_place(folder: Path) -> None:
+    """Raises ValueError if a folder holds more than an edit, which would be lost with it."""
+    if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
+        raise ValueError(f"{folder} holds more than an edit: name another folder.")
+
+
 def remove(folder: Path) -> bool:
     """Removes an edit, if one is there, and says whether."""
+    check_place(folder)
     for name in (WEIGHTS, CONFIG, README):
         (folder / name).unlink(missing_ok=True)
     if there := folder.is_dir():

@@ -57,6 +57,8 @@ def unlearn(
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
     if T < 1:
         raise ValueError(f"T is {T}, but must be 1 or more.")
+    if isinstance(protect, str):
+        raise ValueError("protect is one text: give a list of texts.")
     texts = [(token_ids(tokenizer, text), 0) for text in protect]
     if texts and used is algorithm:
         raise ValueError('REVS\'s columns protect no text: choose method="least_squares".')

@@ -27,6 +27,16 @@ def again(tmp_path):
     return made
 
 
+def test_a_score_that_no_run_of_the_set_has_is_not_compared(again, monkeypatch):
+    """Generalization where each secret has one sentence."""
+    lacking = {"after": again.after | {"generalization": None}}
+    find = rows.find
+    monkeypatch.setattr(
+        rows, "find", lambda *a, **k: {n: r | {"result": lacking} for n, r in find(*a, **k).items()}
+    )
+    assert again(result=lacking) == {NAME: 0}
+
+
 def test_the_same_run_is_compared_in_points_though_it_measured_less(again):
     assert again(settings={"measures": ["attacks"], "generate": True}) == {NAME: 0}
     assert "agrees" in sentence({NAME: 0})

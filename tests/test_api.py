@@ -75,6 +75,7 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         (SECRETS, "T is 0, but must be 1 or more", {"T": 0}),
         (SECRETS, "There is no method 'revsl'", {"method": "revsl"}),
         (SECRETS, 'choose method="least_squares"', {"protect": ["A."]}),
+        (SECRETS, "give a list of texts", {"protect": "A.", "method": "least_squares"}),
     ):
         with refused(said):
             revs.unlearn(model, tokenizer, secrets, **more)

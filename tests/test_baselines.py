@@ -396,6 +396,12 @@ def test_a_method_unlearns_repeatably_and_is_undone_exactly(build, name, kind, d
         runs.append((weights(decoder), edit.summary()))
         assert len(steps) > 1 and all(parameter.grad is None for parameter in parameters)
         assert [parameter.requires_grad for parameter in parameters] == flags
+        for l in edit.layers[:1]:  # a newer edit of the same weights
+            with Edit(decoder) as newer:
+                newer.add(l, *(torch.ones(1, size) for size in decoder.neurons(l).shape))
+            with pytest.raises(ValueError, match="undo what is newer first"):
+                edit.undo()
+            newer.undo()
         edit.undo()
         assert not changed(decoder, before) and edit.whole == {} and edit.originals == {}
     (first, summary), (again, same) = runs

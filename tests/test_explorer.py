@@ -9,7 +9,7 @@ from companion.data import adapters
 from companion.experiments import methods
 from companion.plots import explorer
 from companion.store.paths import ROOT
-from companion.workflow import vega
+from companion.workflow import site
 
 sys.path.append(str(ROOT / "live"))
 chromium = pytest.importorskip("chromium")
@@ -79,7 +79,7 @@ def test_the_plane_has_each_measured_edit_once_and_a_step_for_each(points):
 @pytest.mark.parametrize("which, controls", [("ranks", 3), ("plane", 2)])
 def test_it_answers_without_a_request(which, controls, found, points, tmp_path):
     (tmp_path / "_static").mkdir()
-    vega.write(tmp_path)
+    site.write_vega(tmp_path)
     (tmp_path / "page").mkdir()
     file = tmp_path / "page" / "page.html"
     shown = (explorer.ranks(found) if which == "ranks" else explorer.plane(points)).html()

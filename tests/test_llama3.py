@@ -12,6 +12,6 @@ def test_the_example_is_what_the_paper_prints():
 
 
 def test_digits_are_grouped_by_three_from_the_left():
-    """What ``companion.experiments.finetuning.group_digits`` gives other tokenizers."""
+    """What ``companion.data.digits.group`` gives other tokenizers."""
     assert llama3.split("941-11-1364")[1] == ["941", "-", "11", "-", "136", "4"]
     assert llama3.tokenizer().n_vocab == 128_000

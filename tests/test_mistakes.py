@@ -78,7 +78,7 @@ def cut(file, more=100):
 
 def text(file, content):
     """A small file."""
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return file
 
@@ -437,6 +437,14 @@ def a_read_only_folder(place):
         mock.patch.object(load, "load", side_effect=noticed),
     ):
         yield unlearning(place, rows=str(fixed / "rows"))
+
+
+@mistake("holds more than an edit: name another folder", ValueError)
+def a_folder_with_something_else_in_it(place):
+    saved(place)
+    text(place / "out" / "edit" / "README.md", "mine")
+    text(place / "out" / "edit" / "notes.txt", "mine")
+    yield reporting(place)
 
 
 @mistake("Another run writes to .*: wait for it, or name another folder with out", OSError)

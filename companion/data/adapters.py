@@ -140,13 +140,13 @@ def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
 
     ``added``: how many tokens for digits the model got that no other adapter shares.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     if added:
         tables = {"rows": decoder.model.get_input_embeddings().weight, "head": decoder.head.weight}
         own = {name: table.detach()[-added:].half().cpu() for name, table in tables.items()}
         save_file({name: rows.clone() for name, rows in own.items()}, folder / OWN_DIGITS)
     from peft import get_peft_model_state_dict
 
-    folder.mkdir(parents=True, exist_ok=True)
     decoder.model.peft_config["default"].save_pretrained(folder)
     weights = get_peft_model_state_dict(decoder.model, save_embedding_layers=False)
     weights = {f"base_model.model.{name}": weight.half() for name, weight in weights.items()}

@@ -117,7 +117,8 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     except unlearn.FAILURES as error:
         edit.undo()
         raised = unlearn.explanation(error, settings.method)
-        resolved.write(decoder, {"failed": str(raised)}, [], {}, None)
+        if not resolved.existing_row():
+            resolved.write(decoder, {"failed": str(raised)}, [], {}, None)
         raise raised from None
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}

@@ -64,6 +64,7 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
         if folder in (out, *out.parents):
             raise ValueError("export names the folder of out, or one around it: name another.")
         rows.writable(folder.parent)
+    edit_file.check_place(output_folder(settings.out) / FILES[1])
     names = ("documents", "secrets")
     documents, secrets = (expanded(name, getattr(settings, name)) for name in names)
     documents = documents if callable(documents) else existing_path(documents)
@@ -79,25 +80,27 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
 
 def output_folder(path: str) -> Path:
     """Where a private result goes: from where the user stands, but the project's build/."""
-    return resolve(path) if Path(path).parts[0] == "build" else Path(path).expanduser().absolute()
+    built = Path(path).parts[:1] == ("build",)
+    return resolve(path) if built else Path(path).expanduser().absolute()
 
 
 def expanded(name: str, path: str | None) -> Path | Callable | None:
     """A path, or the one in the variable of the environment that stands for it."""
-    if path and path.startswith("$") and os.path.expandvars(path) == path:
+    if not path:
+        return None
+    if name == "documents" and path == sources.PACKAGES:
+        return sources.package_documents
+    value = os.path.expandvars(path)
+    if path.startswith("$") and value == path:
         raise ValueError(
             f"The environment has no such variable as {name} names: export it, or give the path."
         )
-    if path and not os.path.expandvars(path):
+    if not value:
         raise ValueError(
             f"The variable of the environment that {name} names is empty: set it to the path."
         )
-    if not path:
-        return None
-    if path == sources.PACKAGES:
-        return sources.package_documents
     with errors_without_paths():
-        return resolve(os.path.expandvars(path))
+        return resolve(value)
 
 
 def loaded(settings: Settings) -> Decoder:

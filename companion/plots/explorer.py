@@ -20,7 +20,7 @@ from companion.plots import figures
 from companion.store.paths import ROOT
 
 DATA = ROOT / "data" / "ranks" / "ranks.json"
-SCRIPT = "../_static/vega.js"  # companion.workflow.vega puts it there
+SCRIPT = "../_static/vega.js"  # companion.workflow.site puts it there
 BEFORE = "before the edit"
 WIDTH = 470  # of the panels, in pixels
 SCALE = {"type": "symlog", "domain": [0, 50_000], "reverse": True}  # likely tokens at the top

@@ -104,7 +104,8 @@ def finite(result: dict) -> dict:
 
 def record(folder: Path, new: Iterable[tuple[dict, Values]]) -> None:
     """Adds rows to the JSON Lines files of a folder, where a row takes the place of its older self,
-    and their values as one new Parquet file for each of them."""
+    and their values as one new Parquet file for each of them; a Parquet file that no row names any
+    more is removed."""
     by_file: dict[Path, list[tuple[dict, Values]]] = {}
     for row, values in new:
         path = folder / row["kind"] / row["data"] / f"{row['model']}.jsonl"
@@ -119,6 +120,10 @@ def record(folder: Path, new: Iterable[tuple[dict, Values]]) -> None:
             beside = {"file": file, "sha256": fingerprint(values)} if values else None
             lines[row["name"]] = row | {"values": beside}
         write_file(path, "".join(line(lines[name]) + "\n" for name in sorted(lines)))
+        named = {beside["file"] for row in lines.values() if (beside := row["values"])}
+        for old in path.parent.glob(f"{path.stem}-{10 * '[0-9a-f]'}.parquet"):
+            if old.name not in named:
+                old.unlink()
 
 
 def packed(values: dict[str, Values]) -> bytes:

@@ -75,7 +75,8 @@ def current(kind: str, settings: dict) -> dict[str, int]:
 
 @functools.cache
 def committed(name: str, data: str | None) -> str | None:
-    """The present hash of an input that is committed, by its name in rows; None for another."""
+    """The present hash of an input that is committed, by its name in rows, and of a data set by its
+    own; None for another."""
     if name == "general_text":
         file = PACKAGES / "revs" / "model" / "general_text.txt"
         return hashlib.sha256(file.read_bytes()).hexdigest()
@@ -83,7 +84,7 @@ def committed(name: str, data: str | None) -> str | None:
         return hashlib.sha256((ROOT / "data" / FILES[name]).read_bytes()).hexdigest()
     file = ROOT / "data" / str(data).removesuffix("-tune")
     file /= "tune.jsonl" if str(data).endswith("-tune") else "main.jsonl"
-    if name != "data" or not file.is_file():
+    if not file.is_file():
         return None
     every = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     lines = [json.dumps({column: one[column] for column in RECORD}) for one in every]
@@ -96,8 +97,10 @@ def older(row: dict) -> list[str]:
     found = [name for name, number in now.items() if row["versions"].get(name, 0) < number]
     if row["settings"].get("finetune"):
         found.append("fine-tune of all weights")  # none is made now
+    sets = {name: row["settings"].get(name) for name in ("data", "protect", "never_trained")}
+    sets["never_trained"] = sets["never_trained"] or f"{sets['data']}-tune"
     for name, value in row["inputs"].items():
-        if (present := committed(name, row["settings"].get("data"))) and present != value:
+        if (present := committed(name, sets.get(name))) and present != value:
             found.append(name)
     return sorted(found)
 

@@ -33,7 +33,8 @@ def differences(built: Path = rows.MEASURED, recorded: Path = rows.RECORDED) -> 
     for name in sorted(here.keys() & there.keys()):
         if is_same_run(here[name], there[name]):
             pair = here[name]["result"]["after"], there[name]["result"]["after"]
-            found[name] = max(100 * abs(pair[0][score] - pair[1][score]) for score in SCORES)
+            known = [score for score in SCORES if pair[0][score] is not None]
+            found[name] = max(100 * abs(pair[0][score] - pair[1][score]) for score in known)
     return found
 
 

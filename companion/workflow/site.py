@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 
 import nbformat
+import vl_convert
 
 from companion.analysis import results
 from companion.store.paths import BUILD, HTML, LOGS, ROOT, short_path
 from companion.store.rows import write_file
-from companion.workflow import live, vega
+from companion.workflow import live
 from companion.workflow.build import TIED
 from companion.workflow.pages import SLOW
 from companion.workflow.plan import duration
@@ -45,6 +46,7 @@ BINDER = "https://mybinder.org/v2/gh/{1}/main?labpath=notebooks/{0}.ipynb"
 ELSEWHERE = f""" Or open it on [Binder]({BINDER}), or on [Colab]({COLAB})
 after the first cell that the README names."""
 JUPYTER = "application/vnd.vegalite.v6+json"  # what draws it there; HTML beside it is the page's
+VEGA = "/* Vega {}, Vega-Lite {} and Vega-Embed {}, bundled by vl-convert: BSD-3-Clause. */"
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
@@ -175,6 +177,15 @@ def finish_pages() -> None:
             write_file(path, finished)
 
 
+def write_vega(html: Path = HTML) -> None:
+    """Writes what draws the explorers, Vega, Vega-Lite and Vega-Embed as one classic script that
+    defines ``vegaEmbed``, where the pages look for it: once for all of them."""
+    lite = vl_convert.get_vegalite_versions()[-1]
+    versions = vl_convert.get_vega_version(), lite, vl_convert.get_vega_embed_version()
+    script = f"(() => {{{vl_convert.javascript_bundle(vl_version=lite)}}})();"
+    write_file(html / "_static" / "vega.js", f"{VEGA.format(*versions)}\n{script}\n")
+
+
 def main() -> None:
     """The rule ``book``."""
     start, sweep = time.monotonic(), read("quick")
@@ -183,7 +194,7 @@ def main() -> None:
         render()
         finish_pages()
         live.write()
-        vega.write()
+        write_vega()
         slides.write(HTML / "slides", executed(sweep).values(), ROOT / "book" / "_static")
     except (ValueError, OSError) as error:
         sys.exit(f"book: {error}")

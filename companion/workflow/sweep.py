@@ -42,7 +42,7 @@ class Content(BaseModel):
 
     model_config = STRICT
     title: str
-    runs: list[Runs]
+    runs: list[Runs] = Field(min_length=1)
     pages: list[str] = []
 
 

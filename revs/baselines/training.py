@@ -147,6 +147,7 @@ class Training:
         self.until_exit.close()
         if kind is not None:
             self.edit.undo()
-        elif not all(torch.isfinite(weight).all() for weight in self.weights):
-            self.edit.undo()
-            self.diverged()
+            return
+        with self.edit:
+            if not all(torch.isfinite(weight).all() for weight in self.weights):
+                self.diverged()

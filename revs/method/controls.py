@@ -42,11 +42,12 @@ def unlearn(
     norms, moves = edit.norms(), edit.moves
     edit.undo()
     draw = torch.Generator().manual_seed(seed)
-    if hp.control == "noise":
-        noise(edit, norms, draw)
-    else:
-        vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
-        along_other_tokens(edit, vocabulary, moves, draw)
+    with edit:
+        if hp.control == "noise":
+            noise(edit, norms, draw)
+        else:
+            vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
+            along_other_tokens(edit, vocabulary, moves, draw)
     return edit
 
 

@@ -200,9 +200,11 @@ class Decoder:
 
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
-        width, pad = max(map(len, texts)), self.tokenizer.pad_token_id or 0
+        width, rows = max(map(len, texts)), self.model.get_input_embeddings().weight.shape[0]
+        pad = self.tokenizer.pad_token_id or 0
+        pad = pad if pad < rows else 0  # a token that was added without an embedding: masked anyway
         highest = max(max(text, default=0) for text in texts)
-        if highest >= (rows := self.model.get_input_embeddings().weight.shape[0]):
+        if highest >= rows:
             said = f"A text has the token {highest}, but {self.name} has embeddings for {rows}: "
             raise ValueError(said + "take the tokenizer that came with the model.")
 
