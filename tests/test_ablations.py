@@ -4,6 +4,7 @@ import pytest
 
 from companion.analysis import ablations, errata, tuning
 from companion.analysis.tables import DASH
+from companion.experiments.notebook import Refused
 from companion.store import paper
 
 MODEL = "smollm2-135m"
@@ -43,7 +44,7 @@ def test_every_row_of_an_ablation_is_in_the_papers_table_and_asked_for(which):
 def test_an_ablation_without_its_base_is_the_papers_alone(add_row):
     add_row("neurons-random")
     assert set(ablations.beside("neurons", MODEL)["measured"]) == {"paper, Emails"}
-    with pytest.raises(ValueError, match="no row 'base'.*make run SWEEP=ablations"):
+    with pytest.raises(Refused, match="rows of the base of .*make run SWEEP=ablations"):
         ablations.scores(MODEL, "ssn")
 
 
@@ -76,7 +77,7 @@ def test_trials_of_every_method(add_row):
     assert list(frame["printed"]) == [True, True, False, False, False]  # not in the paper
     assert list(frame["method"].cat.categories) == ["ft_l", "least_squares"]
     assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
-    with pytest.raises(ValueError, match="make run SWEEP=tune"):
+    with pytest.raises(Refused, match="make run SWEEP=tune"):
         tuning.trials(MODEL, "ssn")
 
 

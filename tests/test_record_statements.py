@@ -21,7 +21,7 @@ MODEL = "smollm2-135m"
 
 
 def test_a_shorter_step_makes_no_difference():
-    """closed_form: with a ridge “no difference. Its edit is … times as large.”"""
+    """closed_form: “less apart than two runs are. The paper's edit is … times as large.”"""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
@@ -42,9 +42,11 @@ def test_single_digits_decide():
 
 
 def test_revs_harms_the_rest_of_the_model_most():
-    """integrity: “REVS harms the rest of the model most.”"""
-    rise = main_comparison.runs(MODEL).groupby("method")["perplexity_rise"].mean()
-    assert rise.idxmax() == "revs"
+    """integrity: “On average … REVS harms general text most”; “RMU comes close”"""
+    runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
+    rise = runs.groupby("method")["perplexity_rise"].mean()
+    assert rise.idxmax() == "revs" and rise.drop("revs").idxmax() == "rmu"
+    assert rise["revs"] - rise["rmu"] < 0.02
 
 
 def test_the_embedded_model_cannot_answer():
@@ -125,24 +127,25 @@ def test_rivals_keep_less_where_the_page_says_so():
 def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
     """tuning: “On SSNs the trial that was best … lost …; on Emails it gained.”"""
     data = ["ssn-tune", "emails-tune"]
-    trials, found = tuning.trials(MODEL, data), tuning.searches(MODEL, data)
-    top = tuning.reevaluated(MODEL, found)
+    trials = tuning.trials(MODEL, data)
+    top = tuning.reevaluated(tuning.searches(MODEL, data))
     lost = [float(tuning.answer(trials, top, one)["lost"].replace("−", "-")) for one in data]
     assert lost[0] > 1 and lost[1] < -1
 
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
-    """ban: “The least-squares write goes from … to …”; “No method here forgets nearly all …”"""
+    """ban: “The least-squares write goes from … to …”; “No method with an Efficacy of …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
     assert score["ssn-shared"].idxmax() == "least_squares"
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared")
+    gap = main_comparison.differences(names).query("method == 'least_squares'")
+    assert (gap["low"] < 0).all() and (gap["high"] > 0).all() and len(gap) == 1
     names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
     assert (names.loc[names["efficacy"] > 0.8, "specificity"] < 1 / 3).all()
-    assert names["unlearning_score"]["revs"] > names["unlearning_score"]["least_squares"]
 
 
 def test_text_to_protect_helps_the_covariance_and_not_the_new_write():

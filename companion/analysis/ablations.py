@@ -44,15 +44,11 @@ ALL = {
 def scores(model: str, data: str) -> pd.DataFrame:
     """The runs of seed 0 by tag; ``changed`` are the settings in which each differs from the base.
 
-    Raises ValueError if there is no base.
+    Refused if there is no base.
     """
     frame = measured(model, data).query("seed == 0")
     frame = frame.set_index("tag", drop=False).sort_index()
-    if "base" not in frame.index:
-        raise ValueError(
-            f"There is no row 'base' of {model} on {data}, which ablations are compared with: "
-            "run `make run SWEEP=ablations`, or look for recorded rows."
-        )
+    require(frame[frame.index == "base"], f"the base of {model} on {data}", "ablations")
     frame[list(METRICS)] *= 100
     attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]
     frame["resistance"] = [100 * one["resistance_score"]["released"] for one in attacks]

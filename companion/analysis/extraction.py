@@ -117,12 +117,14 @@ def aggregation_table(frame: pd.DataFrame) -> pd.DataFrame:
     found = scores(frame)
     attacks = found.query("aggregation == 'per example' and metric != 'Resistance Score'")
     weakest = attacks.pivot(index=["data", "method"], columns="metric", values="mean")
-    weakest = weakest[ATTACKED].idxmin(axis="columns").rename("most successful attack")
+    weakest = weakest[ATTACKED]
+    best = weakest.idxmin(axis="columns").where(weakest.min(axis="columns") < 100, tables.DASH)
+    best = best.rename("most successful attack")
     kept = results.scores(frame, of={"specificity": "specificity"})
     some = found[found["metric"].isin(["Resistance Score", "black box"])]
     columns = pd.concat([some, kept.assign(aggregation="specificity")])
     table = tables.wide(columns, "data", "method", columns="aggregation")
-    return table.join(weakest, on=["data", "method"])
+    return table.join(best, on=["data", "method"])
 
 
 def unedited_table(found: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:

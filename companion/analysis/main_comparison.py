@@ -26,7 +26,6 @@ from companion.analysis.tables import (
 )
 from companion.experiments import methods
 from companion.store import rows
-from revs.measures.metrics import harmonic_mean
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
@@ -319,12 +318,6 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )
     return said
-
-
-def both_scores(frame: pd.DataFrame) -> pd.Series:
-    """The harmonic mean of Unlearning Score and resistance per example of each run."""
-    pairs = frame[[PRIMARY, "resistance"]].to_numpy()
-    return pd.Series([harmonic_mean(pair) for pair in pairs], index=frame.index)
 
 
 @functools.cache

@@ -105,5 +105,7 @@ def answer(found: list[dict], model: str, evaluated: pd.DataFrame) -> dict[str, 
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
     leaked = asked.iloc[0]["result"]["prompt_leakage"] if len(asked) else {}
+    half = results.tagged(model, data, "half").query("method == 'revs'")["unlearning_score"]
+    said["first_choice"] = percent(half.mean())  # of REVS's first search, with half the trials
     said["apart_secrets"] = str(leaked.get("secrets", DASH))
     return said | {"prompt_leaked": str(leaked.get("leaked", DASH))}

@@ -87,8 +87,9 @@ def digits(runs: pd.DataFrame) -> Values:
 
 def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Values:
     """By how many per cent REVS and its least-squares write raise the perplexity, on average over
-    all runs of the main comparison; and what two models answer on MMLU."""
+    the runs on the paper's data sets; and what two models answer on MMLU, of how many items."""
     lost, won = (int(able.loc["revs", f"mmlu {which}"]) for which in ("lost", "won"))
+    runs = runs[runs["data"].isin(methods.PAPER_DATA)]
     rise = 100 * runs.groupby("method")["perplexity_rise"].mean()
     return {
         "rise_revs": float(rise["revs"]),
@@ -96,6 +97,8 @@ def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Va
         "mmlu": float(100 * small.loc["unedited", "mmlu"]),
         "able_mmlu_lost": str(lost),
         "able_mmlu_won": str(won),
+        "able_mmlu_items": int(able.loc["revs", "mmlu items"]),
+        "able_gsm8k_items": int(able.loc["revs", "gsm8k items"]),
         "able_mmlu_p": float(binomtest(lost, lost + won).pvalue),
     }
 
@@ -121,8 +124,8 @@ def gptj(runs: pd.DataFrame) -> Values:
 
 
 def cost(costs: pd.DataFrame) -> Values:
-    """Seconds and memory of REVS beside all methods."""
-    rivals = costs.drop(index=list(results.CONTROLS), errors="ignore")
+    """Seconds and memory of REVS beside all methods, of which controls are none."""
+    rivals = costs.drop(index=[methods.title(name) for name in results.CONTROLS], errors="ignore")
     return {
         "revs_seconds": float(costs.loc["REVS", "seconds"]),
         "all_seconds": float(rivals["seconds"].median()),

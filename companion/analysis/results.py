@@ -60,7 +60,7 @@ def measured(model: str, *data: str) -> pd.DataFrame:
     found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
     lines = [line(row) for part in found for row in part if row["model"] == model]
     nothing = ["name", "data", "method", "seed", "tag", "adapter", "origin", "failed", "finetune"]
-    nothing += ["seconds", "memory"]
+    nothing += ["processor", "seconds", "memory"]
     return pd.DataFrame(lines, columns=None if lines else [*nothing, "row", *METRICS])
 
 

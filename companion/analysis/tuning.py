@@ -7,10 +7,9 @@ import math
 
 import pandas as pd
 import yaml
-from scipy.stats import hmean
 
-from companion.analysis import errata, extraction
-from companion.analysis.results import measured
+from companion.analysis import errata
+from companion.analysis.results import measured, require
 from companion.analysis.tables import (
     DASH,
     METRICS,
@@ -35,16 +34,12 @@ def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
     """One line a trial of every method's search with this tag, on the split that searches look at,
     results as shares: ``number`` is the trial's, ``printed`` whether its settings are the paper's;
     ``score`` is in per cent, 0 where a trial failed, ``so_far`` the best of it and those before.
-    ValueError if there is none."""
+    Refused if there is none."""
     data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
     start = tune.tag_of_trials(tag)
     frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings().seed)]
-    if frame.empty:
-        raise ValueError(
-            f"There are no trials of {model} on {' or '.join(data)}: run `make run SWEEP=tune`, "
-            "or look for recorded rows."
-        )
+    require(frame, f"trials of {model} on {' or '.join(data)}", "tune")
     number = frame["tag"].str.removeprefix(start).astype(int)
     in_print = frame["method"].map(methods.title).map(paper.has_settings).astype(bool)
     named = [name for name in methods.registry() if name in set(frame["method"])]
@@ -107,35 +102,25 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).loc[groups.size().index]
 
 
-def reevaluated(model: str, found: pd.DataFrame, tag: str = "") -> pd.DataFrame:
-    """One line a trial that ran on further splits, the best on the search's own first: its score
-    there (``first``), on the ``further`` ones (a list) and their ``mean`` with it, in per cent;
-    ``chosen``; ``resists``, its mean Resistance Score on the further ones where they were attacked,
-    and ``both``, the harmonic mean of those two means. Of ``searches`` with this tag."""
-    lines, runs = [], measured(model, *found["data"].unique())
-    runs = extraction.attacked(runs[runs["seed"] != tune.Settings().seed])
-    start = tune.tag_of_trials(tag)
+def reevaluated(found: pd.DataFrame) -> pd.DataFrame:
+    """Of ``searches`` one line a trial that ran on further splits, the best on the search's own
+    first: its score there (``first``), on the ``further`` ones (a list) and their ``mean`` with it,
+    in per cent; ``chosen``."""
+    lines = []
     for one in found.itertuples():
         for number, scores in one.result.get("top_trials", {}).items():
-            place = (runs["method"] == one.method) & (runs["data"] == one.data)
-            tried = runs.loc[place & (runs["tag"] == f"{start}{int(number):02d}"), "row"]
-            attacks = [row["result"]["attacks"]["resistance_score"] for row in tried]
-            resists = [100 * each["per_example"] for each in attacks]
             first, *further = (100 * score for score in scores)
             mean = (first + sum(further)) / len(scores)
-            about = [one.data, one.method, int(number), first, further, mean]
-            about.append(int(number) == one.result["best"])
-            lines.append([*about, sum(resists) / len(resists) if resists else math.nan])
-    columns = ["data", "method", "number", "first", "further", "mean", "chosen", "resists"]
-    frame = pd.DataFrame(lines, columns=columns)
-    return frame.assign(both=hmean(frame[["mean", "resists"]].astype(float), axis=1))
+            chosen = int(number) == one.result["best"]
+            lines.append([one.data, one.method, int(number), first, further, mean, chosen])
+    columns = ["data", "method", "number", "first", "further", "mean", "chosen"]
+    return pd.DataFrame(lines, columns=columns)
 
 
 def reevaluated_table(top: pd.DataFrame) -> pd.DataFrame:
     """``reevaluated`` as texts."""
     table = top.rename(columns={"number": "trial", "first": "first split"})
     table["further splits"] = [", ".join(map(decimal, some)) for some in table.pop("further")]
-    table["Resistance Score"], table["of both"] = table.pop("resists"), table.pop("both")
     table["chosen"] = table.pop("chosen").map({True: "yes", False: ""})
     return as_strings(table.assign(method=table["method"].map(methods.title)))
 

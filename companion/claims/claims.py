@@ -161,9 +161,10 @@ def gsm8k_stable(accuracy):
 
 
 def unchanged(accuracy: pd.DataFrame, benchmark: str) -> Answer | None:
-    """Is every method within two points of the unedited model? None where one answer is more."""
-    values = accuracy[benchmark]
-    if len(values) < 2 or 100 / accuracy[f"{benchmark} items"].max() > 2:
+    """Is every method within two points of the unedited model? None where a method was not asked,
+    or where one answer is more."""
+    values = accuracy.get(benchmark, pd.Series(dtype=float))
+    if values.empty or values.isna().any() or 100 / accuracy[f"{benchmark} items"].max() > 2:
         return None
     change = 100 * (values.drop("unedited") - values["unedited"])
     largest = change[change.abs().idxmax()]

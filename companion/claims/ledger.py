@@ -27,7 +27,7 @@ from companion.claims.claims import CLAIMS, Claim
 from companion.data import models
 from companion.experiments import methods
 
-HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "not measured"
+HOLDS, FAILS, UNKNOWN = "holds", "does not hold", "open"
 VERDICT = {True: HOLDS, False: FAILS, None: UNKNOWN}
 PERMUTATIONS, SAMPLES = 100, 200
 SURE = 0.95  # of the samples: below it a verdict is weak
@@ -65,8 +65,8 @@ def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
     if kind == "ablations":
         return {name: ablations.score_by_choice(name, model, data) for name in ablations.ALL}
     if kind == "benchmarks":
-        found = abilities.runs(*BENCHMARKED)
-        return abilities.answers(found) if found else pd.DataFrame(columns=["mmlu", "gsm8k"])
+        found = abilities.answers(abilities.runs(*BENCHMARKED))
+        return found.reindex(["unedited", *methods.paper_methods()])
     if kind == "perturbations":
         found = extraction.strategies(extraction.perturbed(model, data))
         found = found.query("method == 'REVS' and aggregation == 'released'")
