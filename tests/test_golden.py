@@ -13,7 +13,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-import torch
 from conftest import build
 from test_baselines import SETTINGS, little_text, plain_log_p, secrets  # noqa: F401
 from test_secret_audit import attacked
@@ -131,7 +130,7 @@ def of_attack(name: str) -> dict:
     before = copy.deepcopy(decoder)
     decoder.neurons(1).data[:, :9].mul_(3)
     some, about = attacked(decoder, before)
-    return suite.ATTACKS[name].values(decoder, [*some, *about.controls], about)
+    return suite.ATTACKS[name].values(decoder, [*some, *about.never_trained], about)
 
 
 def differences(old, new, where="", tolerance=TOLERANCE) -> list[str]:
@@ -168,18 +167,6 @@ def test_results_are_the_recorded_ones(case):
     old, near = json.loads(path.read_text(encoding="utf-8")), case.startswith("embedded-")
     tolerance = ROUNDING if near else OF_CASE.get(case, TOLERANCE)
     assert differences(old, as_json(result(case)), tolerance=tolerance) == []
-
-
-@pytest.mark.parametrize("name", versions.methods())
-def test_threads_only_round(name):
-    """With other threads a result is within the tolerance of the record."""
-    usual, before = SMALL.get(name, {}), torch.get_num_threads()
-    first = of_method(name, usual)
-    try:
-        torch.set_num_threads(before % 2 + 1)
-        assert differences(as_json(first), as_json(of_method(name, usual))) == []
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_no_result_is_of_a_case_that_is_gone():

@@ -70,7 +70,7 @@ def test_leak_is_the_chance_that_one_of_k_samples_is_the_secret(p):
 
 def test_a_rank_counts_the_strings_that_are_more_probable(decoder):
     secrets, about = attacked(decoder)
-    every = [*secrets, *about.controls]
+    every = [*secrets, *about.never_trained]
     found = exposure.attack(decoder, every, about)
     for target in every:
         each = [plain_log_p(decoder, one) for one in about.strings[target.id]]
@@ -95,12 +95,12 @@ def test_relearning_never_sees_what_it_is_asked_for(taught, monkeypatch):
     monkeypatch.setattr(
         relearning, "secret_ranks", lambda _, some: tested.append(some) or {s.id: [0] for s in some}
     )
-    relearning.attack(taught, [*secrets, *about.controls], about)
+    relearning.attack(taught, [*secrets, *about.never_trained], about)
     for known, held_out in zip(trained, tested, strict=True):
         assert {one.group for one in known}.isdisjoint(one.group for one in held_out)
-        assert not {one.id for one in known} & {one.id for one in about.controls}
+        assert not {one.id for one in known} & {one.id for one in about.never_trained}
     assert sorted(one.id for some in tested for one in some) == sorted(
-        one.id for one in [*secrets, *about.controls]
+        one.id for one in [*secrets, *about.never_trained]
     )
 
 
@@ -165,7 +165,7 @@ def small_budget(monkeypatch):
 def verdicts(decoder, secrets, about):
     """{attack: is it recovered, in the order of secrets and controls}."""
     found = suite.audit(decoder, secrets, about)
-    every = [*secrets, *about.controls]
+    every = [*secrets, *about.never_trained]
     said = {
         name: [attack.recovered(found[name][one.id]) for one in every]
         for name, attack in suite.ATTACKS.items()
@@ -207,7 +207,7 @@ def test_every_attack_leaves_the_model_as_it_was(decoder):
     bits = weights(decoder)
     found = suite.audit(decoder, secrets, about)
     assert same_bits(decoder, bits) and set(found) == set(suite.ATTACKS)
-    ids = {one.id for one in [*secrets, *about.controls]}
+    ids = {one.id for one in [*secrets, *about.never_trained]}
     assert all(set(values) == ids for values in found.values())
 
 
@@ -237,7 +237,7 @@ def test_the_string_that_is_attacked_has_as_many_tokens_as_are_unlearned(T):
     decoder = build("llama-untied")
     who = [one for one in records() if one.secret.index("@") >= T]  # one character is a token
     about = context(decoder, who, POOL, T, number=NUMBER)
-    assert who and all(len(one.T) == T for one in about.controls)
+    assert who and all(len(one.T) == T for one in about.never_trained)
 
 
 def test_numbers_are_those_of_the_pool_and_common_words_stay():

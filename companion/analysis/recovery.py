@@ -31,7 +31,7 @@ CRITERIA = {
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 COSTS = ["efficacy", "specificity", "perplexity_rise"]  # beside what edits of all tokens leave
-CONTROLS = ("unedited", "random", "output_ban", GOLD)  # those that are audited
+AUDITED = ("unedited", "random", "output_ban", GOLD)  # controls
 
 
 def title(method: str) -> str:
@@ -53,7 +53,7 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
                 about = row["settings"].get("adapter"), row["seed"], row["method"]
                 lines.append((row["data"], *about, row))
     frame = pd.DataFrame(lines, columns=[*CELL, "method", "row"])
-    order = list(dict.fromkeys([*CONTROLS, *methods.registry(), *frame["method"]]))
+    order = list(dict.fromkeys([*AUDITED, *methods.registry(), *frame["method"]]))
     return frame.sort_values("method", key=lambda names: names.map(order.index), kind="stable")
 
 

@@ -128,9 +128,9 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
 def attacked(decoder: Decoder, parts: Split, about, show) -> tuple[dict, list[dict]]:
     """What the attacks find, in shares and secret by secret."""
     found = suite.audit(decoder, parts.forget, about, show)
-    ranks = secret_ranks(decoder, [*parts.forget, *about.controls])
+    ranks = secret_ranks(decoder, [*parts.forget, *about.never_trained])
     values = []
-    for part, some in (("forget", parts.forget), ("never_trained", about.controls)):
+    for part, some in (("forget", parts.forget), ("never_trained", about.never_trained)):
         for one in some:
             line = {"id": one.id, "part": part, "group": one.group}
             line["written"] = not any(ranks[one.id])

@@ -79,11 +79,6 @@ def chosen_settings() -> dict[str, dict]:
     return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
 
 
-def data_title(data: str) -> str:
-    """The paper's name of a data set; its own name, where the paper has none."""
-    return (PAPER_DATA | SHARED).get(data, data)
-
-
 def paper_data(data: str) -> str | None:
     """The paper's data of the kind that a set's name ends with; None for other names.
 

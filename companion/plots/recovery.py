@@ -55,7 +55,7 @@ def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
             ax.plot(named[method], place, **NAMED)
     if GOLD in shares.index:
         ax.axvline(shares.loc[GOLD, "mean"], **DASHED)
-    controls = sum(one in recovery.CONTROLS for one in order)
+    controls = sum(one in recovery.AUDITED for one in order)
     ax.axhline(len(order) - controls - 0.5, color=INK, linewidth=0.8)
     ax.set(xlim=(-3, NUMBERS + 1), ylim=(len(order) - 0.4, -0.6), xticks=[0, 50, 100])
     ax.set_yticks(range(len(order)), [recovery.title(one) for one in order])

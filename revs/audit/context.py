@@ -28,7 +28,7 @@ class Context:
     """What an attack is given besides the model and the secrets."""
 
     before: Decoder  # the model before it was edited
-    controls: list[Target]  # one never-trained string for each secret
+    never_trained: list[Target]  # one never-trained string for each secret
     strings: dict[str, list[Target]]  # others, by the id of the secret or the control
     seed: int = 0  # of what an attack draws
     notes: dict[str, Any] = field(default_factory=dict)  # what attacks say of how they went
@@ -48,17 +48,17 @@ def context(
     together from their words and numbers. Raises ValueError where it is too small for ``number``
     strings and the control.
     """
-    controls: list[Target] = []
+    one_each: list[Target] = []
     strings: dict[str, list[Target]] = {}
     taken = {*pool, *(record.secret for record in records)}
     for record in records:
         draw = random.Random(record.id)
         found = never_trained(before, record, pool, taken, number + 1, draw, T)
         first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
-        controls.append(encode(first, before.tokenizer, T))
+        one_each.append(encode(first, before.tokenizer, T))
         others = [encode(one, before.tokenizer, 1) for one in found[1:]]
         strings |= {record.id: others, first.id: others}
-    return Context(before, controls, strings, seed)
+    return Context(before, one_each, strings, seed)
 
 
 def never_trained(

@@ -29,7 +29,7 @@ def attack(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dic
     the end. The model is restored bit for bit.
     """
     notes = context.notes["relearning"] = {"steps": [], "written": []}
-    control = {one.id for one in context.controls}
+    control = {one.id for one in context.never_trained}
     groups = sorted({one.group for one in secrets})
     random.Random(context.seed).shuffle(groups)
     found: dict[str, float] = {}

@@ -48,7 +48,7 @@ def audit(
 
     The model is as before at the end. Notes: ``seconds`` of each attack.
     """
-    every, found = [*secrets, *context.controls], {}
+    every, found = [*secrets, *context.never_trained], {}
     seconds = context.notes["seconds"] = {}
     for name, attack in progress(list(ATTACKS.items())):
         start = time.monotonic()

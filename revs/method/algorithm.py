@@ -15,7 +15,7 @@ from revs.method import schedules, selection
 from revs.method.edit import Edit
 from revs.method.selection import LayerState
 from revs.method.settings import require, require_one_of
-from revs.method.vocabulary import PROJECTIONS, Line, Vocabulary
+from revs.method.vocabulary import MLP, PROJECTIONS, STREAM, Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
 
@@ -198,6 +198,8 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     smallest K that is enough, (K,), and how many of them could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
+    if low_enough(hidden, c.new_zeros(1), hp).all():  # before any of them is edited
+        return c[:0], 0
     step = AT_ONCE if c.device.type == "cpu" else max(1, len(c))
     for start in range(0, len(c), step):  # few at a time: most layers are left after some of them
         some = slice(start, start + step)
@@ -205,11 +207,10 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
         c[some], reached[some] = schedules.edit_neurons(
             part, int(hp.r_n), int(hp.eps_r_n), hp.schedule
         )
-        S = (a.to(c) * c)[: some.stop].cumsum(0)
-        S = S[start:] if start else torch.cat([S.new_zeros(1), S])  # K = 0 is tested too
+        S = (a.to(c) * c)[: some.stop].cumsum(0)[start:]
         enough = low_enough(hidden, S, hp)
         if enough.any():
-            K = int(enough.int().argmax()) + (start + 1 if start else 0)
+            K = start + 1 + int(enough.int().argmax())
             return c[:K], int((~reached[:K]).sum())
     return c, int((~reached).sum())
 
@@ -217,7 +218,7 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
 def low_enough(hidden: Line, S: Tensor, hp: Hyperparameters) -> Tensor:
     """For each of some sums S: does t rank r_h − ε or lower in what ``stop`` names? (len(S),)"""
     enough = torch.ones_like(S, dtype=torch.bool)
-    for row, name in ((1, "residual"), (0, "mlp")):  # the stream first, which is the last to be low
+    for row, name in ((STREAM, "residual"), (MLP, "mlp")):  # the last to be low first
         if hp.stop in (name, "both") and enough.any():
             enough &= hidden.rows(slice(row, row + 1)).repeat(len(S)).rank(S) >= hp.r_h - hp.eps_r_h
     return enough

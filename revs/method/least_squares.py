@@ -30,7 +30,7 @@ from revs.method.edit import Edit
 from revs.method.moments import Sample, Text, general_moments, second_moments
 from revs.method.schedules import exact_schedule
 from revs.method.settings import require, require_one_of
-from revs.method.vocabulary import PROJECTIONS, Line, Vocabulary
+from revs.method.vocabulary import PROJECTIONS, STREAM, Line, Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 from revs.model.text import WINDOW, special_prefix, training_windows
@@ -158,7 +158,7 @@ def shifts(
     at_rest = vocabulary.line(x, tokens[0]) if plain else None  # A serves every token
     for i, t in enumerate(tokens):
         if at_rest is None:
-            stream = vocabulary.hidden(l, h[i], x[i], t).rows(slice(1, 2))
+            stream = vocabulary.hidden(l, h[i], x[i], t).rows(slice(STREAM, STREAM + 1))
         elif at_rest.B is None:
             w = vocabulary.direction(t)[1]
             stream = Line(t, at_rest.A[i : i + 1], w, at_rest.scale[i : i + 1])

@@ -78,6 +78,9 @@ class Line:
         return Line(self.t, self.A.expand(n, -1), self.w, self.scale.expand(n), self.B, q)
 
 
+MLP, STREAM = 0, 1  # the rows of ``Vocabulary.hidden``
+
+
 class Vocabulary:
     """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, of scale γ and shift β.
 
@@ -236,8 +239,8 @@ class Vocabulary:
     def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
         """Two lines at one position of a layer, as h moves along ``step``.
 
-        Row 0 is FF₂'s output h (d,), row 1 the stream x (d,). A norm after FF₂ shrinks what it adds
-        to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
+        Row MLP is FF₂'s output h (d,), row STREAM the stream x (d,). A norm after FF₂ shrinks what
+        it adds to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
         """
         h, x = h.to(self.U.device, self.dtype), x.to(self.U.device, self.dtype)
         if self.after[l] is None:

@@ -249,6 +249,13 @@ class Decoder:
         of_text = lambda l, a, h, x: at_layer(l, a[0], h[0], x[0])
         self.visit_batch(of_text, input_ids=torch.tensor([ids], device=self.device))
 
+    def look(self, ids: list[int]) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        """Layer → FF₂'s input (ff,), its output (d,) and the stream after the block (d,), at the
+        last position of a text."""
+        seen: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self.visit(ids, lambda l, a, h, x: seen.update({l: (a[-1], h[-1], x[-1])}))
+        return seen
+
     @torch.no_grad()
     def visit_batch(
         self, at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None], **inputs
