@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from document_audit import edit_file, export, nearby_text, report
 from document_audit.memorization import Found, find_memorized
@@ -163,46 +165,37 @@ def edited(
     what that costs. Text near the secrets and secrets to keep are protected; in the search half of
     these secrets. The verdict is printed before the attacks, which it does not depend on.
     """
-    method, limits, start = METHODS[settings.method], settings.limits(), time.monotonic()
+    method, limits = METHODS[settings.method], settings.limits()
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
-    general, search = method.measured(decoder), None
-    spared = lambda targets: general | method.spared(decoder, protected(found.nearby, targets))
-    spare = spared(kept)
-    if settings.hyperparameters is None:
-        looked_at, safe = halves(kept, settings.seed) if kept else (second, [])
-        about = found.nearby, limits, settings.minutes, settings.trials, settings.seed
-        more = {"more": spared(safe) if kept else spare, "progress": progress("search", "settings")}
-        search = search_settings(decoder, first, looked_at, *about, settings.method, **more)
-        hp = search.hp
-        if not (search.reached or settings.anyway):
-            seconds["search"] = time.monotonic() - start
-            return *content(found, method=settings.method, search=search), None
-    else:
-        hp = method.Hyperparameters(**settings.hyperparameters)
-    seconds["search"] = time.monotonic() - start
-    start = time.monotonic()
+    with timed(seconds, "search"):
+        general = method.measured(decoder)
+        spared = lambda some: general | method.spared(decoder, protected(found.nearby, some))
+        spare, (hp, search) = spared(kept), chosen(decoder, found, settings, spared, progress)
+    if search and not (search.reached or settings.anyway):
+        return *content(found, method=settings.method, search=search), None
     print("check: before …", flush=True)
     places = first + second, kept, found.nearby
-    before, halfway = observe(decoder, *places, attack=False), None
-    if second:
-        on = first, second, found.nearby, limits, settings.seed, settings.method, spare
-        halfway = (
-            search.best.others if search else effect(decoder, evaluation(decoder, *on), hp)[-1]
-        )
-    began, more = time.monotonic(), spare | {"progress": progress("unlearn", "steps")}
-    # what is looked at is what the file adds, and not what the method did before rounding
-    with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:
-        added = edit_file.factors(made, hp) if made.layers else {}
-    made.undo()
-    hashes = edit_file.weights_hash(decoder, added)
+    with timed(seconds, "check"):
+        before, halfway = observe(decoder, *places, attack=False), None
+        if second and search:
+            halfway = search.best.others
+        elif second:
+            on = first, second, found.nearby, limits, settings.seed, settings.method, spare
+            halfway = effect(decoder, evaluation(decoder, *on), hp)[-1]
+    with timed(seconds, "unlearn"):
+        more = spare | {"progress": progress("unlearn", "steps")}
+        # what is looked at is what the file adds, and not what the method did before rounding
+        with method.unlearn(decoder, first + second, hp, settings.seed, **more) as made:
+            added = edit_file.factors(made, hp) if made.layers else {}
+        made.undo()
+        hashes = edit_file.weights_hash(decoder, added)
     with edit_file.add(decoder, added) as edit:
-        seconds["unlearn"] = time.monotonic() - began
         print("check: after …", flush=True)
-        after = observe(decoder, *places, attack=False)
-        change = Change(before, after, edit, hp, search, limits, halfway)
-        result, _ = content(found, change, method=settings.method)
-        seconds["check"] = time.monotonic() - start - seconds["unlearn"]
-        saved, start = None, time.monotonic()
+        with timed(seconds, "check"):
+            after = observe(decoder, *places, attack=False)
+            change = Change(before, after, edit, hp, search, limits, halfway)
+            result, _ = content(found, change, method=settings.method)
+        saved = None
         if added and (settings.anyway or result["outcome"] == UNLEARNED):
             ranks = before.ranks(), after.ranks()
             saved = edit_file.saved_edit(decoder, added, settings.method, hp, *ranks, hashes)
@@ -210,13 +203,41 @@ def edited(
         print(report.verdict(result | written), "attack: …", sep="\n", flush=True)
         if saved and export_to:
             export.export(edit, export_to, saved)
-        after = attacked(decoder, after)
+        with timed(seconds, "attack"):
+            after = attacked(decoder, after)
     edit.undo()
-    before = attacked(decoder, before)
+    with timed(seconds, "attack"):
+        before = attacked(decoder, before)
     for name, state in (("before", before), ("after", after)):
         result[name]["attacks"] = state.attacks
-    seconds["attack"] = time.monotonic() - start
     return result | written, place_rows(found, before, after), saved
+
+
+def chosen(
+    decoder: Decoder,
+    found: Found,
+    settings: AuditSettings,
+    spared: Callable[[Sequence[Target]], dict],
+    progress: Progress,
+) -> tuple[Any, SearchResult | None]:
+    """The method's settings, as they were given, or as a search on half of the secrets found
+    them; ``spared`` says for secrets to protect what the method is given of them."""
+    if settings.hyperparameters is not None:
+        return METHODS[settings.method].Hyperparameters(**settings.hyperparameters), None
+    first, second, kept = parts(found.targets, settings.forget, settings.seed)
+    looked_at, safe = halves(kept, settings.seed) if kept else (second, [])
+    about = found.nearby, settings.limits(), settings.minutes, settings.trials, settings.seed
+    more = {"more": spared(safe), "progress": progress("search", "settings")}
+    search = search_settings(decoder, first, looked_at, *about, settings.method, **more)
+    return search.hp, search
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Adds what its block takes to the seconds of a part."""
+    start = time.monotonic()
+    yield
+    seconds[name] = seconds.get(name, 0.0) + time.monotonic() - start
 
 
 def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Text]:

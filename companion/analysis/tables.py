@@ -31,7 +31,8 @@ def decimal(value: float | None, std: float | None = None, digits: int = 1) -> s
     if value is None or math.isnan(value):
         return DASH
     spread = "" if std is None or math.isnan(std) else f" ± {std:.{digits}f}"
-    return f"{round(value, digits) + 0.0:.{digits}f}{spread}"  # no −0.0
+    value = round(round(value, 9), digits) + 0.0  # the same of 70.25 and 70.25000000000001; no −0.0
+    return f"{value:.{digits}f}{spread}"
 
 
 def percent(value: float | None, std: float | None = None, digits: int = 1) -> str:
