@@ -158,12 +158,12 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     for method in ("memit", "head_projection", "max_entropy"):
         assert gain.loc["ssn", method].min() > 0.1
     score, spared = gain["unlearning_score"], both["unlearning_score"][True]["ssn"]
-    revs = main_comparison.runs(MODEL, "ssn").query("method == 'revs' and split == 1")
+    revs = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")
     assert spared.idxmax() == "least_squares"
     assert spared["head_projection"] > max(spared["rmu"], revs["unlearning_score"].mean())
     assert abs(score["ssn", "least_squares"]) < 0.05
     assert score["ssn"][["rmu", "npo_kl"]].max() < -0.03
-    assert score["emails", "npo_kl"] > 0.2 and score["emails"].drop("npo_kl").abs().max() < 0.1
+    assert score["emails", "npo_kl"] > 0.1 and score["emails"].drop("npo_kl").abs().max() < 0.1
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
