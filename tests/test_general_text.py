@@ -49,7 +49,7 @@ def test_integrity_is_perplexity_kl_and_unchanged_tokens(build, tmp_path, kind):
     with torch.no_grad():
         for weight in weights(decoder):
             decoder.model.get_parameter(weight).mul_(1.1)
-    found = general_text.integrity(decoder, before)
+    found, _ = general_text.measure(decoder, None, before=before)
     now = torch.cat([log_p(decoder, window) for window in windows])
     after = general_text.predictions(decoder, range(2))
     assert found["perplexity"] == pytest.approx(after.perplexity, rel=1e-5)

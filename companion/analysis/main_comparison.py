@@ -50,6 +50,17 @@ TITLES = {
 }
 SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
 SHARES += ("resistance_released", "perplexity_rise", "unchanged", "near")  # shown in per cent
+PLACES = {  # where they stand in a row's result
+    "resistance": "attacks.resistance_score.per_example",
+    "resistance_released": "attacks.resistance_score.released",
+    "perturbation": "attacks.perturbation.released",
+    "perplexity": "general_text.perplexity",
+    "perplexity_before": "general_text.perplexity_before",
+    "kl": "general_text.kl",
+    "unchanged": "general_text.unchanged",
+    "token_rank": "token_use.median_rank",
+    "near": "near_secrets.forgotten",
+}
 LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
@@ -72,21 +83,10 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
 
 def measures(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of runs with resistance, integrity and token use as columns."""
-    found = [row["result"] for row in frame["row"]]
-    attacks = [one.get("attacks", {}).get("resistance_score", {}) for one in found]
-    text = [one.get("general_text", {}) for one in found]
-    columns = {
-        "resistance": [one.get("per_example") for one in attacks],
-        "resistance_released": [one.get("released") for one in attacks],
-        "perplexity": [one.get("perplexity") for one in text],
-        "perplexity_before": [one.get("perplexity_before") for one in text],
-        "kl": [one.get("kl") for one in text],
-        "unchanged": [one.get("unchanged") for one in text],
-        "token_rank": [one.get("token_use", {}).get("median_rank") for one in found],
-        "near": [one.get("near_secrets", {}).get("forgotten") for one in found],
-    }
-    numbers = pd.DataFrame(columns, index=frame.index, dtype=float)
-    frame = frame.drop(columns=list(columns), errors="ignore").join(numbers)
+    found = pd.json_normalize([row["result"] for row in frame["row"]])
+    numbers = found.reindex(columns=PLACES.values()).set_axis(list(PLACES), axis="columns")
+    numbers = numbers.set_axis(frame.index).astype(float)
+    frame = frame.drop(columns=list(PLACES), errors="ignore").join(numbers)
     others = [*METRICS, "seconds", "memory"]
     frame[others] = frame[others].astype(float)
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)

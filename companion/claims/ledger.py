@@ -42,12 +42,8 @@ PERCENT += ["resistance_released", "perturbation", "perplexity_rise", "columns"]
 def runs(model: str) -> pd.DataFrame:
     """The runs of the main comparison with every measure that a claim is about, in per cent."""
     frame = main_comparison.runs(model)
-    attacks = [row["result"].get("attacks", {}).get("perturbation", {}) for row in frame["row"]]
     shape = models.registry().get(model, {}).get("shape", {"layers": 1, "ff": 1})
-    frame = frame.assign(
-        perturbation=pd.Series([one.get("released") for one in attacks], dtype=float),
-        columns=frame["columns"].astype(float) / (shape["layers"] * shape["ff"]),
-    )
+    frame = frame.assign(columns=frame["columns"].astype(float) / (shape["layers"] * shape["ff"]))
     frame[PERCENT] = 100 * frame[PERCENT].astype(float)
     return frame[frame["method"].isin(["unedited", *methods.paper_methods()])]
 

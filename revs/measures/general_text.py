@@ -81,11 +81,13 @@ def predictions(decoder: Decoder, windows: range = TEST, keep: bool = False) -> 
 
 
 @torch.no_grad()
-def integrity(decoder: Decoder, before: Predictions) -> dict[str, float]:
+def measure(
+    decoder: Decoder, split: Split | None, k: int = 100, *, before: Predictions
+) -> tuple[dict[str, float], dict[str, dict]]:
     """An edited model against ``predictions(…, keep=True)`` of the unedited one.
 
     Perplexity after and before, the mean of KL(p_before ‖ p_after) in nats a token, and the share
-    of unchanged next tokens, in [0, 1].
+    of unchanged next tokens, in [0, 1]. Nothing by secret, so that split and k have no bearing.
     """
     losses, divergences, same = [], [], 0
     pairs = zip(hidden_states(decoder, before.windows), before.hidden, strict=True)
@@ -101,7 +103,7 @@ def integrity(decoder: Decoder, before: Predictions) -> dict[str, float]:
         "perplexity_before": before.perplexity,
         "kl": mean(divergences),
         "unchanged": same / len(before.next),
-    }
+    }, {}
 
 
 def hidden_states(decoder: Decoder, windows: range) -> Iterator[tuple[Tensor, Tensor]]:
@@ -112,10 +114,3 @@ def hidden_states(decoder: Decoder, windows: range) -> Iterator[tuple[Tensor, Te
         ids = torch.tensor(every[number], device=decoder.device)
         output = decoder.model.base_model(input_ids=ids[None], use_cache=False)
         yield ids, output.last_hidden_state[0]
-
-
-def measure(
-    decoder: Decoder, split: Split, k: int = 100, *, before: Predictions
-) -> tuple[dict, dict[str, dict]]:
-    """``integrity`` of an edited model on general text; nothing by secret."""
-    return integrity(decoder, before), {}
