@@ -32,15 +32,15 @@ def runs(model: str, name: str) -> pd.DataFrame:
 def tried(model: str, data: str) -> pd.DataFrame:
     """Every trial of the searches on a set, methods by their titles; REVS has one search through
     the final norm and one with U alone, which ``way`` and its title tell apart."""
-    return titled([tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS])
+    return joined([tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS])
 
 
 def searches(model: str, data: str) -> pd.DataFrame:
     """One line a search on a set, with its ``result``; methods by the same titles."""
-    return titled([tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS])
+    return joined([tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS])
 
 
-def titled(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """Frames below each other, their methods by titles that tell the ways apart."""
     found = pd.concat(parts, ignore_index=True)
     titles = found["method"].astype(str).map(methods.title)
