@@ -108,6 +108,16 @@ def test_numbers_leave_a_trace_after_the_new_write():
     assert first["revs"] == 0.75 and first["least_squares"] == first["gold"] == 0
 
 
+def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
+    """gone: “the model that never read a number already ranks some of them first, and after REVS
+    exposure finds as many. After the least-squares write, Head-Projection, RMU and the ban …”"""
+    found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
+    share = found.groupby("method")["exposure"].mean()
+    assert share["revs"] == share["gold"] > 0.2
+    fewer = share[["least_squares", "head_projection", "rmu", "output_ban"]]
+    assert fewer.max() < share["gold"] / 2
+
+
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
     """gone: “On Emails MEMIT comes as close to the model that never read them as the ban does …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))

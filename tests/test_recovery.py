@@ -230,7 +230,7 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
         drawing.plt.close(drawing.overview(found))
         assert all(isinstance(one, str) for one in recovery.answer(found).values())
     said = recovery.answer(record(some))
-    assert said == {"excess_least_squares": "–", "least_excess_revs": "20"}
+    assert said == {"excess_least_squares": "–", "excess_revs": "20 points (SSN)"}
 
 
 def test_an_insider_is_told_of_where_runs_were_attacked_and_else_a_dash(record, monkeypatch):
