@@ -19,6 +19,7 @@ from torch import Tensor
 
 MODULES = ("scores", "geometry", "edits", "models")  # of this package: they add the exercises
 KNOWN: dict[str, Exercise] = {}
+FEW = 6  # numbers that are shown as they are
 
 
 class Wrong(AssertionError):
@@ -173,6 +174,13 @@ def difference(cases: Sequence[tuple], found: list, wanted: list, call: str) -> 
         ratio = scale_between(numbers)
         if ratio:
             return f"Every number is {ratio:g} times what it should be."
+    if one.numel() > FEW:
+        if alike(one.flatten().sort().values, other.flatten().sort().values):
+            return f"Case {at + 1}: the numbers are right, and stand in another order."
+        differ = ~torch.isclose(one, other, rtol=1e-4, equal_nan=True)
+        first = tuple(differ.nonzero()[0].tolist())
+        said = f"entry {list(first)} is {one[first]:.4g} instead of {other[first]:.4g}"
+        return f"Case {at + 1}: {said}; {int(differ.sum())} of {one.numel()} entries differ."
     given = ", ".join(map(short, cases[at]))
     return f"Case {at + 1}: for {given} it gives {short(one)}, but revs {short(other)}."
 
@@ -193,7 +201,7 @@ def short(one: Any) -> str:
     if isinstance(one, Raised):
         return one.kind
     if isinstance(one, Tensor):
-        if one.numel() > 6:
+        if one.numel() > FEW:
             return f"a tensor of shape {tuple(one.shape)}"
         return str([round(x, 4) for x in one.tolist()] if one.dim() == 1 else one.tolist())
     return one if isinstance(one, str) and len(one) < 80 else repr(one)[:80]

@@ -16,7 +16,7 @@ from teaching.geometry import random
 
 # --- choosing -------------------------------------------------------------------------------------
 
-RANKS = list(product((0, 3, 90, 97, 100, 104, 105, 130, 2000), repeat=2))
+RANKS = list(product((0, 3, 90, 95, 97, 100, 104, 105, 130, 2000), repeat=2))
 
 
 def gate(r_mlp, r_residual, r_h, eps):
@@ -142,10 +142,10 @@ def edit_neuron(U, n, t, r_n, eps):
     return reference.edit_neuron(reference.Projection(toy.model(), raw=True), n, t, r_n, eps)[0]
 
 
-def schedule(U, n, t, r_n, eps, put=False, onward=False, down=False):
+def schedule(U, n, t, r_n, eps, put=False, onward=False, down=False, always=False):
     """Alg. 2 with the mistakes that one can make in it."""
     back, v, l, now = torch.linalg.pinv(U), U @ n, -10.0, n
-    if int(rank(v, t)) >= r_n - eps:
+    if int(rank(v, t)) >= r_n - eps and not always:
         return n
     for _ in range(100):
         changed = (U @ now if onward else v).clone()
@@ -161,7 +161,7 @@ def schedule(U, n, t, r_n, eps, put=False, onward=False, down=False):
 def edit_cases():
     decoder = toy.model()
     U, cases = decoder.head.weight.detach(), []
-    for l, j, t in ((0, 3, 60), (1, 40, 111), (2, 77, 205), (2, 5, 33), (1, 90, 180)):
+    for l, j, t in ((0, 3, 60), (1, 40, 111), (2, 77, 205), (2, 5, 33), (1, 90, 180), (0, 31, 60)):
         cases.append((U, decoder.neurons(l)[:, j].detach().clone(), t, 200, 20))
     return cases
 
@@ -174,6 +174,9 @@ compare(
     {
         "You set the target's logit to ℓ, as Alg. 2 is printed. The released code adds ℓ to it.": (
             lambda *case: schedule(*case, put=True)
+        ),
+        "You edit a neuron whose rank is at least r_n − ε already: return it as it is.": (
+            lambda *case: schedule(*case, always=True)
         ),
         "You only ever go further down. Beyond r_n + ε, ℓ is multiplied by 0.8.": (
             lambda *case: schedule(*case, down=True)
@@ -202,6 +205,7 @@ def sums_cases():
         ([0.5, 0.5, 0.5], [-1.0, -1.0, -1.0], -9.0),
         ([0.5, -3.0, 1.0, 4.0], [-1.0, -1.0, -1.0, -2.0], -2.5),
     ]
+    some.append(([1.0, -1.0, 2.0, 3.0], [-2.0, -2.0, -1.5, -1.0], -4.0))
     return [*some, ([1.0, -2.0, 3.0, 1.0], [-2.0, -1.0, -1.0, -5.0], -3.0)]
 
 
@@ -222,6 +226,9 @@ compare(
         ),
         "You stop where the sum of all absolute moves is enough: a negative activation moves the "
         "output the other way.": lambda a, c, S: neurons_needed([abs(x) for x in a], c, S),
+        "You leave out neurons with a negative activation: they move the output the other way.": (
+            lambda a, c, S: neurons_needed([max(x, 0.0) for x in a], c, S)
+        ),
     },
     in_revs=False,
 )

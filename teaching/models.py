@@ -96,7 +96,7 @@ def judge_ft_l(function: Callable) -> str:
         raise Wrong(f"You changed {others[0]}: FT-L trains FF₂ alone, the weights mlp.down_proj.")
     if after > before - 1e-3:
         said = f"p(t) went from {before:.2f} to {after:.2f}"
-        raise Wrong(f"{said}: you must descend on p(t) itself, or on log p(t), not on −log p(t).")
+        raise Wrong(f"{said}: you must descend on p(t), summed over targets, not on −log p(t).")
     most = max(float(by.abs().max()) for by in moved.values())
     if most > RADIUS + 1e-5:
         ends = max(float((start[name] + moved[name]).abs().max()) for name in changed)
@@ -105,7 +105,8 @@ def judge_ft_l(function: Callable) -> str:
         said = f"A weight has moved by {most:.3f}, outside the ball of radius {RADIUS}"
         raise Wrong(f"{said}: clamp θ to θ₀ ± radius after each step.")
     if after > FORGOTTEN:
-        raise Wrong(f"p(t) is still {after:.2f} on average: take all steps, with all targets.")
+        said = f"p(t) is still {after:.2f} on average"
+        raise Wrong(f"{said}: take all steps, with all targets, on p(t) and not on log p(t).")
     return f"Right: p(t) fell from {before:.2f} to {after:.3f}, and no weight left the ball."
 
 
@@ -164,7 +165,10 @@ def judge_control(function: Callable) -> str:
             "unlearning: leave everything before the head as it is."
         )
     if result["efficacy"] < 0.95:
-        raise Wrong(f"The forgotten tokens can still be written: {sizes(result)}.")
+        raise Wrong(
+            f"The forgotten tokens still rank too high: {sizes(result)}. Which row of the head "
+            "puts a token far down after every text?"
+        )
     if result["specificity"] < 0.95:
         raise Wrong(f"You lose the secrets that are to stay: {sizes(result)}.")
     with torch.no_grad():
@@ -190,7 +194,7 @@ examine(
         "You changed the network itself": lambda decoder, targets: least_squares.unlearn(
             decoder, targets, least_squares.Hyperparameters(r_h=100, mu=0)
         ),
-        "The forgotten tokens can still be written": lambda decoder, targets: None,
+        "The forgotten tokens still rank too high": lambda decoder, targets: None,
         "You lose the secrets that are to stay": ban_everything,
     },
 )
@@ -222,7 +226,7 @@ def judge_attack(function: Callable) -> str:
     share = lambda some: mean([float(entry.recovered(values[one.id])) for one in some])
     secrets, invented = share(forget), share(controls)
     said = f"Recovered: {100 * secrets:.0f} per cent of the secrets"
-    if invented > 0.5:
+    if invented > 0.1:
         raise Wrong(
             f"You recover {100 * invented:.0f} per cent of numbers that nobody memorised: your "
             "attack invents what it finds."
@@ -360,9 +364,7 @@ def judge_forget(function: Callable) -> str:
     now = decoder.model.state_dict()
     if any(not torch.equal(of, start[name]) for name, of in now.items()):
         raise Wrong("undo() does not bring the model back: return the edit that you made last.")
-    return (
-        f"Right: {person}'s number is gone, all others are written, and undo() restores the bits."
-    )
+    return f"Right: {person}'s number is not written, all others are, and undo() restores the bits."
 
 
 def forget_silently(model, tokenizer, prompt, secret):

@@ -30,7 +30,7 @@ def memorised_cases():
         for i, t in enumerate(secret):
             logits[3 + i, t] = -9 if i in wrong else 9
         cases.append((logits, secret, 4))
-    logits = torch.zeros(6, 5)  # a secret that is written one place too late
+    logits = torch.zeros(5, 5)  # a secret that is written one place too late
     logits[2, 4], logits[3, 1], logits[4, 2] = 9.0, 9.0, 9.0
     return [*cases, (logits, [1, 2], 3)]
 

@@ -7,6 +7,7 @@ import torch
 
 import teaching
 from companion.store.paths import ROOT
+from revs.method.least_squares import solution
 from revs.method.vocabulary import Vocabulary
 from teaching import geometry, toy
 from teaching.checking import KNOWN
@@ -66,6 +67,8 @@ WRITTEN = {  # as students write them
     ("direction", "sign is wrong"): lambda U, g, t: -torch.linalg.pinv(U)[:, t] / g,
     ("direction", "2 times"): lambda U, g, t: 2 * torch.linalg.pinv(U)[:, t] / g,
     ("direction", "shape"): lambda U, g, t: (torch.linalg.pinv(U)[:, t] / g)[:, None],
+    ("write", "in another order"): lambda K, lam: solution(K, lam=lam).flip(0),
+    ("write", "entries differ"): lambda K, lam: solution(K, lam=lam).clamp_min(0),
     ("write", "transposed"): lambda K, lam: torch.linalg.solve(
         K.T @ K + lam * (K * K).sum(1).mean() * torch.eye(K.shape[1]).to(K), K.T
     ),
