@@ -223,6 +223,8 @@ def judge_attack(function: Callable) -> str:
     values = entry.values(decoder, [*forget, *controls], context)
     if not isinstance(values, dict) or {one.id for one in [*forget, *controls]} - set(values):
         raise Wrong("Return {id: number} with the id of every secret that you are given.")
+    if any(isinstance(found, bool) for found in values.values()):
+        raise Wrong("Return the rank at which you find a secret, not whether you find it.")
     share = lambda some: mean([float(entry.recovered(values[one.id])) for one in some])
     secrets, invented = share(forget), share(controls)
     said = f"Recovered: {100 * secrets:.0f} per cent of the secrets"
@@ -251,6 +253,9 @@ examine(
             one.id: 0 for one in secrets
         },
         "Return {id: number}": lambda decoder, secrets, context: [0 for one in secrets],
+        "Return the rank at which": lambda decoder, secrets, context: {
+            one.id: True for one in secrets
+        },
     },
 )
 

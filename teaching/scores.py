@@ -223,6 +223,12 @@ compare(
             for i, q in enumerate(points)
             if not any(p[0] >= q[0] and p[1] >= q[1] for j, p in enumerate(points) if j != i)
         ],
+        "A point dominates itself in your test, so that none is left: something must be strictly "
+        "better.": lambda points: [
+            i
+            for i, q in enumerate(points)
+            if not any(p[0] >= q[0] and p[1] >= q[1] for p in points)
+        ],
         "You keep only the best in each number: a compromise between them may be undominated.": (
             lambda points: [
                 i
@@ -240,7 +246,8 @@ compare(
 def resistance_cases():
     draw = random.Random(3)
     some = lambda layers: [[draw.randrange(160), draw.randrange(160)] for _ in range(layers)]
-    return [(some(n), 100) for n in (3, 4, 5, 6)] + [([[0, 90], [90, 0]], 100)]
+    apart = [[50, 20], [10, 5], [90, 90]]  # the first layer, the weakest, the last
+    return [(some(n), 100) for n in (3, 4, 5, 6)] + [([[0, 90], [90, 0]], 100), (apart, 100)]
 
 
 def scored(ranks, k):
