@@ -110,12 +110,14 @@ def test_numbers_leave_a_trace_after_the_new_write():
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
     """gone: “the model that never read a number already ranks some of them first, and after REVS
-    exposure finds as many. After the least-squares write, Head-Projection, RMU and the ban …”"""
+    exposure finds as many.”; “… ranks most addresses first, so that exposure says little”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
     share = found.groupby("method")["exposure"].mean()
     assert share["revs"] == share["gold"] > 0.2
     fewer = share[["least_squares", "head_projection", "rmu", "output_ban"]]
     assert fewer.max() < share["gold"] / 2
+    names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
+    assert names.loc[names["method"] == "gold", "exposure"].mean() > 0.8
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
