@@ -24,8 +24,10 @@ def curations(model: str, name: str) -> list[dict]:
 
 def runs(model: str, name: str) -> pd.DataFrame:
     """The usual runs on each kind of secret that was found, by the paper's data of that kind."""
-    found = {kind: results.runs(model, f"{name}-{kind}", sweep="organic") for kind in SETS}
-    parts = [each.assign(data=SETS[kind]) for kind, each in found.items()]
+    parts = [
+        results.runs(model, f"{name}-{kind}", sweep="organic").assign(data=data)
+        for kind, data in SETS.items()
+    ]
     return pd.concat(parts, ignore_index=True)
 
 

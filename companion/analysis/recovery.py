@@ -31,7 +31,7 @@ CRITERIA = {
 CELL = ["data", "adapter", "split"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 COSTS = ["efficacy", "specificity", "perplexity_rise"]  # beside what edits of all tokens leave
-AUDITED = ("unedited", "random", "output_ban", GOLD)  # controls
+AUDITED = ("unedited", "random", "output_ban", GOLD)  # controls that are audited
 
 
 def title(method: str) -> str:
@@ -264,12 +264,7 @@ def answer(found: pd.DataFrame) -> dict[str, str]:
     the least-squares write and of REVS, on the data sets on which the attacks are calibrated."""
     checked = is_calibrated(calibration(found))
     excess = endpoint(found[found["data"].isin(checked.index[checked])], GOLD)
-    said = {}
-    for method in ("least_squares", "revs"):
-        known = excess[excess["method"] == method].sort_values("mean", kind="stable")
-        most = [
-            f"{percent(one.mean, digits=0)} points ({results.DATA.get(one.data, one.data)})"
-            for one in known.tail(1).itertuples()
-        ]
-        said[f"excess_{method}"] = most[0] if most else DASH
-    return said
+    most = excess.sort_values("mean", kind="stable").groupby("method").last()
+    points = most["mean"].map(lambda share: percent(share, digits=0))
+    said = points + " points (" + most["data"].replace(results.DATA) + ")"
+    return {f"excess_{name}": said.get(name, DASH) for name in ("least_squares", "revs")}

@@ -117,8 +117,7 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     except unlearn.FAILURES as error:
         edit.undo()
         raised = unlearn.explanation(error, settings.method)
-        if not resolved.existing_row():
-            resolved.write(decoder, {"failed": str(raised)}, [], {}, None)
+        resolved.write_failure(decoder, raised, {})
         raise raised from None
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}

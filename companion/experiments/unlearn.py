@@ -127,13 +127,16 @@ class Run:
         except FAILURES as error:
             edit.undo()
             explained = explanation(error, self.settings["method"])
-            if not self.existing_row():
-                seconds = {"unlearn": time.monotonic() - start}
-                self.write(loaded.decoder, {"failed": str(explained)}, [], seconds, None)
+            self.write_failure(loaded.decoder, explained, {"unlearn": time.monotonic() - start})
             raise explained from None
         if restore:
             edit.undo()
         return self.write(loaded.decoder, result, values, loaded.seconds | seconds, peak.mb)
+
+    def write_failure(self, decoder: Decoder, error: Exception, seconds: dict) -> None:
+        """A row that says why the run failed, unless there is one with a result."""
+        if not self.existing_row():
+            self.write(decoder, {"failed": str(error)}, [], seconds, None)
 
     def write(
         self, decoder: Decoder, result: dict, values: list, seconds: dict, mb: int | None
