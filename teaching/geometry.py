@@ -160,7 +160,9 @@ compare(
     demotion,
     {
         "Your rank is off by one: r_n points must lie above c, so that c lies between the r_n-th "
-        "and the next (1-based places).": lambda A, w, t, r: between(A, w, t, r, above=-1),
+        "and the next (1-based places). Is t among your points? Its own, 0/0, sorts first.": (
+            lambda A, w, t, r: between(A, w, t, r, above=-1)
+        ),
         "Your rank is off by one in the other direction: the indices of a sorted list begin with "
         "0.": lambda A, w, t, r: between(A, w, t, r, above=1),
         "A neuron in which t ranks low already would be raised: only demote, c = min(0, …).": (

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 from torch import nn
+from torch.nn.functional import softplus
 
 import revs
 from revs.audit.context import SUFFIX, Context
@@ -61,6 +62,9 @@ compare(
         ),
         "The factor 2/β is missing.": lambda p, ref, beta: (
             beta / 2 * npo_kl.objective(p, ref, beta)
+        ),
+        "β stands in front alone: the ratio inside is raised to the power β.": (
+            lambda p, ref, beta: 2 / beta * softplus(p - ref).mean()
         ),
         "You sum over the batch: take the mean.": lambda p, ref, beta: (
             len(p) * npo_kl.objective(p, ref, beta)

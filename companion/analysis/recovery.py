@@ -115,16 +115,14 @@ def is_calibrated(checked: pd.DataFrame) -> pd.Series:
 
 
 def calibration_table(checked: pd.DataFrame) -> pd.DataFrame:
-    """The criteria as texts, a column a data set."""
-    cell = [
-        f"{percent(one.value)} {'✓' if one.met else '✗'}"
-        + (f" ({ATTACKS[one.attack].title})" if one.attack else "")
-        for one in checked.itertuples()
-    ]
-    table = checked.assign(cell=cell, data=checked["data"].replace(results.DATA))
-    table = table.pivot(index="criterion", columns="data", values="cell")
-    table = table.loc[list(CRITERIA), list(dict.fromkeys(checked["data"].replace(results.DATA)))]
-    return table.rename(CRITERIA).rename_axis("", axis=1).rename_axis("").reset_index()
+    """The criteria as texts, a line a data set."""
+    cell = [f"{percent(one.value)} {'✓' if one.met else '✗'}" for one in checked.itertuples()]
+    data = checked["data"].replace(results.DATA)
+    table = checked.assign(cell=cell, data=data).pivot(
+        index="data", columns="criterion", values="cell"
+    )
+    table = table.loc[data.unique(), list(CRITERIA)]
+    return table.rename(columns=CRITERIA).rename_axis("", axis=1).rename_axis("data").reset_index()
 
 
 # --- the endpoint --------------------------------------------------------------------------------
