@@ -84,15 +84,13 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
 
 def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
     """gone: “… exposure now finds …; in the model that never read them it finds …”; “the
-    least-squares write loses some, MEMIT more, and REVS all”; “… rank in the first half …”"""
+    least-squares write loses some, MEMIT more, and REVS all”; “most addresses rank near the end”"""
     table = recovery.by_tokens(MODEL, "emails").set_index(["method", "tokens"])
     gold, kept = table["exposure"]["gold", "two"], table["specificity"]
     for method in ("revs", "least_squares", "memit"):
         assert table["exposure"][method, "all"] <= gold < table["exposure"][method, "two"]
     assert kept["revs", "all"] == 0 < kept["memit", "all"] < kept["least_squares", "all"] < 1
     found = recovery.secrets(recovery.runs(MODEL, "emails", tag="tokens"))
-    own = found[(found["part"] == "forget") & (found["method"] == "least_squares")]
-    assert own["exposure_value"].max() <= 100
     memit = found[(found["part"] == "forget") & (found["method"] == "memit")]
     assert memit["exposure_value"].median() > 150
     never = recovery.secrets(recovery.runs(MODEL, "emails")).query("method == 'gold'")
@@ -118,6 +116,15 @@ def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
     assert fewer.max() < share["gold"] / 2
     names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
     assert names.loc[names["method"] == "gold", "exposure"].mean() > 0.8
+
+
+def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
+    """gone: “none of the four behind the bars meets the limit on any set”; “the least-squares write
+    on SSN looks like a ban”"""
+    share = recovery.endpoint(recovery.secrets(recovery.runs(MODEL)))
+    share = share.set_index(["method", "data"])["mean"]
+    assert share["output_ban"].max() < recovery.EXPOSED
+    assert share["output_ban", "ssn"] == share["least_squares", "ssn"] == 0
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
@@ -189,6 +196,7 @@ def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     trials = tuning.trials("gptj-small", "ssn-tune").set_index("method")
     rivals = trials.drop(index=["revs", "least_squares"])
     assert rivals.loc[rivals["efficacy"] >= 0.2, "specificity"].max() < 0.2
+    assert (rivals["efficacy"] >= 0.2).groupby("method").sum().max() <= 3  # “few trials …”
     own = trials.loc["revs"].reset_index()
     assert own.loc[own["unlearning_score"].idxmax(), "printed"]
 

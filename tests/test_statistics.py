@@ -28,6 +28,15 @@ def secrets(values, first=0):
     return pd.DataFrame({0: values}, index=[f"s{first + i:03d}" for i in range(len(values))])
 
 
+def test_shares_on_which_all_items_agree_have_an_interval_too():
+    """The first two by hand; the third is the example in Newcombe (1998), Table II (a)."""
+    z2 = 1.959964**2
+    assert statistics.wilson(0, 20) == pytest.approx((0, z2 / (20 + z2)))
+    assert statistics.wilson(1, 20) == pytest.approx((20 / (20 + z2), 1))
+    found = statistics.newcombe(56 / 70, 70, 48 / 80, 80)
+    assert found == pytest.approx((0.0524, 0.3339), abs=1e-4)
+
+
 def test_a_sample_is_centred_on_the_score_and_narrows_with_the_number_of_secrets():
     random, widths = np.random.default_rng(0), []
     for n in (20, 320):

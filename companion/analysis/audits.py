@@ -18,11 +18,12 @@ LIMITS = {
     "next_word_agreement": "general text",
     "perplexity": "perplexity, rise",
 }
+DEVELOPED = "thirty documents"  # on which the tool was developed
 SETS = {  # a run's name → the documents that it searched
-    "files": "thirty documents",
+    "files": DEVELOPED,
     "office": "office",
     "machine": "packages",
-    "columns": "thirty documents",
+    "columns": DEVELOPED,
 }
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
@@ -179,8 +180,9 @@ def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
         f"{one['model']} on the {one['documents']}"
         for _, one in own[own["outcome"] != "unlearned"].iterrows()
     ]
-    return {
-        "within": number_word(len(own) - len(missed)),
-        "runs": number_word(len(own)),
-        "missed": comma_list(missed) if missed else "no run",
-    }
+    said = {"missed": comma_list(missed) if missed else "no run"}
+    developed = own["documents"] == DEVELOPED
+    for name, part in (("unseen", own[~developed]), ("seen", own[developed])):
+        said[name] = number_word(len(part))
+        said[f"{name}_within"] = number_word(int((part["outcome"] == "unlearned").sum()))
+    return said

@@ -273,11 +273,13 @@ def place(scores: pd.Series, method: str) -> int:
 
 def standing(model: str) -> dict[str, str]:
     """What a page says of the main comparison, for ``glue``: its ``designs``, how many ``methods``
-    it has, and the ``place`` of REVS among them on SSN and on Emails."""
+    it has, the least corrected p that they can reach, and the ``place`` of REVS among them on SSN
+    and on Emails."""
     frame = runs(model)
     scored = frame[~frame["method"].isin(CONTROLS)].groupby(["data", "method"])[PRIMARY].mean()
     said = {"title": results.title(model), "designs": designs(frame)}
     said["methods"] = str(len(scored.index.unique("method")))
+    said["least_p"] = statistics.p_text(statistics.least_p(len(scored.index.unique("method")) - 1))
     for data in ("ssn", "emails"):
         known = (data, "revs") in scored.index
         said[f"place_{data}"] = str(place(scored[data], "revs")) if known else DASH
@@ -292,7 +294,8 @@ def revs_means(model: str, data: str, *columns: str) -> dict[str, str]:
 
 def findings(frame: pd.DataFrame) -> dict[str, str]:
     """Two findings for the landing page, on the paper's data sets: where REVS and its least-squares
-    write rank, what an insider finds after them, and what they cost."""
+    write rank, where a first place is clear by the intervals, what an insider finds after them, and
+    what they cost."""
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
     means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
@@ -302,18 +305,21 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     }
     for method, (name, title) in written.items():
         places: dict[str, list[str]] = {}
-        resisted = []
+        resisted, clear = [], []
+        ahead = differences(scored, method).groupby("data")["high"].max() < 0
         for data, data_title in methods.PAPER_DATA.items():
             if (data, method) in means.index:
                 rank = ordinal(place(means.loc[data, PRIMARY], method))
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
+                clear += [data_title] * bool(ahead.get(data, False))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
+        if len(clear) < len(places.get("first", [])):
+            ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
         rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {comma_list(ranks)}, with Resistance Scores of "
-            f"{spoken_list(resisted)} per cent. Perplexity on general text rises by "
-            f"{percent(rise)} per cent."
+            f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "
+            f"{spoken_list(resisted)} per cent. Perplexity rises by {percent(rise)} per cent."
             if places
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )

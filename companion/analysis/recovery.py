@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, intervals, percent
+from companion.analysis.tables import DASH, intervals, number_word, percent, spoken_list
 from companion.experiments import methods
 from companion.experiments.settings import GOLD
 from companion.store import rows
@@ -132,14 +132,19 @@ def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
     """One line a data set and method: runs, the share of secrets recovered, ``low`` and ``high``;
     with ``to``, the excess over that method in the cells that both have.
 
-    Intervals are a bootstrap over adapters, splits and secrets.
+    Intervals are a bootstrap over adapters, splits and secrets, and at least as wide as Wilson's of
+    a share of one run's secrets, or Newcombe's of an excess: where all secrets agree, draws agree.
     """
     forget, lines = found[found["part"] == "forget"], []
     for data, part in forget.groupby("data", sort=False):
         shares, cells = by_secret(part)
         samples = statistics.harmonic_samples({"recovered": shares})
-        by_method = statistics.by_method(cells, shares.mean().to_numpy(), samples, to)
-        lines += [{"data": data} | line for line in by_method]
+        each, n = shares.mean().groupby("method").mean(), int(shares.notna().sum().min())
+        for line in statistics.by_method(cells, shares.mean().to_numpy(), samples, to):
+            own, mean = each[line["method"]], line["mean"]
+            least = statistics.newcombe(own, n, own - mean, n) if to else statistics.wilson(own, n)
+            ends = {"low": min(line["low"], least[0]), "high": max(line["high"], least[1])}
+            lines.append({"data": data} | line | ends)
     return pd.DataFrame(lines, columns=["data", "method", "runs", "mean", "low", "high"])
 
 
@@ -248,6 +253,12 @@ def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, 
     said["layer_recovered"] = percent(endpoint(secrets(layers))["mean"].mean())
     said["layer_insider"] = percent(tried.get(first, np.nan) / 100)
     return said
+
+
+def rounding_bits(frame: pd.DataFrame) -> str:
+    """To how many bits rounding could go in the audits ``runs``, in words."""
+    bits = sorted({row["result"]["rounding"]["bits"] for row in frame["row"]})
+    return spoken_list([number_word(one) for one in bits])
 
 
 def titled(frame: pd.DataFrame) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import wilcoxon
+from scipy.stats import binomtest, wilcoxon
 
 from companion.analysis.tables import DASH
 from companion.data import datasets
@@ -131,6 +131,23 @@ def interval(sample: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's interval of a share of ``n`` items: it has a width where all of them agree."""
+    found = binomtest(round(share * n), n).proportion_ci(LEVEL, "wilson")
+    return float(found.low), float(found.high)
+
+
+def newcombe(share: float, n: int, other: float, m: int) -> tuple[float, float]:
+    """Newcombe's interval of the difference of two shares, of ``n`` and of ``m`` items, from the
+    Wilson intervals of both (his method 10, 1998)."""
+    (low, high), (other_low, other_high) = wilson(share, n), wilson(other, m)
+    below, above = (
+        math.hypot(share - low, other_high - other),
+        math.hypot(high - share, other - other_low),
+    )
+    return share - other - below, share - other + above
+
+
 def by_method(
     runs: pd.DataFrame, values: np.ndarray, samples: np.ndarray, to: str | None = None
 ) -> Iterator[dict]:
@@ -169,6 +186,12 @@ def two_sided(sample: np.ndarray) -> float:
     known = sample[~np.isnan(sample)]
     rarer = min((known <= 0).sum(), (known >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (len(known) + 1)))
+
+
+def least_p(tests: int) -> float:
+    """The least p that so many tests can reach after Holm's correction, if it is the least of all:
+    no draw lies on the rarer side."""
+    return tests * 2 / (DRAWS + 1)
 
 
 def holm(p: pd.Series) -> pd.Series:

@@ -104,8 +104,8 @@ def close_second_resistance(means):
 @claim("with REVS the resistance to perturbed prompts doubles, here: at least 1.9 times", "App.")
 def perturbation_doubles(means):
     values = means["perturbation"].dropna()
-    if not {"revs", "unedited"} <= set(values.index):
-        return None
+    if not {"revs", "unedited"} <= set(values.index) or 1.9 * values["unedited"] > 100:
+        return None  # not measured, or so high before that it cannot double
     said = f"{values['unedited']:.1f} before, {values['revs']:.1f} after"
     return bool(values["revs"] >= 1.9 * values["unedited"]), said
 

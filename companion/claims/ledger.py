@@ -112,9 +112,9 @@ def shuffled(names: Iterable[str], draw: random.Random) -> list[str]:
 
 
 def resampled(part: pd.DataFrame) -> list[pd.DataFrame]:
-    """The means of methods in SAMPLES bootstrap samples of adapters and splits; none of one
-    adapter."""
-    if part["adapter"].nunique() < 2:
+    """The means of methods in SAMPLES bootstrap samples of adapters and splits; none where there is
+    one adapter or one split, of which no sample tells how much it matters."""
+    if min(part["adapter"].nunique(), part["split"].nunique()) < 2:
         return []
     names = sorted(part["method"].unique())
     of = (part["method"].to_numpy()[None] == np.array(names)[:, None]).astype(float)
