@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PRIVATE = 0o600  # for the owner alone
-REFUSED = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.ENOTDIR, errno.EEXIST)
+REFUSED = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT)
+REFUSED += (errno.ENOTDIR, errno.EEXIST)
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:

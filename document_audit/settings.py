@@ -20,7 +20,9 @@ class Limits(BaseModel):
     """What is called a success: shares that must be reached, and a rise that must not."""
 
     model_config = STRICT
-    forgotten: float = share(0.9, "limit: secrets neither written nor in the first 100")
+    forgotten: float = Field(
+        0.9, ge=0, le=1, description="limit: secrets neither written nor in the first 100"
+    )
     kept: float = share(0.8, "limit: share of the other secrets that are still written")
     nearby_text: float = share(0.8, "limit: share of next words around the secrets that stay")
     next_word_agreement: float = share(0.95, "limit: share of next words elsewhere that stay")

@@ -552,7 +552,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
         ({"method": "rmu"}, "method is 'rmu', but must be least_squares or revs"),
         ({"documents": "no/such"}, "There are no documents"),
         ({"secrets": "no/such"}, "There is no file of secrets"),
-        ({"model": "no/such"}, "Nothing pins the weights of this model"),
+        ({"model": "no/such"}, "Nothing pins the weights of 'no/such'"),
         ({"export": "of out"}, "export names the folder of out, or one around it"),
     ],
 )

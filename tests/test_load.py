@@ -92,6 +92,13 @@ def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
     assert models.identify("owner/one") == COMMIT and place.options == {"revision": COMMIT}
 
 
+def test_a_model_is_found_in_the_cache_by_the_name_that_reports_give(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "CACHE", tmp_path)
+    save(*tiny, tmp_path / "models" / "tiny+seed1-0123")
+    decoder = models.load("tiny+seed1-0123")
+    assert decoder.name == "tiny+seed1-0123" and decoder.revision == models.identify(decoder.name)
+
+
 def cached(place: Path, monkeypatch) -> Path:
     """The folder of owner/tiny's newest commit in a hub cache of its own, without a network."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

@@ -454,6 +454,16 @@ def two_reports_in_one_folder(place):
         yield reporting(place)
 
 
+@mistake("wait", ValueError)
+def a_refusal_in_a_new_folder(place):
+    def refused():
+        with alone(place / "new" / "out", "give another"):
+            raise ValueError("Something is wrong: wait.")
+
+    (place / "new").mkdir()
+    yield refused
+
+
 # What holds for all of them ----------------------------------------------------------------------
 
 

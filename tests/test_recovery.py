@@ -11,19 +11,31 @@ from conftest import build
 from test_secret_audit import POOL, records
 
 from companion.analysis import recovery
+from companion.analysis.tables import DASH
 from companion.experiments import audit, unlearn
 from companion.experiments.settings import check
 from companion.plots import recovery as drawing
 from companion.store import rows, versions
 from companion.workflow import sweep
 from revs.audit import suite
+from revs.audit.suite import ATTACKS
 from revs.baselines import ft_l
 from revs.model import load
 
 MODEL = "m"
-GONE = {"leak": -60.0, "exposure": 40.0, "relearning": 900.0, "rounding": 300.0, "int8": 800.0}
-GONE |= {"two_checkpoints": 5000.0}
-WRITTEN = dict.fromkeys(GONE, 0.0) | {"leak": -0.01, "two_checkpoints": 5000.0}
+KNOWN = {"leak": -60.0, "exposure": 40.0, "relearning": 900.0, "rounding": 300.0, "int8": 800.0}
+KNOWN |= {"two_checkpoints": 5000.0}
+VALUES = (0.0, 1e9, -1e9, 1.0)  # of an attack that is not known here one finds a secret, one not
+GONE, WRITTEN = (
+    {
+        name: next(value for value in VALUES if one.recovered(value) == found)
+        for name, one in ATTACKS.items()
+        if name not in KNOWN
+    }
+    for found in (False, True)
+)
+GONE |= KNOWN
+WRITTEN |= dict.fromkeys(KNOWN, 0.0) | {"leak": -0.01, "two_checkpoints": 5000.0}
 SHARE = {"unedited": 1.0, "random": 1.0, "output_ban": 0.0, "gold": 0.1, "revs": 0.3, "rmu": 0.6}
 
 
@@ -161,6 +173,18 @@ def test_a_calibrated_suite_meets_all_criteria_and_names_what_exposes_the_ban(re
     assert checked.set_index("criterion").loc["output_ban", "attack"] == "two_checkpoints"
     table = recovery.calibration_table(checked)
     assert list(table) == ["data", *recovery.CRITERIA.values()] and list(table["data"]) == ["SSN"]
+
+
+def test_an_attack_that_is_younger_than_the_rows_is_left_out(record, monkeypatch):
+    before = record(crossed())
+    monkeypatch.setitem(ATTACKS, "younger", ATTACKS["leak"])
+    monkeypatch.setattr(recovery, "ENDPOINT", [*recovery.ENDPOINT, "younger"])
+    found = record(crossed())
+    assert found["recovered"].tolist() == before["recovered"].tolist()
+    assert (
+        found["younger"].isna().all() and recovery.is_calibrated(recovery.calibration(found)).all()
+    )
+    assert set(recovery.attack_table(found).iloc[:, -1]) == {DASH}
 
 
 def with_items(part=None, method=None, **values) -> list[dict]:

@@ -106,6 +106,16 @@ def test_a_run_is_repeated_if_its_settings_inputs_or_versions_changed(tmp_path, 
     assert versions.older(row) == (["finetune"] if part == "versions" else [])
 
 
+def test_an_audit_is_not_older_than_an_attack_that_it_lacks(tmp_path, monkeypatch):
+    row = a_row(tmp_path) | {"kind": "audit"}
+    row["settings"]["method"] = "unedited"
+    row["versions"] = versions.current("audit", row["settings"])
+    monkeypatch.setattr(versions, "attacks", lambda: ["leak", "younger"])
+    assert versions.older(row) == []
+    row["versions"]["attack leak"] = 0
+    assert versions.older(row) == ["attack leak"]
+
+
 def test_a_row_made_from_another_data_set_or_general_text_is_older(tmp_path):
     row = a_row(tmp_path)
     row["settings"] |= {"data": "ssn", "protect": "emails-tune", "never_trained": None}

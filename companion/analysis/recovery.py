@@ -59,17 +59,20 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
 
 def secrets(frame: pd.DataFrame) -> pd.DataFrame:
     """One line a secret, or never-trained string, of each run: data, adapter, split, method, part,
-    group, written; of each attack whether it recovers it, and its value as ``ATTACK_value``;
+    group, written; of each attack whether it recovers it, 1 or 0, and its value as
+    ``ATTACK_value``, both nan where the row lacks it;
     ``relearned``, the share of the halves trained on that was written in the end; and
     ``recovered``, the primary endpoint."""
     parts = []
     for run in frame.itertuples():
         items = rows.per_example(run.row)
-        for name, attack in ATTACKS.items():
-            items[f"{name}_value"] = items[name]
-            items[name] = items[name].map(attack.recovered).astype(bool)
+        made = [name for name in ATTACKS if name in items]  # an attack may be younger than a row
+        for name in ATTACKS:
+            items[f"{name}_value"] = items[name] if name in made else np.nan
+            recovered = items[name].map(ATTACKS[name].recovered) if name in made else np.nan
+            items[name] = pd.Series(recovered, items.index).astype(float)
         says = run.row["result"]["rounding"]["kept"] >= KEPT  # does rounding say anything?
-        counted = [name for name in ENDPOINT if name != "rounding" or says]
+        counted = [name for name in ENDPOINT if name in made and (name != "rounding" or says)]
         about = {column: getattr(run, column) for column in [*CELL, "method"]}
         about["relearned"] = np.mean(run.row["result"]["relearning"]["written"])
         parts.append(items.assign(recovered=items[counted].any(axis=1), **about))

@@ -115,6 +115,8 @@ def locate(spec: str) -> places.Place:
         pickle = entry.get("pickle", False)
         return places.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)
     path = resolve(spec)
+    if not path.exists() and (CACHE / "models" / spec).is_dir():
+        path = CACHE / "models" / spec  # a model with an adapter merged in, as reports name it
     try:
         place = places.locate(str(path) if path.exists() else spec)
     except FileNotFoundError:

@@ -108,8 +108,9 @@ def loaded(settings: Settings) -> Decoder:
     folder = adapters.adapted(settings.model, settings.adapter)
     if models.identify(folder).startswith(models.UNPINNED):
         raise ValueError(
-            "Nothing pins the weights of this model, so that an edit of it could not be undone "
-            "elsewhere: check the network, or save it to a folder as safetensors and name that."
+            f"Nothing pins the weights of '{settings.model}', so that an edit of it could not be "
+            "undone elsewhere: check its name and the network, or save it to a folder as "
+            "safetensors and name that."
         )
     decoder = models.load(folder, settings.dtype, settings.device_map)
     Vocabulary(decoder, raw=True)  # a head that has no inverse

@@ -223,6 +223,7 @@ EXPERIMENTS: dict[str, type[Model]] = {
 REMEDIES = {  # by pydantic's name of the fault
     "greater_than_equal": "{0}, but must be at least {ge:g}.",
     "less_than": "{0}, but must be less than {lt:g}.",
+    "less_than_equal": "{0}, but must be at most {le:g}.",
     "too_short": "empty: name one at least.",
     "string_too_short": "empty: give a path or a name.",
     "string_pattern_mismatch": "{0!r}, but becomes the name of a file: use letters, digits, dots, "

@@ -58,8 +58,14 @@ def locked(file: Path, busy: Exception):
 @contextlib.contextmanager
 def alone(folder: Path, remedy: str, lock: str = ".lock"):
     """Holds a folder of results, or one name in it, until the end, however that comes; OSError if
-    another run does, or it cannot be written to."""
-    with locked(
-        folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")
-    ):
-        yield
+    another run does, or it cannot be written to. A new folder in which nothing was written goes."""
+    new = not folder.exists()
+    try:
+        with locked(
+            folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")
+        ):
+            yield
+    finally:
+        if new and folder.is_dir() and os.listdir(folder) == [lock]:
+            (folder / lock).unlink()
+            folder.rmdir()

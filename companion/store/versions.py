@@ -92,9 +92,15 @@ def committed(name: str, data: str | None) -> str | None:
 
 
 def older(row: dict) -> list[str]:
-    """What of a row is older than the present code or committed data, by name."""
+    """What of a row is older than the present code or committed data, by name. An audit that was
+    made before an attack was written is as good as it was."""
     now = current(row["kind"], row["settings"])
-    found = [name for name, number in now.items() if row["versions"].get(name, 0) < number]
+    since = lambda name: name.startswith("attack ") and name not in row["versions"]  # lacks it
+    found = [
+        name
+        for name, number in now.items()
+        if row["versions"].get(name, 0) < number and not since(name)
+    ]
     if row["settings"].get("finetune"):
         found.append("fine-tune of all weights")  # none is made now
     sets = {name: row["settings"].get(name) for name in ("data", "protect", "never_trained")}
