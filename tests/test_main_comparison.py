@@ -187,9 +187,9 @@ def test_runs_with_text_to_protect_stand_beside_the_same_cells_without(record):
     record([*crossed(), spared])
     frame = main_comparison.protected(MODEL)
     assert len(frame) == 2 and set(frame["split"]) == {1} and set(frame["adapter"]) == {"seed1"}
-    (line,) = main_comparison.protected_table(frame).to_dict("records")
+    (line,) = main_comparison.beside_table(frame).to_dict("records")
     assert (line["method"], line["Unlearning Score"]) == ("MEMIT", "50.0 → 90.0")
     drawing.plt.close(drawing.protected(frame))
     assert page_values.protected(frame)["gain_memit"] == "40"
     record(crossed())  # none with such text
-    assert main_comparison.protected_table(main_comparison.protected(MODEL)).empty
+    assert main_comparison.beside_table(main_comparison.protected(MODEL)).empty

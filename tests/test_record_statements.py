@@ -171,8 +171,8 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     """fair: “with the text in the covariance they keep more of the other secrets”; “RMU and NPO-KL
     lose”; “only NPO-KL gains much”"""
     measures = ["specificity", "unlearning_score"]
-    spared = main_comparison.protected(MODEL).groupby(["data", "method", "protected"])[measures]
-    both = spared.mean().unstack("protected")
+    spared = main_comparison.protected(MODEL).groupby(["data", "method", "tagged"])[measures]
+    both = spared.mean().unstack("tagged")
     gain = both.xs(True, axis=1, level=1) - both.xs(False, axis=1, level=1)
     for method in ("memit", "head_projection", "max_entropy"):
         assert gain.loc["ssn", method].min() > 0.1

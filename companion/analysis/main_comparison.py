@@ -92,20 +92,25 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
 
 
+def beside(model: str, tag: str, *data: str) -> pd.DataFrame:
+    """The runs with a tag (``tagged``), and those without one in the same cells."""
+    other = runs(model, *data, tag=tag).assign(tagged=True)
+    plain = runs(model, *data).merge(other[["data", "adapter", "split", "method"]])
+    return pd.concat([plain.assign(tagged=False), other], ignore_index=True)
+
+
 def protected(model: str) -> pd.DataFrame:
-    """The runs with text to protect, and those without it in the same cells (``protected``)."""
-    spared = runs(model, *PROTECTED, tag="protect").assign(protected=True)
-    plain = runs(model, *PROTECTED).merge(spared[["data", "adapter", "split", "method"]])
-    return pd.concat([plain.assign(protected=False), spared], ignore_index=True)
+    """The runs with text to protect, and those without it in the same cells."""
+    return beside(model, "protect", *PROTECTED)
 
 
-def protected_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """``protected`` as texts: each mean without and with text to protect."""
+def beside_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """``beside`` as texts: each mean without the tag and with it."""
     if frame.empty:
         return frame
     columns = [PRIMARY, "efficacy", "specificity", "resistance", "perplexity_rise"]
-    means = frame.groupby(["data", "method", "protected"])[columns].mean().map(percent)
-    both = means.xs(False, level="protected") + " → " + means.xs(True, level="protected")
+    means = frame.groupby(["data", "method", "tagged"])[columns].mean().map(percent)
+    both = means.xs(False, level="tagged") + " → " + means.xs(True, level="tagged")
     return results.titled(in_order(both.rename(columns=TITLES).reset_index()))
 
 

@@ -144,10 +144,23 @@ def errata_counts(claims: pd.DataFrame) -> Values:
 
 def protected(runs: pd.DataFrame) -> Values:
     """By how many points some mean Unlearning Scores on SSN change with text to protect."""
-    means = runs[runs["data"] == "ssn"].groupby(["method", "protected"])["unlearning_score"].mean()
+    means = runs[runs["data"] == "ssn"].groupby(["method", "tagged"])["unlearning_score"].mean()
     gained = 100 * means.unstack().reindex(columns=[False, True]).diff(axis=1)[True]
     some = ("memit", "head_projection", "least_squares")
     return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
+
+
+def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
+    """The mean Unlearning Scores of the editing baselines on the ends of prompts, of so many
+    characters, and on whole ones; of MEMIT also in other ``layers``."""
+    means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
+    said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
+    said["memit_layers"] = 100 * layers.loc[layers["tagged"], "unlearning_score"].mean()
+    chosen = [row["settings"]["hyperparameters"] for row in runs.loc[~runs["tagged"], "row"]]
+    lengths = [settings["n_max_len"] for settings in chosen]
+    return {name: f"{value:.1f}" for name, value in said.items()} | {
+        "ends": f"{min(lengths)} to {max(lengths)}"
+    }
 
 
 def replacements(became: pd.DataFrame) -> Values:

@@ -82,7 +82,7 @@ def shared_tokens(frame: pd.DataFrame) -> Figure:
 
 def protected(frame: pd.DataFrame) -> Figure:
     """``pairs`` of runs without text to protect and with it."""
-    means = frame.groupby(["data", "method", "protected"])[main_comparison.PRIMARY].mean()
+    means = frame.groupby(["data", "method", "tagged"])[main_comparison.PRIMARY].mean()
     return pairs({data: means[data].unstack() for data in SHARED if data in means.index})
 
 
