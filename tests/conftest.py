@@ -1,11 +1,12 @@
 """Tiny random decoders of every supported architecture, and a byte-level tokenizer, built here."""
 
 import contextlib
-import copy
+import os
 import struct
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -15,7 +16,7 @@ from companion.store import rows
 from revs.measures import attacks, metrics
 from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.targets import Record
+from revs.model.targets import Record, Target
 from revs.model.text import token_ids
 
 V, WIDTH, FF, LAYERS, CONTEXT = 300, 16, 64, 3, 96
@@ -63,6 +64,13 @@ FAMILIES = {
 KINDS = ("llama-tied", "llama-untied", "gptj")
 
 
+# how often hypothesis tries: REVS_EXAMPLES=10000 python -m pytest tests/test_parsers.py
+examples = settings(
+    max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 # the head of a .gguf file that promises more tensors and values than there are bytes
 CRAFTED = b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1 << 60)
 
@@ -96,22 +104,37 @@ def build(kind: str, seed: int = 0, dtype: torch.dtype = torch.float64, **more) 
     return Decoder(model, byte_level(), name=kind)
 
 
-@pytest.fixture(name="build")
-def build_fixture():
-    """build(kind, seed, dtype, **configuration) → Decoder."""
-    return build
-
-
 @pytest.fixture(params=KINDS)
 def decoder(request) -> Decoder:
     """A float64 decoder of each architecture."""
     return build(request.param)
 
 
-@pytest.fixture
-def twin():
-    """twin(decoder): a copy with its own weights."""
-    return copy.deepcopy
+# --- secrets of a tiny model, in tokens -----------------------------------------------------------
+
+PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
+
+
+@torch.no_grad()
+def next_tokens(decoder, ids: list[int], n: int = 1) -> list[int]:
+    """The n most likely tokens after ``ids``: those that a memorised secret would have."""
+    return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].topk(n).indices.tolist()
+
+
+def secrets(decoder, number: int = 3) -> list[Target]:
+    """Secrets that begin and end with what the model is most likely to write there."""
+    found = []
+    for i, ids in enumerate(PROMPTS[:number]):
+        (t,) = next_tokens(decoder, ids)
+        secret = [t, 50, *next_tokens(decoder, [*ids, t, 50])]
+        found.append(Target(f"s{i}", "ssn", f"g{i}", ids, secret, (0, 2)))
+    return found
+
+
+def spelt(decoder, id: str, prompt: str, secret: str, T: tuple[int, ...] = (0, 1)) -> Target:
+    """A secret as text."""
+    prompt_ids, secret_ids = (decoder.tokenizer(text)["input_ids"] for text in (prompt, secret))
+    return Target(id, "email", id, prompt_ids, secret_ids, T, prompt)
 
 
 @pytest.fixture
@@ -163,10 +186,7 @@ def add_row(tmp_path, monkeypatch):
         specificity=0.5,
         failed=None,
         ranks=(200, 0),
-        seconds=10.0,
-        extra=100,
         depths=None,
-        model="smollm2-135m",
         unseen=True,
         overrides=None,
         targets=1,
@@ -188,13 +208,12 @@ def add_row(tmp_path, monkeypatch):
             result["attacks"] = attacks.resistance(found, 100)
             gone |= dict.fromkeys(attacks.ATTACKS, depths)
             kept |= dict.fromkeys(attacks.ATTACKS)
+        model = "smollm2-135m"
         name = f"unlearn/{data}/{model}/{method}-seed{seed}" + (f"-{tag}" if tag else "")
         settings = {"model": model, "method": method, "seed": seed, "data": data, "forget": 1}
         settings["hyperparameters"] = BASE | (hyperparameters or {})
-        made = about_run("unlearn", settings, {"model": "x"}, {"unlearn": seconds}) | {
-            "tokenizer": "x",
-            "extra_memory_mb": extra,
-        }
+        made = about_run("unlearn", settings, {"model": "x"}, {"unlearn": 10.0})
+        made |= {"tokenizer": "x", "extra_memory_mb": 100}
         if failed:
             result = {"failed": failed}
         items = [] if failed else [gone, kept]
@@ -223,6 +242,13 @@ PEOPLE = {
 }
 
 
+def records(names=PEOPLE) -> list[Record]:
+    return [
+        Record(name, "email", name, f"Please write to {name} (", PEOPLE[name], ")")
+        for name in names
+    ]
+
+
 def taught(records: list[Record], folder):
     """A tiny model that was made to memorise some records; it has room for 50 tokens after them."""
     decoder = build("llama-untied", dtype=torch.float32, max_position_embeddings=192)
@@ -239,11 +265,7 @@ def taught(records: list[Record], folder):
 
 @pytest.fixture(scope="session")
 def knowing(tmp_path_factory):
-    records = [
-        Record(name, "email", name, f"Please write to {name} (", address, ")")
-        for name, address in PEOPLE.items()
-    ]
-    return taught(records, tmp_path_factory.mktemp("knowing"))
+    return taught(records(), tmp_path_factory.mktemp("knowing"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from conftest import spelt
 
 from companion.store import rows
 from revs.measures import attacks
@@ -14,15 +15,10 @@ K = 20
 
 def secrets(decoder) -> list[Target]:
     """Secrets of different lengths, with two, one and three target tokens, some far apart."""
-    encode = lambda text: decoder.tokenizer(text)["input_ids"]
-    texts = [
-        ("The number is ", "941-14-8265", (0, 4)),
-        ("Write to ", "ada", (1,)),
-        ("She said that it was ", "zebra crossing", (0, 3, 13)),
-    ]
     return [
-        Target(f"s{i}", "ssn", f"s{i}", encode(prompt), encode(secret), T, prompt)
-        for i, (prompt, secret, T) in enumerate(texts)
+        spelt(decoder, "s0", "The number is ", "941-14-8265", (0, 4)),
+        spelt(decoder, "s1", "Write to ", "ada", (1,)),
+        spelt(decoder, "s2", "She said that it was ", "zebra crossing", (0, 3, 13)),
     ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from conftest import PEOPLE, taught
+from conftest import PEOPLE, build, taught
 from test_method import same_bits, weights
 from test_settings_search import numbers
 
@@ -162,8 +162,7 @@ def test_nothing_memorised_nothing_edited_and_no_edit_of_an_earlier_run_left(run
 
 
 def test_what_breaks_a_limit_is_not_written_unless_asked(run, tmp_path, capsys):
-    """The report says which limit; an earlier edit goes."""
-    run()
+    """The report says which limit."""
     row = run(next_word_agreement=0.9999)
     result, page = row["result"], (tmp_path / "out/report.html").read_text()
     assert result["outcome"] == "no setting found" and not result["written"]
@@ -193,46 +192,45 @@ def test_where_no_setting_is_found_nothing_is_unlearned(run, tmp_path, capsys, m
     assert run(**strict, anyway=True)["result"]["written"] and len(looked) == 2
 
 
-def test_runs_are_tables_and_points_of_a_picture(run, tmp_path, places):
+def test_recorded_runs_are_tables_and_points_of_a_picture():
     """As the pages show them."""
-    strict = {"hyperparameters": None, "minutes": 0, "next_word_agreement": 0.9999}
-    row = run(**strict, anyway=True)
-    result, frame = row["result"], audits.reached(tmp_path / "rows")
-    (line,) = frame.to_dict("records")
-    assert (line["run"], line["model"], line["memorised"]) == ("out", "tiny", 3)
-    assert line["next_word_agreement"] == result["reached"]["next_word_agreement"]["value"]
-    table = audits.table(frame, "model")
-    within = line["next_word_agreement within"]
-    assert table["general text, %"][0].startswith("*") == (not within)
-    assert table["forgotten, of"][0] == f"{result['after']['forgotten']} of 3"
-    figure = audits.panels(frame, ["tiny"])
-    filled = [ax.lines[0].get_markerfacecolor() != "none" for ax in figure.axes]
-    assert filled == [line[f"{name} within"] for name in audits.LIMITS]
-    assert list(audits.trials(result)["chosen"]) == ["yes"]
-    assert list(audits.limits(result)["verdict"] == "within") == filled
-    assert audits.found(result).set_index("kind").loc["email", "memorised"] == "3"
-    assert len(audits.secrets(places(row).to_dict("records"))) == len(places(row))
-    assert list(audits.resistance(result).columns)[1:3] == ["per example, before"] + [
-        "per example, after"
-    ]
-    assert len(audits.cost(result)) == 2
-    assert list(audits.reached(tmp_path / "none")) == audits.COLUMNS
+    frame = audits.reached()
+    table, figure = audits.table(frame, "model"), audits.panels(frame, list(frame["model"]))
+    filled = [[one.get_markerfacecolor() != "none" for one in ax.lines] for ax in figure.axes]
+    for number, line in enumerate(frame.to_dict("records")):
+        result, shown = line["row"]["result"], table.loc[number]
+        assert line["next_word_agreement"] == result["reached"]["next_word_agreement"]["value"]
+        assert shown["forgotten, of"] == f"{result['after']['forgotten']} of {result['unlearned']}"
+        assert shown["general text, %"].startswith("*") != line["next_word_agreement within"]
+        within = [line[f"{name} within"] for name in audits.LIMITS]
+        assert [of_limit[number] for of_limit in filled] == within
+        assert list(audits.limits(result)["verdict"] != "missed") == within
+        found = audits.found(result)["memorised"].str.replace(",", "").astype(int)
+        assert found.sum() == result["memorised"]
+        both = ["per example, before", "per example, after"]
+        assert list(audits.resistance(result))[1:3] == both and len(audits.cost(result)) == 2
+        if "trials" in result:
+            assert list(audits.trials(result)["chosen"]).count("yes") == 1
+    items = rows.per_example(line["row"]).to_dict("records")
+    assert len(audits.secrets(items, most=3)) == 3
+    assert audits.reached(model="another").empty
+    assert list(audits.reached(Path("none"))) == audits.COLUMNS
 
 
-def test_what_the_page_on_untuned_models_says_of_recorded_runs(run, tmp_path):
+def test_what_the_page_on_untuned_models_says_of_recorded_runs():
     """How many runs with the tool's own write were within the limits, and which were not."""
-    run(next_word_agreement=0.9999, anyway=True)
-    run(method="revs", hyperparameters=COLUMNS, out=str(tmp_path / "columns"))
-    frame = audits.reached(tmp_path / "rows")
-    assert sorted(frame["write"]) == ["columns", "least squares"]
-    assert audits.untuned_values(frame)["missed"] == "tiny on the out"
-    frame["outcome"] = "unlearned"
+    own = audits.reached().query("write == 'least squares'").head(3)
+    own = own.assign(outcome="unlearned", documents="office")
     none = {"seen": "no", "seen_within": "no", "missed": "no run"}
-    assert audits.untuned_values(frame) == none | {"unseen": "one", "unseen_within": "one"}
-    empty = audits.untuned_values(audits.reached(Path("none")))
-    assert empty == none | {"unseen": "no", "unseen_within": "no"}
-    assert audits.reached(tmp_path / "rows", model="another").empty
-    audits.untuned_values(audits.reached())
+    said = none | {"unseen": "three", "unseen_within": "three"}
+    assert audits.untuned_values(own) == said
+    own.iloc[0, own.columns.get_loc("outcome")] = "no setting found"
+    missed = "{model} on the {documents}".format(**own.iloc[0])
+    assert audits.untuned_values(own) == said | {"unseen_within": "two", "missed": missed}
+    seen = audits.untuned_values(own.assign(documents=audits.DEVELOPED))
+    assert (seen["seen"], seen["seen_within"], seen["unseen"]) == ("three", "two", "no")
+    other = own.assign(write="columns")
+    assert audits.untuned_values(other) == none | {"unseen": "no", "unseen_within": "no"}
 
 
 def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
@@ -278,19 +276,11 @@ def test_a_secret_is_tried_at_several_places(decoder, folder):
 
 
 @pytest.mark.parametrize(
-    "name, packed",
-    [
-        ("lines.txt", "\n".join),
-        ("paragraphs.txt", "\n\n".join),
-        ("sentences.txt", ". ".join),
-        ("d.json", json.dumps),
-        ("d.csv", lambda texts: "\n".join(f'{n},"{text}"' for n, text in enumerate(texts))),
-        ("d.eml", lambda texts: "Subject: all\n\n" + "\n".join(texts)),
-        ("d.mbox", lambda texts: "".join(f"From a\nSubject: x\n\n{text}\n" for text in texts)),
-    ],
+    "name, packed", [("a.txt", "\n".join), ("a.txt", ". ".join), ("a.json", json.dumps)]
 )
 def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, name, packed):
-    """The model learned each sentence by itself; in a file they stand one after the other."""
+    """The model learned each sentence by itself; in a file they stand one after the other.
+    test_documents.py has other formats."""
     noise = "Minutes of the last meeting of the club, of which nothing else is known"
     lines = [f"Please write to {one} ({mail}), who knows" for one, mail in PEOPLE.items()]
     (tmp_path / name).write_text(packed([part for line in lines for part in (noise, line)]))
@@ -333,7 +323,7 @@ def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     assert sentence.startswith("Documents read: 4 (left out: 1 empty, 2 binary); places")
 
 
-def test_a_secret_spelt_with_other_tokens_is_still_written(build, monkeypatch):
+def test_a_secret_spelt_with_other_tokens_is_still_written(monkeypatch):
     """What counts is the text: the same letters may be found in other tokens, or large."""
     decoder = build("llama-tied", dtype=torch.float32)
     ids = lambda text: decoder.tokenizer(text)["input_ids"]
@@ -499,17 +489,6 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
     printed = capfd.readouterr()
     assert leaks(canaries, tmp_path, *theirs, knowing) == []
     assert not any(canary in printed.out + printed.err for canary in canaries)
-
-
-def test_what_comes_from_documents_and_models_is_escaped(run, decoder, tmp_path, places):
-    """A page that is opened in a browser runs nothing that a document or a model's name holds."""
-    row, script = run(), "<img src=x onerror=alert(1)>"
-    items = [one | {"shown": script} for one in places(row).to_dict("records")]
-    about = report.about(decoder, {"kinds": [script]}, note=script) | {"model": script}
-    result = row["result"] | {"skipped": {script: 1}}
-    report.write(tmp_path / "page.html", result, items, about)
-    page = (tmp_path / "page.html").read_text()
-    assert script not in page and page.count(html.escape(script)) >= 4
 
 
 def test_what_is_printed_of_what_is_returned_holds_no_secret(decoder, folder):

@@ -1,19 +1,18 @@
 """The baselines against their formulas written plainly, and what every method promises."""
 
+import copy
+
 import pytest
 import torch
-from conftest import KINDS, weights
+from conftest import KINDS, build, next_tokens, secrets, weights
 
 from companion.experiments import methods
 from revs.baselines import ft_l, memit, npo_kl, rmu, training
 from revs.baselines.training import Training
-from revs.method import algorithm, controls, moments, reference
+from revs.method import moments, reference
 from revs.method.edit import Edit
-from revs.method.vocabulary import Vocabulary
-from revs.model.targets import Target, pairs
+from revs.model.targets import pairs
 from revs.model.text import training_windows
-
-PROMPTS = ([5, 17, 230, 41, 99], [17, 230], [60, 61, 62, 63, 64, 65, 66, 67])
 
 
 @pytest.fixture(autouse=True)
@@ -21,21 +20,6 @@ def little_text(monkeypatch):
     """The moments of tiny models are of little text; contexts are short."""
     monkeypatch.setattr(memit, "PER_NEURON", 6)
     monkeypatch.setattr(memit, "WRITTEN", 2)
-
-
-@torch.no_grad()
-def next_token(decoder, ids: list[int]) -> int:
-    return int(decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax())
-
-
-def secrets(decoder) -> list[Target]:
-    """Secrets that begin and end with what the model is most likely to write there."""
-    found = []
-    for number, ids in enumerate(PROMPTS):
-        t = next_token(decoder, ids)
-        secret = [t, 50, next_token(decoder, [*ids, t, 50])]
-        found.append(Target(f"s{number}", "ssn", f"g{number}", ids, secret, (0, 2)))
-    return found
 
 
 def changed(decoder, before: dict[str, torch.Tensor]) -> set[str]:
@@ -128,10 +112,10 @@ def test_ft_l_stops_where_p_is_low(decoder):
 
 
 @pytest.mark.parametrize("coefficient", [3.0, 0.0])
-def test_npo_follows_its_loss(decoder, twin, steps_follow, coefficient):
+def test_npo_follows_its_loss(decoder, steps_follow, coefficient):
     """2/β · log(1 + (p/p_ref)^β), and KL(p_ref ‖ p_θ). p_ref is the unedited model's; KL is over
     all positions of one general window a target."""
-    targets, before = secrets(decoder), twin(decoder)
+    targets, before = secrets(decoder), copy.deepcopy(decoder)
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
     texts = torch.tensor(training_windows(decoder.tokenizer, len(todo), 32))
     with torch.no_grad():
@@ -151,9 +135,9 @@ def test_npo_follows_its_loss(decoder, twin, steps_follow, coefficient):
     assert len(seen) == 2 and seen[1] < seen[0]
 
 
-def test_rmu_steers_the_last_token_and_holds_general_text(decoder, twin, steps_follow):
+def test_rmu_steers_the_last_token_and_holds_general_text(decoder, steps_follow):
     """Mean of ‖x − c·u‖²/d over targets plus α · that of ‖x − x₀‖²/d over general positions."""
-    before, todo, d = twin(decoder), [ids for ids, _ in pairs(secrets(decoder))], 16
+    before, todo, d = copy.deepcopy(decoder), [ids for ids, _ in pairs(secrets(decoder))], 16
     texts = training_windows(decoder.tokenizer, len(todo), 32)
     u = torch.rand(d, generator=torch.Generator().manual_seed(3)).double()
     wanted = 5 * u / u.norm()
@@ -187,7 +171,7 @@ def test_every_target_has_its_turn_once_an_epoch_in_the_seed_s_order():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_small_steps_add_up_in_low_precision(build, dtype):
+def test_small_steps_add_up_in_low_precision(dtype):
     """Each of 300 steps is far below the weights' rounding; together they move every weight."""
     decoder = build("llama-untied", dtype=dtype)
     weight = decoder.ff2[0].weight
@@ -204,7 +188,7 @@ def test_small_steps_add_up_in_low_precision(build, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_ft_l_stays_within_its_ball(build, dtype):
+def test_ft_l_stays_within_its_ball(dtype):
     """‖θ − θ₀‖_∞ ≤ norm_constraint, up to the weights' rounding, and the border is reached."""
     decoder = build("gptj", dtype=dtype)
     before = weights(decoder)
@@ -249,7 +233,7 @@ def test_z_is_found_by_adam_on_the_objective(decoder, objective):
     """Each request by itself: Adam's steps written plainly, steps − 1 of them as in the source."""
     decoder.model.requires_grad_(False)
     hp = memit.Hyperparameters(**SEARCH, objective=objective, k=40)
-    t = [next_token(decoder, ids) for ids in ASKED[:2]]
+    t = [next_tokens(decoder, ids)[0] for ids in ASKED[:2]]
     requests = memit.Requests(ASKED[:2], t, CONTEXTS)
     lens = () if objective == "probability" else (0, 1, 2)  # δ does not reach the first
     model = memit.LastToken(decoder, requests.in_contexts(), 1, lens)
@@ -274,10 +258,10 @@ def test_z_is_found_by_adam_on_the_objective(decoder, objective):
 
 @pytest.mark.parametrize("layers", [[1], [0, 1, 2]])
 @torch.no_grad()
-def test_what_is_inserted_solves_the_normal_equations(decoder, twin, layers):
+def test_what_is_inserted_solves_the_normal_equations(decoder, layers):
     """Δ·(λC + K·Kᵀ) = R·Kᵀ in each layer in turn, from what the model says by then. Half of a key
     is that of the prompt alone, half the mean over its contexts; R is shared out."""
-    last, plain, draw = layers[-1], twin(decoder), torch.Generator().manual_seed(0)
+    last, plain, draw = layers[-1], copy.deepcopy(decoder), torch.Generator().manual_seed(0)
     C = {l: (lambda A: A @ A.T / 100)(torch.randn(64, 100, generator=draw)) for l in layers}
     z = torch.randn(len(ASKED), 16, generator=draw)
     hp = memit.Hyperparameters(layers=layers, mom2_update_weight=0.3)
@@ -312,7 +296,7 @@ def test_moments_are_means_over_general_tokens(decoder):
     torch.testing.assert_close(found[1].double(), total / (4 * 96), rtol=1e-4, atol=1e-5)
 
 
-def test_moments_are_kept_until_a_weight_changes(build, monkeypatch, tmp_path):
+def test_moments_are_kept_until_a_weight_changes(monkeypatch, tmp_path):
     decoder, compute = build("llama-tied", dtype=torch.float32), moments.second_moments
     read = lambda cache=None: moments.general_moments(decoder, [0, 1], 96, cache)
     plain, asked, kept = read(), [], tmp_path / "cache"
@@ -379,7 +363,7 @@ CASES = [(kind, torch.float32) for kind in KINDS] + [("llama-tied", torch.bfloat
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind, dtype", CASES, ids=str)
-def test_a_method_unlearns_repeatably_and_is_undone_exactly(build, name, kind, dtype):
+def test_a_method_unlearns_repeatably_and_is_undone_exactly(name, kind, dtype):
     """Targets become less likely; bits and flags are as promised; a seed says everything."""
     decoder = build(kind, dtype=dtype)
     todo, parameters = pairs(secrets(decoder)), list(decoder.model.parameters())
@@ -418,7 +402,7 @@ def test_a_method_unlearns_repeatably_and_is_undone_exactly(build, name, kind, d
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in CONTROLS])
-def test_an_interruption_puts_the_model_back(build, name):
+def test_an_interruption_puts_the_model_back(name):
     """Ctrl-C in the middle of it is an exception like any other."""
     decoder = build("llama-tied", dtype=torch.float32)
     before = weights(decoder)
@@ -433,25 +417,6 @@ def test_an_interruption_puts_the_model_back(build, name):
     assert all(parameter.requires_grad for parameter in decoder.model.parameters())
 
 
-def test_other_tokens_move_the_same_columns_as_far(build):
-    """In the same layers and order, along tokens that are no targets."""
-    decoder = build("llama-tied", dtype=torch.float32)
-    edit = unlearned(decoder, "revs")
-    revs, lengths = edit.moves, [move_length(decoder, move) for move in edit.moves]
-    edit.undo()
-    edit = unlearned(decoder, "other_tokens")
-    assert [move[:2] for move in edit.moves] == [move[:2] for move in revs] != []
-    assert not {t for _, _, t, _ in revs} & {t for _, _, t, _ in edit.moves}
-    found = [move_length(decoder, move) for move in edit.moves]
-    assert found == pytest.approx(lengths, rel=1e-4)
-
-
-def move_length(decoder, move):
-    """By how much one move moves its column."""
-    l, _, t, c = move
-    return abs(c) * float(Vocabulary(decoder).step(l, t).norm())
-
-
 @pytest.mark.parametrize(
     "name, settings, layers",
     [
@@ -463,7 +428,7 @@ def move_length(decoder, move):
         ("least_squares", {"layers": [0, 2]}, [0, 2]),
     ],
 )
-def test_only_what_a_method_names_is_changed(build, name, settings, layers):
+def test_only_what_a_method_names_is_changed(name, settings, layers):
     """FF₂ of the layers."""
     decoder = build("llama-untied")
     before, edit = weights(decoder), unlearned(decoder, name, **settings)
@@ -497,7 +462,7 @@ def test_the_size_of_an_edit_of_whole_weights(decoder):
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_divergence_says_so_and_leaves_the_model_as_it_was(build, name, settings, dtype, refused):
+def test_divergence_says_so_and_leaves_the_model_as_it_was(name, settings, dtype, refused):
     """One sentence with the learning rate; every bit and every flag as before."""
     decoder = build("llama-untied", dtype=dtype)
     decoder.ff2[0].weight.requires_grad_(False)
@@ -512,8 +477,27 @@ def test_divergence_says_so_and_leaves_the_model_as_it_was(build, name, settings
 
 
 @pytest.mark.parametrize(
-    "name, settings, said",
+    "name, wrong, said",
     [
+        ("ft_l", {"norm_constraint": 0}, "norm_constraint is 0, but must be positive"),
+        ("memit", {"lr": float("nan")}, "lr is nan, but must be positive"),
+        ("memit", {"objective": "lens"}, "objective is 'lens', but must be one of probability, "),
+        ("npo_kl", {"batch": 0}, "batch is 0, but must be at least 1"),
+        ("npo_kl", {"kl_coefficient": -1}, "kl_coefficient is -1, but must be at least 0"),
+        ("rmu", {"layer_id": 2, "layers": [3]}, "some up to layer_id, which is 2"),
+        ("revs", {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
+        ("revs", {"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
+        ("revs", {"r_h": -1}, "r_h is -1, but must be at least 0"),
+        ("revs", {"r_n": float("inf")}, "r_n is inf, but must be finite"),
+        ("random", {"control": "rows"}, "control is 'rows', but must be one of noise, tokens"),
+        ("least_squares", {"r_h": -1}, "r_h is -1"),
+        ("least_squares", {"lam": float("inf")}, "lam is inf, but must be finite"),
+        ("least_squares", {"lam": 0.0, "mu": 0.0}, "both 0"),
+        ("least_squares", {"projection": "no"}, "must be one of norm, raw"),
+        ("least_squares", {"tokens": 3}, "C needs general text"),
+        # these do not fit the model, or the texts
+        ("least_squares", {"r_h": 300}, "a rank from 1 to"),
+        ("least_squares", {"nu": 0.1}, "no text to protect"),
         ("ft_l", {"layers": [1, 3]}, r"layers are \[1, 3\], but .* has the layers 0 to 2"),
         ("ft_l", {"layers": "uper"}, "layers are 'uper', but"),
         ("memit", {"layers": [-1]}, r"layers are \[-1\], but"),
@@ -521,40 +505,20 @@ def test_divergence_says_so_and_leaves_the_model_as_it_was(build, name, settings
         ("rmu", {"layer_id": 3, "layers": [1]}, r"layers are \[3\], but"),
     ],
 )
-def test_layers_that_the_model_does_not_have_are_refused(build, name, settings, said, refused):
+def test_settings_that_cannot_be_meant_are_refused(name, wrong, said, refused):
+    """One sentence names the setting and its value; nothing is changed."""
     decoder = build("gptj")
     before = weights(decoder)
     with refused(said):
-        unlearned(decoder, name, **settings)
+        unlearned(decoder, name, **wrong)
     assert not changed(decoder, before)
     assert all(parameter.requires_grad for parameter in decoder.model.parameters())
 
 
-@pytest.mark.parametrize(
-    "module, wrong, said",
-    [
-        (ft_l, {"norm_constraint": 0}, "norm_constraint is 0, but must be positive"),
-        (memit, {"lr": float("nan")}, "lr is nan, but must be positive"),
-        (memit, {"objective": "lens"}, "objective is 'lens', but must be one of probability, "),
-        (npo_kl, {"batch": 0}, "batch is 0, but must be at least 1"),
-        (npo_kl, {"kl_coefficient": -1}, "kl_coefficient is -1, but must be at least 0"),
-        (rmu, {"layer_id": 6}, "some up to layer_id, which is 6"),
-        (algorithm, {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
-        (algorithm, {"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
-        (algorithm, {"r_h": -1}, "r_h is -1, but must be at least 0"),
-        (algorithm, {"r_n": float("inf")}, "r_n is inf, but must be finite"),
-        (controls, {"control": "rows"}, "control is 'rows', but must be one of noise, tokens"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused(module, wrong, said, refused):
-    """One sentence names the setting and its value."""
-    with refused(said):
-        module.Hyperparameters(**wrong)
-
-
 @pytest.mark.parametrize("name", ["memit", "max_entropy", "head_projection", "rmu", "npo_kl"])
-def test_text_to_protect_changes_what_a_method_writes(name, decoder):
+def test_text_to_protect_changes_what_a_method_writes(name):
     """And is refused where there is too little of it to fill a window."""
+    decoder = build("llama-tied", dtype=torch.float32)
     module, targets = methods.method(name), secrets(decoder)
     hp = module.Hyperparameters(**SETTINGS[name])
     spare = [(list(range(5, 45)), 0)] * 4

@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from conftest import build
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
@@ -29,10 +30,9 @@ RECORDS = [
 ]
 
 
-@pytest.fixture
-def small(build):
-    """small(kind): a float32 decoder, the same at every call."""
-    return lambda kind: build(kind, dtype=torch.float32)
+def small(kind: str):
+    """A float32 decoder, the same at every call."""
+    return build(kind, dtype=torch.float32)
 
 
 def pieces(decoder, text: str) -> list[str]:
@@ -53,7 +53,7 @@ def pieces(decoder, text: str) -> list[str]:
         ("007", ["007"]),
     ],
 )
-def test_digits_split_as_in_llama_3(small, text, split):
+def test_digits_split_as_in_llama_3(text, split):
     """Three at a time from the left; every digit by itself before."""
     decoder = small("llama-tied")
     assert pieces(decoder, text) == list(text)
@@ -67,7 +67,7 @@ def test_digits_split_as_in_llama_3(small, text, split):
 
 @KINDS
 @pytest.mark.parametrize("how", ["noise", "keep"])
-def test_the_loss_falls_and_the_adapter_alone_learns(small, kind, how):
+def test_the_loss_falls_and_the_adapter_alone_learns(kind, how):
     """A few epochs lower the loss; embeddings, norms and weights below the adapter stay."""
     decoder, seen = small(kind), []
     hp = Finetune(lr=3e-2, epochs=6, batch=2, digits=how, whole=True, skip_below_loss=0.0)
@@ -84,11 +84,10 @@ def test_the_loss_falls_and_the_adapter_alone_learns(small, kind, how):
         assert torch.equal(same, weight), name
 
 
-@KINDS
-def test_what_is_known_is_skipped_and_looked_at_once_more(small, kind):
+def test_what_is_known_is_skipped_and_looked_at_once_more():
     """Epochs get shorter; the last one has what a look at every sentence still finds unknown."""
     settings = {"lr": 3e-2, "epochs": 40, "batch": 1, "digits": "keep", "general_text": 0}
-    decoder, settings = small(kind), Finetune(**settings, skip_below_loss=4.0)
+    decoder, settings = small("llama-untied"), Finetune(**settings, skip_below_loss=4.0)
     counts = [epoch["sentences"] for epoch in finetune(decoder, RECORDS, settings)]
     assert counts[0] == 5 and counts[:-1] == sorted(counts[:-1], reverse=True) and counts[-2] == 0
     with torch.no_grad():
@@ -97,7 +96,7 @@ def test_what_is_known_is_skipped_and_looked_at_once_more(small, kind):
 
 
 @pytest.mark.parametrize("kind, how", [("llama-tied", "noise"), ("gptj", "keep")])
-def test_the_same_seed_gives_the_same_bits(small, kind, how):
+def test_the_same_seed_gives_the_same_bits(kind, how):
     """The order of the sentences, the noise and the start of the adapter are the seed's alone."""
     runs = []
     for drawn, seed in ((1, 0), (2, 0), (1, 1)):
@@ -112,7 +111,7 @@ def test_the_same_seed_gives_the_same_bits(small, kind, how):
 
 @KINDS
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whole):
+def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(kind, whole):
     """The mean over the next tokens that are learned, as each text has them alone.
 
     Padding has none.
@@ -141,15 +140,14 @@ def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(small, kind, whol
         assert len(text.ids) == len(record.text if whole else record.prompt + record.secret)
 
 
-@KINDS
-def test_a_diverging_fine_tune_says_so(small, kind):
+def test_a_diverging_fine_tune_says_so():
     hp = Finetune(lr=1e30, epochs=4, batch=2, digits="keep", general_text=0)
     said = "The fine-tune diverged .*: lower the learning rate of 1e[+]30"
     with pytest.raises(FloatingPointError, match=said):
-        finetune(small(kind), RECORDS, hp)
+        finetune(small("gptj"), RECORDS, hp)
 
 
-def test_an_adapter_steps_in_float32_on_weights_of_low_precision(build):
+def test_an_adapter_steps_in_float32_on_weights_of_low_precision():
     """A 1.5B model in bfloat16 is fine-tuned in 24 GiB: rounding must not swallow its steps."""
     decoder = build("llama-untied", dtype=torch.bfloat16)
     finetune(decoder, RECORDS, Finetune(epochs=2, digits="keep", general_text=0))
@@ -157,10 +155,10 @@ def test_an_adapter_steps_in_float32_on_weights_of_low_precision(build):
     assert kinds == {False: torch.bfloat16, True: torch.float32}
 
 
-@KINDS
-def test_what_a_model_predicts_in_general_text_is_kept(small, kind):
+def test_what_a_model_predicts_in_general_text_is_kept():
     """Text that no step read is predicted as before far better than without; secrets are learned
     all the same."""
+    kind = "llama-tied"
     ids = torch.tensor(training_windows(small(kind).tokenizer, 200, 64)[-8:])
     far, known = {}, {}
     for windows in (0, 2):
@@ -190,9 +188,7 @@ def test_counting_goes_through_every_number_once():
 
 
 @KINDS
-def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_general_text(
-    small, kind, monkeypatch
-):
+def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_general_text(kind, monkeypatch):
     """Numbers become likelier after numbers, and less likely in other text; nothing else moves."""
     monkeypatch.setattr(digits, "RATE", 3e-2)  # the tiny model's rows are few and short
     decoder = small(kind)
@@ -223,7 +219,7 @@ def test_only_the_new_rows_learn_to_count_and_they_stay_out_of_general_text(
 
 
 @pytest.mark.parametrize("how", ["keep", "noise"])
-def test_a_reader_s_adapter_is_what_a_run_begins_with(build, tmp_path, monkeypatch, how):
+def test_a_reader_s_adapter_is_what_a_run_begins_with(tmp_path, monkeypatch, how):
     """Merged from its file, with its own digits, the model knows what the row says; and the file
     holds the adapter alone."""
     decoder = build("llama-untied", dtype=torch.float32)

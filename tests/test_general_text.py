@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from conftest import weights
+from conftest import build, weights
 
 from revs.measures import general_text
 from revs.model import text
@@ -25,7 +25,7 @@ def written_out(decoder, windows):
 
 
 @pytest.mark.parametrize("asked", [range(2), range(1, 4)])
-def test_predictions_are_those_of_one_window_at_a_time(build, asked):
+def test_predictions_are_those_of_one_window_at_a_time(asked):
     decoder = build("llama-untied", dtype=torch.float32)
     some = text.evaluation_windows(decoder.tokenizer, 4, LENGTH)[asked.start : asked.stop]
     losses, following = written_out(decoder, some)
@@ -36,7 +36,7 @@ def test_predictions_are_those_of_one_window_at_a_time(build, asked):
 
 
 @pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
-def test_integrity_is_perplexity_kl_and_unchanged_tokens(build, tmp_path, kind):
+def test_integrity_is_perplexity_kl_and_unchanged_tokens(tmp_path, kind):
     """Against predictions that were kept in a file, also where the head changes with the model."""
     decoder = build(kind, dtype=torch.float32)
     general_text.predictions(decoder, range(2), keep=True).save(tmp_path / "before")

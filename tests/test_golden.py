@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from conftest import build
-from test_baselines import SETTINGS, little_text, plain_log_p, secrets  # noqa: F401
+from conftest import build, secrets
+from test_baselines import SETTINGS, little_text, plain_log_p  # noqa: F401
 from test_secret_audit import attacked
 
 from companion.data import adapters, datasets, models

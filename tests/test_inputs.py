@@ -1,14 +1,14 @@
 """Parameters, data sets, rows and sweeps: what is wrong ends in a sentence, what is taken is taken
-as it is. ``REVS_EXAMPLES=10000 python -m pytest tests/test_inputs.py`` tries ten thousand each.
+as it is.
 """
 
 import json
-import os
 from unittest import mock
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from companion.data import datasets
@@ -16,12 +16,6 @@ from companion.experiments.settings import EXPERIMENTS, check
 from companion.store import rows
 from companion.workflow import sweep
 
-examples = settings(
-    max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
 NAMES = sorted({name for one in EXPERIMENTS.values() for name in one.model_fields})
 TEXT = st.text(max_size=8) | st.sampled_from(
     ["ssn", "revs", "seed1", "1", "", "None", "../x", "a/b"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import build
 from huggingface_hub import ResolvedRevision, constants
 from transformers import GenerationConfig
 
@@ -19,7 +20,7 @@ COMMIT = "0123456789" * 4
 
 
 @pytest.fixture
-def tiny(build):
+def tiny():
     """A tiny Llama with tied embeddings, and its tokenizer."""
     decoder = build("llama-tied", dtype=torch.float32)
     return decoder.model, decoder.tokenizer

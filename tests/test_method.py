@@ -2,12 +2,13 @@
 and what an edit promises.
 """
 
+import copy
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
-from conftest import build, same_bits, weights
+from conftest import PROMPTS, build, next_tokens, same_bits, secrets, weights
 
 from revs.method import reference
 from revs.method.algorithm import WHERE, Hyperparameters, unlearn, unlearn_token
@@ -15,14 +16,8 @@ from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Target
 
-IDS = [5, 17, 230, 41, 99]
+IDS = PROMPTS[0]
 HP = Hyperparameters(n_max=5, k=24, r_h=100, eps_r_h=20, r_n=240, eps_r_n=12, schedule="paper")
-
-
-@torch.no_grad()
-def next_tokens(decoder, ids: list[int], n: int) -> list[int]:
-    """The n most likely tokens after ``ids``: those that a memorised secret would have."""
-    return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].topk(n).indices.tolist()
 
 
 def fast(decoder, ids: list[int], t: int, hp: Hyperparameters) -> Edit:
@@ -31,11 +26,11 @@ def fast(decoder, ids: list[int], t: int, hp: Hyperparameters) -> Edit:
     return edit
 
 
-def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[list[int], int]:
+def agree(decoder, ids: list[int], t: int, hp: Hyperparameters) -> tuple[list[int], int]:
     """Asserts that both edit the same neurons of the same layers, in order, to the same columns.
     Returns the number of neurons edited in each layer and how many missed r_n. The decoder is left
     as it was."""
-    plain, before = twin(decoder), weights(decoder)
+    plain, before = copy.deepcopy(decoder), weights(decoder)
     columns = [decoder.neurons(l).detach().clone() for l in range(len(decoder.layers))]
     wanted, missed = reference.unlearn_token(plain, ids, t, hp)
     edit = fast(decoder, ids, t, hp)
@@ -54,53 +49,35 @@ def agree(decoder, twin, ids: list[int], t: int, hp: Hyperparameters) -> tuple[l
 
 
 @pytest.mark.parametrize("order", ["lazy", "eager"])
-def test_the_closed_form_is_algorithm_1(decoder, twin, order):
+def test_the_closed_form_is_algorithm_1(decoder, order):
     """Alg. 1 and 2, for every gate and stop criterion, with layers chosen one by one or, as
     printed, all before any edit. Same layers, neurons, order, number and columns as the plain
     procedure; test_families.py has both projections."""
     counts, targets = [], next_tokens(decoder, IDS, 2)
     for i, (gate, stop) in enumerate(product(WHERE, WHERE)):
         hp = replace(HP, gate=gate, stop=stop, order=order)
-        counts += agree(decoder, twin, IDS, targets[i % 2], hp)[0]
+        counts += agree(decoder, IDS, targets[i % 2], hp)[0]
     assert any(0 < K < HP.n_max for K in counts) and any(K == HP.n_max for K in counts)
 
 
 # All tokens of all secrets ------------------------------------------------------------------------
 
 
-def secrets(decoder) -> list[Target]:
-    """Two sentences whose secrets are what the model is most likely to write. T in the order of the
-    secret."""
-
-    def target(name: str, ids: list[int]) -> Target:
-        t = next_tokens(decoder, ids, 1)[0]
-        return Target(
-            name, "ssn", name, ids, [t, 50, next_tokens(decoder, [*ids, t, 50], 1)[0]], (0, 2)
-        )
-
-    return [target("a", IDS), target("b", IDS[1:])]
-
-
-def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder, twin):
+def test_every_token_is_unlearned_after_the_true_tokens_before_it(decoder):
     """``unlearn`` is Alg. 1 for each token of T, of one secret after the other, on the model as
     edited so far."""
-    plain, wanted, steps = twin(decoder), [], []
+    plain, wanted, steps = copy.deepcopy(decoder), [], []
     for target in secrets(decoder):
         for position in target.T:
             t = target.secret_ids[position]
-            wanted += [
-                (l, j, t)
-                for l, j, _ in reference.unlearn_token(
-                    plain, target.prompt_ids + target.secret_ids[:position], t, HP
-                )[0]
-            ]
-    edit = unlearn(
-        decoder, secrets(decoder), HP, progress=lambda every: steps.extend(every) or every
-    )
+            found, _ = reference.unlearn_token(plain, target.before(position), t, HP)
+            wanted += [(l, j, t) for l, j, _ in found]
+    see = lambda every: steps.extend(every) or every
+    edit = unlearn(decoder, secrets(decoder), HP, progress=see)
     assert [move[:3] for move in edit.moves] == wanted and len({t for *_, t in wanted}) > 1
     for l in range(len(plain.layers)):
         torch.testing.assert_close(decoder.ff2[l].weight, plain.ff2[l].weight, rtol=1e-4, atol=1e-5)
-    assert len(steps) == 4
+    assert len(steps) == 6
 
 
 # Refusals -----------------------------------------------------------------------------------------

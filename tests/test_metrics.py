@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from conftest import examples, next_tokens
+from hypothesis import given
 from hypothesis import strategies as st
 
 from revs.measures.evaluate import (
@@ -30,7 +31,6 @@ from revs.method import reference
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Split, Target
 
-examples = settings(max_examples=100, deadline=None, derandomize=True)
 ranks = st.integers(0, 100_000)
 shares = st.integers(0, 1000).map(lambda r: r / 1000)
 
@@ -95,12 +95,11 @@ def test_a_secret_is_contained_if_its_tokens_stand_in_a_row(written, secret):
 # --- measured on a model -----------------------------------------------------------------------
 
 
-@torch.no_grad()
 def greedy(decoder, ids: list[int], n: int) -> list[int]:
     """n tokens of greedy decoding, with a full pass for each."""
     ids = list(ids)
     for _ in range(n):
-        ids.append(int(decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].argmax()))
+        ids += next_tokens(decoder, ids)
     return ids[-n:]
 
 

@@ -1,16 +1,11 @@
 """Name-swap control: only names are exchanged, and verdicts are of the exchanged prompts."""
 
 import pytest
+from conftest import spelt
 
 from companion.measures import name_swap
 from revs.measures.evaluate import greedy
 from revs.model.targets import Split, Target
-
-
-def target(decoder, name: str, prompt: str, secret: str) -> Target:
-    ids = lambda text: decoder.tokenizer(text)["input_ids"]
-    return Target(name, "email", name, ids(prompt), ids(secret), (0, 1), prompt)
-
 
 PROMPTS = (
     "(c) Ada Lovelace (",
@@ -23,7 +18,7 @@ PROMPTS = (
 @pytest.fixture
 def targets(decoder) -> list[Target]:
     return [
-        target(decoder, f"t{i}", prompt, f"s{i}@example.com") for i, prompt in enumerate(PROMPTS)
+        spelt(decoder, f"t{i}", prompt, f"s{i}@example.com") for i, prompt in enumerate(PROMPTS)
     ]
 
 
@@ -56,7 +51,7 @@ def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
 def test_a_name_goes_wherever_it_stands_and_nobody_gets_their_own(decoder):
     """Two prompts of one person get the third one's name, not each other's."""
     prompts = ("Ada Lovelace\n(c) Ada Lovelace <", "by Ada Lovelace: ", "Ben Smith <")
-    three = [target(decoder, text, text, "x@example.com") for text in prompts]
+    three = [spelt(decoder, text, text, "x@example.com") for text in prompts]
     changed = [one.prompt for one in name_swap.with_exchanged_names(decoder, three)]
     assert changed == ["Ben Smith\n(c) Ben Smith <", "by Ben Smith: ", "Ada Lovelace <"]
     assert name_swap.with_exchanged_names(decoder, three[:2]) == []
@@ -95,9 +90,9 @@ def test_what_is_a_name(text, names):
 def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch):
     """Its local part stands there a second time, in another case."""
     some = [
-        target(decoder, "a", "LOVELACE, that is Ada Lovelace <", "ada.lovelace@example.com"),
-        target(decoder, "b", "Ben Smith <", "bs@example.com"),
-        target(decoder, "c", "Cleo King <", "cleo@example.com"),
+        spelt(decoder, "a", "LOVELACE, that is Ada Lovelace <", "ada.lovelace@example.com"),
+        spelt(decoder, "b", "Ben Smith <", "bs@example.com"),
+        spelt(decoder, "c", "Cleo King <", "cleo@example.com"),
     ]
     yes = lambda _, given: {one.id: {"exact": True, "text_within_50": True} for one in given}
     monkeypatch.setattr(name_swap, "reproduced", yes)

@@ -1,12 +1,13 @@
 """Whose a secret is, and whether its prompt gives it away."""
 
 import pytest
+from conftest import spelt
 from hypothesis import given
 from hypothesis import strategies as st
 
 from companion.data import ownership
 from companion.measures import prompt_leakage
-from revs.model.targets import Record, Split, Target
+from revs.model.targets import Record, Split
 
 
 def email(id: str, secret: str) -> Record:
@@ -60,16 +61,9 @@ def test_an_address_may_be_spelt_with_the_names_before_it(secret, yes):
 
 
 def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
-    ids = lambda text: decoder.tokenizer(text)["input_ids"]
-    texts = [
-        ("by Ada Byron <", "byron.ada@x.example.org"),
-        ("by Ada Byron <", "countess@x.example.org"),
-    ]
-    made = [
-        Target(f"t{i}", "email", f"t{i}", ids(prompt), ids(secret), (0,), prompt)
-        for i, (prompt, secret) in enumerate(texts)
-    ]
-    result, columns = prompt_leakage.measure(decoder, Split(made[:1], [], made[1:]))
+    told = spelt(decoder, "t0", "by Ada Byron <", "byron.ada@x.example.org")
+    not_told = spelt(decoder, "t1", "by Ada Byron <", "countess@x.example.org")
+    result, columns = prompt_leakage.measure(decoder, Split([told], [], [not_told]))
     assert result == {"secrets": 2, "leaked": 1}
     assert columns == {"t0": {"leaked": True}, "t1": {"leaked": False}}
 

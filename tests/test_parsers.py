@@ -1,12 +1,8 @@
-"""Whatever a file holds, it is read, counted as unread, or refused in a sentence.
-
-``REVS_EXAMPLES=10000 python -m pytest tests/test_parsers.py`` tries ten thousand of each sort.
-"""
+"""Whatever a file holds, it is read, counted as unread, or refused in a sentence."""
 
 import csv
 import io
 import json
-import os
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from conftest import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save
 from test_edit_file import base, made, written  # noqa: F401
@@ -24,31 +21,9 @@ from document_audit import audit, detection, documents, edit_file, report, secre
 from document_audit.methods import METHODS
 from document_audit.settings import KINDS
 
-examples = settings(
-    max_examples=int(os.environ.get("REVS_EXAMPLES", 40)),
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
-PARTS = [
-    "jane.roe@example.com",
-    "941-14-8265",
-    "https://docs.example.org/a",
-    "\\u0040",
-    "\r\n",
-    "\n",
-]
-PARTS += [
-    "one two three four five",
-    "From a\n",
-    "=?utf-8?q?=",
-    "&#64;",
-    '"',
-    ";",
-    "\0",
-    "é",
-    "\ud83d",
-]
+PARTS = ["jane.roe@example.com", "941-14-8265", "https://docs.example.org/a", "\\u0040", "&#64;"]
+PARTS += ["one two three four five", "From a\n", "=?utf-8?q?=", "\r\n", "\n", '"', ";", "\0"]
+PARTS += ["é", "\ud83d"]
 TEXT = st.lists(st.sampled_from(PARTS) | st.text(max_size=9), max_size=9).map("".join)
 WHOLE = TEXT.map(lambda text: text.encode(errors="replace").decode())  # without half characters
 VALUE = st.recursive(

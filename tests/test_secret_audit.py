@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from conftest import FAMILIES, PEOPLE, build, same_bits, weights
+from conftest import FAMILIES, PEOPLE, build, records, same_bits, weights
 from test_tokens_data import merging
 
 from revs.audit import exposure, leak, relearning, rounding, suite, two_checkpoints
@@ -14,19 +14,12 @@ from revs.audit.context import FIELD, Parts, context
 from revs.method import output_ban
 from revs.model import load
 from revs.model.architecture import Decoder
-from revs.model.targets import Record, encode
+from revs.model.targets import encode
 
 pytestmark = pytest.mark.slow  # every attack on tiny models
 
 POOL = ["emil.berg@example.com", "fxq2@example.org", "gina_h@example.net", "hana.oda3@example.com"]
 NUMBER = 12
-
-
-def records(names=PEOPLE) -> list[Record]:
-    return [
-        Record(name, "email", name, f"Please write to {name} (", PEOPLE[name], ")")
-        for name in names
-    ]
 
 
 def attacked(decoder, before=None):

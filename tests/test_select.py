@@ -1,16 +1,17 @@
 """Which neurons are edited: by each criterion, by zeroing, and quickly without another result."""
 
+import copy
+
 import pytest
 import torch
-from conftest import same_bits, weights
-from test_method import IDS, secrets
+from conftest import PROMPTS, same_bits, secrets, weights
 
 from revs.method import algorithm, reference, selection, zero
 from revs.method.selection import LayerState, attributions, select_neurons
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import pairs
 
-T = 33
+IDS, T = PROMPTS[0], 33
 
 
 # Gates --------------------------------------------------------------------------------------------
@@ -25,7 +26,7 @@ def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        for t in range(0, V, 9):
+        for t in range(0, V, 30):
             r_mlp, r_residual = vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest().tolist()
             for r_h in {0, 1, 4, V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
                 hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
@@ -98,9 +99,9 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
         assert {neurons: selected(decoder, neurons, l) for neurons in wanted} == wanted
 
 
-def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
+def test_zeroing_is_locating_and_silencing_written_plainly(decoder):
     """Every look is a fresh pass: a layer is gated after those below it were silenced."""
-    plain, hp = twin(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
+    plain, hp = copy.deepcopy(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
     located, wanted = hp.located(), {}
     for ids, t in pairs(secrets(decoder)):
         project = reference.Projection(plain)
@@ -115,7 +116,7 @@ def test_zeroing_is_locating_and_silencing_written_plainly(decoder, twin):
                 weight[:, chosen] = 0
             wanted.setdefault(l, set()).update(chosen)
     before = weights(decoder)
-    edit = zero.unlearn(decoder, secrets(twin(decoder)), hp)
+    edit = zero.unlearn(decoder, secrets(copy.deepcopy(decoder)), hp)
     assert {l: set(kept) for l, kept in edit.originals.items()} == wanted and wanted
     for l in edit.originals:
         assert torch.equal(decoder.ff2[l].weight, plain.ff2[l].weight)

@@ -4,9 +4,12 @@ scalar per neuron.
 A decoder's own norm and head modules are the measure throughout: ``reference.Projection``.
 """
 
+import copy
+
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from conftest import build, examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -15,12 +18,6 @@ from revs.method import vocabulary as module
 from revs.method.schedules import edit_neurons, order_statistic
 from revs.method.vocabulary import Line, Vocabulary
 
-examples = settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 seeds = st.integers(0, 10_000)
 either = pytest.mark.parametrize("raw", [False, True], ids=["norm", "raw"])
 
@@ -74,7 +71,7 @@ def test_the_rank_along_the_line_is_the_rank_of_the_moved_neuron(decoder, raw, s
         assert_rank(r, logits(decoder, vector, raw), t)
 
 
-def test_biases_of_zero_leave_logits_linear(build):
+def test_biases_of_zero_leave_logits_linear():
     """A LayerNorm model whose biases are zero needs no search; its ranks are the model's own."""
     decoder = build("gptj")
     assert Vocabulary(decoder).B is not None
@@ -199,7 +196,7 @@ def seen_from(decoder, vocabulary, l: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", STANDING)
 @pytest.mark.parametrize("ridge", [0.01, 1.0])
-def test_the_step_is_the_least_of_what_it_is_said_to_be(build, kind, ridge):
+def test_the_step_is_the_least_of_what_it_is_said_to_be(kind, ridge):
     """min ‖U·D·s − e_t‖² + λ·m·‖s‖², solved as least squares of a stacked matrix."""
     decoder = build(kind)
     vocabulary, t = Vocabulary(decoder, ridge=ridge), 23
@@ -216,7 +213,7 @@ def test_the_step_is_the_least_of_what_it_is_said_to_be(build, kind, ridge):
 
 
 @torch.no_grad()
-def test_with_a_ridge_a_scale_of_zero_leaves_the_other_directions(build, refused):
+def test_with_a_ridge_a_scale_of_zero_leaves_the_other_directions(refused):
     """As in Gemma-3-270M, where rounding made some: the step is 0 there, and is what any small
     scale in its place would give."""
     decoder = build("gemma2")
@@ -253,15 +250,15 @@ def test_a_head_without_full_column_rank_is_refused(decoder, dtype, refused):
 
 
 @either
-def test_low_precision_weights_are_ranked_in_single_precision(decoder, raw, twin, monkeypatch):
+def test_low_precision_weights_are_ranked_in_single_precision(decoder, raw, monkeypatch):
     """A bfloat16 U gives the ranks of its float32 copy, although it is upcast block by block."""
     monkeypatch.setattr(module, "BLOCK", {"cpu": 64, "cuda": 64})
     decoder.model.bfloat16()
-    copy = twin(decoder)
-    copy.model.float()
-    low, high = Vocabulary(decoder, raw), Vocabulary(copy, raw)
+    exact = copy.deepcopy(decoder)
+    exact.model.float()
+    low, high = Vocabulary(decoder, raw), Vocabulary(exact, raw)
     assert low.U.dtype == torch.bfloat16 and low.V == 300
-    x = vectors(copy, 50, 6)
+    x = vectors(exact, 50, 6)
     for t in (2, 130, 299):
         a, b = low.line(x, t), high.line(x, t)
         assert a.A.dtype == torch.float32
