@@ -138,16 +138,12 @@ def test_a_limit_takes_some_candidates_of_each_kind(run):
     assert email["tried"] == 2 and email["dropped"] == {"found before": 1, "beyond the limit": 2}
 
 
-def test_documents_without_any_secret_make_an_empty_set(run, tmp_path, curated, refused):
+def test_documents_without_any_secret_make_an_empty_set(run, tmp_path, curated):
     (tmp_path / "plain.txt").write_text("nothing to see here")
     row = run(documents=str(tmp_path / "plain.txt"))
     assert not any(counts["found"] for counts in row["result"]["funnel"].values())
     with pytest.raises(ValueError, match="holds no records"):
         datasets.read(str(curated("own.jsonl")))
-    (tmp_path / "none").mkdir()
-    said = r"No document could be read \(nothing is there\): give text files"
-    with refused(said):
-        run(documents=str(tmp_path / "none"))
 
 
 def test_two_searches_do_not_write_one_set(run, curated, refused):
