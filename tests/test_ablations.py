@@ -3,7 +3,6 @@
 import pytest
 
 from companion.analysis import ablations, errata, tuning
-from companion.analysis.tables import DASH
 from companion.experiments.notebook import Refused
 from companion.store import paper
 
@@ -92,9 +91,3 @@ def test_the_papers_settings_in_a_cell():
     assert shown["REVS", "`r_n`", "GPT-J-6B", "SSN"] == "37500 (0.74)"
     assert shown["MEMIT", "`loss_break`", "Llama-3-8B", "Emails"] == "as SSN"
     assert shown["FT-L", "`layers`", "GPT-J-6B", "SSN"] == "0–27"
-
-
-def test_a_setting_in_a_cell():
-    settings = [None, [3], [3, 4, 5, 6], [3, 4], "all", 15000.0, 1.2345678e-5, 20]
-    shown = [DASH, "3", "3–6", "3, 4", "all", "15000", "1.235e-05", "20"]
-    assert list(map(tuning.short, settings)) == shown

@@ -116,14 +116,3 @@ GPTJ = {"n_max": 30, "k": 100, "r_h": 2600, "eps_r_h": 1400, "r_n": 37500, "eps_
 def test_pinned_hyperparameters(method, model, dataset, values):
     found = paper.hyperparameters(method, model, dataset)
     assert {name: found[name] for name in values} == values
-
-
-# --- reader --------------------------------------------------------------------------------------
-
-
-def test_table_gives_a_frame():
-    frame = paper.table("tab:core_results_llama")
-    assert list(frame.columns) == ["dataset", "row", "column", "value", "std", "mark", "printed"]
-    assert len(frame) == 138 and frame["value"].dtype == float and frame["std"].dtype == float
-    dash = frame[(frame["dataset"] == "URLs") & (frame["column"] == "Generalization@100")]
-    assert dash["value"].isna().all() and (dash["printed"] == "–").all()

@@ -140,22 +140,6 @@ def test_a_table_carries_its_data(kind):
     assert (":name: tab-x" in shown) == (kind is tables.Table)
 
 
-@pytest.mark.parametrize(("rows", "fold", "folded"), [(9, True, 0), (10, True, 1), (10, False, 0)])
-def test_a_long_table_is_folded(rows, fold, folded):
-    frame = pd.DataFrame({"a": ["1"] * rows})
-    shown = tables.Table(frame, "Some, of many: words.", "tab-x", fold=fold).to_markdown()
-    assert shown.count(f"::::{{dropdown}} Some, of many, {rows} rows\n:::{{table}}") == folded
-    assert ":name: tab-x" in shown and "tab-x.csv" in shown
-
-
-@pytest.mark.parametrize(
-    ("value", "std", "text"),
-    [(0.655, 0.0312, "65.5 ± 3.1"), (0.5, math.nan, "50.0"), (None, None, "–"), (math.nan, 1, "–")],
-)
-def test_a_share_in_per_cent(value, std, text):
-    assert tables.percent(value, std) == text
-
-
 # --- what is committed ---------------------------------------------------------------------------
 
 SEARCHES = rows.find(rows.RECORDED, kind="tune")

@@ -19,10 +19,6 @@ def test_six_pairs_can_reach_a_thirty_second_and_three_nothing():
     assert statistics.p_text(same) == statistics.p_text(few) == DASH
 
 
-def test_an_interval_is_the_middle_of_a_sample():
-    assert statistics.interval(np.arange(1001) / 1000) == pytest.approx((0.025, 0.975))
-
-
 def secrets(values, first=0):
     """One run's values, secret by secret."""
     return pd.DataFrame({0: values}, index=[f"s{first + i:03d}" for i in range(len(values))])

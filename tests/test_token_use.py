@@ -22,14 +22,6 @@ def test_frames_count_and_repeat():
     assert token_use.filled("([W]), (", "holt") == "(holt), ("
 
 
-def test_each_token_is_due_where_the_measure_says(decoder):
-    token = decoder.tokenizer("e")["input_ids"][0]
-    due = token_use.in_frames(decoder, {token}) + token_use.in_general_text(decoder, {token})
-    assert {one.kind for one in due} == {"word", "general text"}
-    assert all(one.secret_ids == [token] and one.prompt_ids for one in due)
-    assert sum(one.kind == "general text" for one in due) == token_use.PLACES
-
-
 def test_a_ban_puts_the_token_last_in_other_texts(decoder, monkeypatch):
     token = decoder.tokenizer("7")["input_ids"][0]
     split = Split([target("a", [1, 2], [token])], [], [target("b", [1, 2, 3], [4])])

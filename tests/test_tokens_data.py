@@ -204,9 +204,6 @@ def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
 def test_a_split_without_two_sides_is_refused(groups, forget, refused):
     with refused(f"of {groups} secrets: at least one must be forgotten and one kept"):
         split(targets(groups), 0, forget)
-
-
-def test_a_split_that_measures_no_sentences_is_refused(refused):
     with refused("sentences is 0, but at least one must be measured"):
         split(targets(), 0, sentences=0)
 

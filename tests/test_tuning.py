@@ -112,24 +112,6 @@ def test_every_search_says_what_grew_and_what_is_at_an_end(search):
     assert tuning.edges(tuning.searches("another", [DATA])).empty
 
 
-@pytest.mark.parametrize(
-    ("space", "shown"),
-    [
-        ({"share_of": "k", "low": 0.03}, "0.03 to 1 times `k`"),
-        ({"in_a_row": 8}, "1 to 8 in a row"),
-        ({"in_a_row": 30, "scale": "linear"}, "1 to 30 in a row (uniform)"),
-        ({"last_of": "layers"}, "the last of `layers`"),
-        ({"low": 20, "high": 600, "most": 1536}, "20 to 600 (most 1536)"),
-        (
-            {"low": 0.4, "high": 0.98, "scale": "linear", "least": 0.05, "most": 0.99},
-            "0.4 to 0.98 (uniform; least 0.05; most 0.99)",
-        ),
-    ],
-)
-def test_a_range_in_words(space, shown):
-    assert tuning.interval(space) == shown
-
-
 def test_every_range_that_is_drawn_from_has_words():
     """Of every method of params/search.yml, each of which the registry knows."""
     assert {"revs", "least_squares"} <= set(tuning.searched()) <= methods.registry().keys()
