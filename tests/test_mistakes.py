@@ -37,14 +37,15 @@ from revs.model.architecture import Decoder
 
 # cause and mend, at last where to look
 ONE_SENTENCE = r"((?!\. )[^\n])+(: |, but )((?!\. )[^\n])+[.?]( \(.+\))?"
-CASES: dict[str, tuple] = {}
+CASES: list = []  # (what sets it up and yields the call, words of the message, error, files kept)
 
 
-def mistake(said, error=ValueError, keeps=(), name=""):
+def mistake(said, error=ValueError, keeps=()):
     """A case: words of the message, the exception, and files that stay on purpose."""
 
     def add(provoke):
-        CASES[name or provoke.__name__] = contextmanager(provoke), said, error, keeps
+        case = contextmanager(provoke), said, error, keeps
+        CASES.append(pytest.param(*case, id=said))
 
     return add
 
@@ -145,14 +146,16 @@ def configured(**values):
     return lambda folder: change(folder / "config.json", **values)
 
 
-def demanding(config, kind, classes, **more):
-    """A configuration that asks for Python code of its own."""
+def demanding_model(folder):
+    """Its configuration asks for Python code of its own."""
+    text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
+    change(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Config"})
 
-    def spoil(folder):
-        ran = text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
-        change(folder / config, **more, auto_map={kind: classes(ran.stem)})
 
-    return spoil
+def demanding_tokenizer(folder):
+    text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
+    classes = {"AutoTokenizer": ["own.Own", None]}
+    change(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map=classes)
 
 
 def without(pattern):
@@ -176,65 +179,15 @@ def slow(folder):
     text(folder / "merges.txt", "#version: 0.2\n")
 
 
-SPOILED = {
-    "a configuration cut short": (
-        ("The configuration of .* cannot be read", OSError),
-        lambda folder: cut(folder / "config.json"),
-    ),
-    "a type that transformers does not know": (
-        ("cannot be read .*: take another copy, .* that transformers knows", OSError),
-        configured(model_type="mind"),
-    ),
-    "quantised weights": (
-        (r"are quantised \(gptq\), and such columns cannot be moved: take the checkpoint",),
-        configured(quantization_config={"quant_method": "gptq", "bits": 4}),
-    ),
-    "remote code of a model": (
-        (OUTSIDE, OSError),
-        demanding("config.json", "AutoConfig", "{}.Config".format, model_type="own"),
-    ),
-    "remote code of a tokenizer": (
-        (OUTSIDE, OSError),
-        demanding(
-            "tokenizer_config.json",
-            "AutoTokenizer",
-            lambda stem: [f"{stem}.Own", None],
-            tokenizer_class="Own",
-        ),
-    ),
-    "no tokenizer": (("The tokenizer of .* cannot be read", OSError), without("tokenizer*")),
-    "no fast tokenizer": (("has no fast tokenizer",), slow),
-    "weights as pickle": (("take another copy, with weights as safetensors", OSError), pickled),
-    "weights cut short": (
-        ("The weights of .* cannot be read", OSError),
-        lambda folder: cut(folder / WEIGHTS),
-    ),
-    "weights outside the folder": ((r"not whole \(.* does not lie there\)", OSError), outside),
-    "weights incomplete": (
-        ("do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight",),
-        lambda folder: reweighted(folder, lambda weights: weights.pop(DOWN)),
-    ),
-    "weights of another size": (
-        ("do not fit its configuration .*and others",),
-        configured(intermediate_size=128),
-    ),
-    "nan in the weights": (
-        ("answers with NaN or infinity in float32",),
-        lambda folder: reweighted(folder, lambda weights: weights[DOWN][0].fill_(torch.nan)),
-    ),
-}
-
-
 def spoiled(spoil):
-    def provoke(place):
-        spoil(saved(place))
-        yield loading(place / "model")
+    """A case: the model's folder is spoilt, and loaded."""
 
-    return provoke
+    def begin(place):
+        spoil(folder := saved(place))
+        return loading(folder)
 
+    return begin
 
-for name, (said, spoil) in SPOILED.items():
-    mistake(*said, name=name)(spoiled(spoil))
 
 OFFLINE = mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
@@ -310,6 +263,43 @@ def with_report(**more):
 
 KILLED = "import os\nos.kill(os.getpid(), 9)"
 PLAIN = [  # words of the message, the exception, what is done, and a file that stays on purpose
+    (
+        "The configuration of .* cannot be read",
+        OSError,
+        spoiled(lambda folder: cut(folder / "config.json")),
+    ),
+    (
+        "cannot be read .*: take another copy, .* that transformers knows",
+        OSError,
+        spoiled(configured(model_type="mind")),
+    ),
+    (
+        r"are quantised \(gptq\), and such columns cannot be moved: take the checkpoint",
+        ValueError,
+        spoiled(configured(quantization_config={"quant_method": "gptq", "bits": 4})),
+    ),
+    (OUTSIDE, OSError, spoiled(demanding_model)),
+    (OUTSIDE, OSError, spoiled(demanding_tokenizer)),
+    ("The tokenizer of .* cannot be read", OSError, spoiled(without("tokenizer*"))),
+    ("has no fast tokenizer", ValueError, spoiled(slow)),
+    ("take another copy, with weights as safetensors", OSError, spoiled(pickled)),
+    ("The weights of .* cannot be read", OSError, spoiled(lambda folder: cut(folder / WEIGHTS))),
+    (r"not whole \(.* does not lie there\)", OSError, spoiled(outside)),
+    (
+        "do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight",
+        ValueError,
+        spoiled(partial(reweighted, change=lambda weights: weights.pop(DOWN))),
+    ),
+    (
+        "do not fit its configuration .*and others",
+        ValueError,
+        spoiled(configured(intermediate_size=128)),
+    ),
+    (
+        "answers with NaN or infinity in float32",
+        ValueError,
+        spoiled(partial(reweighted, change=lambda weights: weights[DOWN][0].fill_(torch.nan))),
+    ),
     *((said, ValueError, with_data(content)) for said, content in DATA.items()),
     (
         "no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id",
@@ -379,15 +369,8 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
 ]
 
 
-def done(begin):
-    def provoke(place):
-        yield begin(place)
-
-    return provoke
-
-
 for said, error, begin, *stay in PLAIN:
-    mistake(said, error, stay, name=said)(done(begin))
+    mistake(said, error, stay)(lambda place, begin=begin: (yield begin(place)))
 
 
 # The workflow; test_flow.py has more of profiles, test_notebooks.py of parameters -----------------
@@ -474,9 +457,8 @@ def state(place, call):
     return {path: path.is_file() and path.read_bytes() for path in place.rglob("*")}, weights
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_mistake_is_one_sentence_and_nothing_is_left(name, tmp_path):
-    provoke, said, error, keeps = CASES[name]
+@pytest.mark.parametrize("provoke, said, error, keeps", CASES)
+def test_a_mistake_is_one_sentence_and_nothing_is_left(provoke, said, error, keeps, tmp_path):
     with provoke(tmp_path) as call:
         files, weights = state(tmp_path, call)
         with pytest.raises(error, match=said) as caught:
