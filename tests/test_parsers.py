@@ -140,18 +140,18 @@ def test_any_list_of_secrets_is_read_or_refused_in_a_sentence(tmp_path, content,
 
 @pytest.fixture
 def edit(base, tmp_path):  # noqa: F811
-    """An edit, the folder that holds it, its file and the bytes of that."""
+    """An edit, the folder that holds it, its file, the bytes of that, and its model as it was."""
     _, about = made(base(), method="least_squares")
     folder = written(tmp_path / "edit", about)
     file = folder / edit_file.WEIGHTS
-    return about, folder, file, file.read_bytes()
+    return about, folder, file, file.read_bytes(), base()
 
 
 @given(data=st.data())
 @examples
 def test_a_damaged_edit_is_refused(edit, data):
     """Bytes changed, left out or put in, anywhere; what is read is what was written."""
-    about, folder, file, content = edit
+    about, folder, file, content, _ = edit
     header = 8 + int.from_bytes(content[:8], "little")
     at = data.draw(st.integers(0, header + 50) | st.integers(0, len(content)))
     new, gone = data.draw(st.binary(max_size=4)), data.draw(st.integers(0, 4))
@@ -177,7 +177,7 @@ TENSORS = st.dictionaries(
 @examples
 def test_a_crafted_edit_is_refused(edit, said, tensors, known):
     """Any header and any tensors, with sums that are right."""
-    about, folder, file, _ = edit
+    about, folder, file, *_ = edit
     held = {f"{edit_file.PREFIX}{n}": torch.zeros(s, dtype=d) for n, (s, d) in tensors.items()}
     if known:
         said = {"format": edit_file.FORMAT, "about": said, "sha256": edit_file.text_hash(said)}
@@ -189,9 +189,9 @@ def test_a_crafted_edit_is_refused(edit, said, tensors, known):
 
 @given(shapes=st.tuples(SHAPES, SHAPES), value=st.sampled_from([0.0, 1.0, float("nan")]))
 @examples
-def test_factors_of_other_shapes_are_refused(edit, base, shapes, value):  # noqa: F811
-    about, *_ = edit
-    decoder, first = base(), next(iter(about.factors))
+def test_factors_of_other_shapes_are_refused(edit, shapes, value):
+    about, *_, decoder = edit
+    first = next(iter(about.factors))
     pair = tuple(torch.full(shape, value) for shape in shapes)
     with pytest.raises(ValueError, match="has another width or no numbers"):
         edit_file.apply(decoder, replace(about, factors={first: pair}))
