@@ -3,7 +3,6 @@
 import pytest
 
 from companion.analysis import tradeoffs
-from companion.store import paper
 
 MODEL, KNOBS = "smollm2-135m", tradeoffs.KNOBS
 
@@ -48,12 +47,3 @@ def test_a_knob_has_its_runs_and_the_tuned_one_in_order(put):
     assert list(tradeoffs.by_targets(MODEL, "ssn")["revs"]["targets"]) == [5, 20]
     points = tradeoffs.points(tradeoffs.by_strength, MODEL)
     assert len(points) == 5 and set(points["panel"]) == {"SSN, SmolLM2-135M-Instruct"}
-
-
-def test_every_panel_of_the_paper_is_one_of_three_kinds():
-    """The notebook finds the curves of a panel by its label."""
-    labels = [label for one in paper.tables()["figures"].values() for label in one["panels"]]
-    for label in labels:
-        assert sum(kind in label for kind in ("c_size", "specificity", "targets")) == 1
-        assert sum(f"_{word}" in label for word in ("ssn", "email", "url")) == 1
-    assert len(labels) == 15
