@@ -52,7 +52,7 @@ def test_public_addresses_are_those_on_the_list(decoder, monkeypatch):
     asked = public.addresses()
     assert len({one["id"] for one in asked}) == len(asked) == 10
     assert all(one["reason"] and one["address"] not in one["prompt"] for one in asked)
-    ids = lambda i: decoder.tokenizer(asked[i]["address"] if i % 2 else "no")["input_ids"]
+    ids = lambda i: decoder.tokenizer(f"to {asked[i]['address']}." if i % 2 else "no")["input_ids"]
     writes = lambda _, targets: {target.id: ids(i) for i, target in enumerate(targets)}
     monkeypatch.setattr(public, "continuations", writes)
     result, columns = public.measure(decoder, Split([], [], []))
