@@ -330,10 +330,21 @@ def test_a_trial_that_fails_is_counted_and_does_not_stop_the_others(search, alon
     assert trials["trial01"]["result"] == alone(DRAWN[1])["result"]
 
 
-def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alone, tried, tmp_path):
-    """Each of them is a run of its own there."""
+def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(
+    search, alone, tried, tmp_path, monkeypatch
+):
+    """Each of them is a run of its own there; one split's model is let go before the next one's."""
     tried(DRAWN)
-    once = search()["result"]
+    once, living = search()["result"], []
+
+    class Stage(unlearn.LoadedModel):
+        def __init__(self, plan):
+            assert not [one for one in living if one() is not None]
+            super().__init__(plan)
+            self.itself = self
+            living.append(weakref.ref(self.decoder.model))
+
+    monkeypatch.setattr(tune, "LoadedModel", Stage)
     result = search(splits=[1, 2], top_trials=2, measures=["attacks"])["result"]
     runs = rows.find(tmp_path / "rows", kind="unlearn")
 
@@ -350,27 +361,11 @@ def test_the_best_trials_run_on_further_splits_and_the_mean_chooses(search, alon
         own = alone(DRAWN[number], seed=2, measures=["attacks"])
         assert of(number, 2)["result"] == own["result"] and "attacks" in own["result"]
         assert of(number, 2)["settings"] == own["settings"]
-    assert len(runs) == len(DRAWN) + 4
+    assert len(runs) == len(DRAWN) + 4 and len(living) == 3
     means = {number: sum(result["top_trials"][str(number)]) / 3 for number in ranked[:2]}
     assert result["best"] == max(means, key=means.get)
     assert result["unlearning_score"] == means[result["best"]]
     assert result["hyperparameters"] == DRAWN[result["best"]]
-
-
-def test_the_model_of_one_split_is_let_go_before_that_of_the_next(search, tried, monkeypatch):
-    tried(DRAWN)
-    living = []
-
-    class Stage(unlearn.LoadedModel):
-        def __init__(self, plan):
-            assert not [one for one in living if one() is not None]
-            super().__init__(plan)
-            self.itself = self
-            living.append(weakref.ref(self.decoder.model))
-
-    monkeypatch.setattr(tune, "LoadedModel", Stage)
-    search(splits=[1, 2], top_trials=2)
-    assert len(living) == 3
 
 
 def test_what_cannot_be_measured_on_further_splits_is_refused_before_the_search(search, measured):
