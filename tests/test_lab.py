@@ -98,3 +98,11 @@ def test_each_page_of_exercises_stands_in_one_chapter():
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     for page in (ROOT / "book" / "exercises").glob("*.md"):
         assert len(re.findall(rf"\{{include\}} \S*exercises/{page.name}\b", text)) == 1, page.name
+
+
+def test_the_quiz_has_five_answered_questions_a_part():
+    text = (ROOT / "book" / "exercises" / "quiz.md").read_text(encoding="utf-8")
+    parts = re.findall(r"^````\{dropdown\} Part \d.*?^````$", text, re.MULTILINE | re.DOTALL)
+    assert len(parts) == 5
+    for part in parts:
+        assert re.findall(r"^(\d)\. .*\n   \*.+\*$", part, re.MULTILINE) == list("12345")
