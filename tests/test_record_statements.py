@@ -1,5 +1,7 @@
 """What pages say of the recorded results in words: a number beside it is glued, a word is not."""
 
+import re
+
 import campaign
 import pandas as pd
 
@@ -14,6 +16,7 @@ from companion.analysis import (
     results,
     tuning,
 )
+from companion.data import datasets
 from companion.experiments import methods
 from companion.store import rows
 
@@ -153,17 +156,21 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
-    """ban: “The least-squares write goes from … to …”; “No method with an Efficacy of …”"""
+    """ban: “The least-squares write goes from … to …”; “No method with an Efficacy of …”; landing
+    page: “It also leads where numbers share groups, not where addresses share names.”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
     assert score["ssn-shared"].idxmax() == "least_squares"
+    shared = main_comparison.differences(runs[runs["data"] == "ssn-shared"], "least_squares")
+    assert (shared["high"] < 0).all()
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared")
     gap = main_comparison.differences(names).query("method == 'least_squares'")
     assert (gap["low"] < 0).all() and (gap["high"] > 0).all() and len(gap) == 1
     names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
+    assert main_comparison.place(names["unlearning_score"], "least_squares") > 1
     assert (names.loc[names["efficacy"] > 0.8, "specificity"] < 1 / 3).all()
 
 
@@ -183,6 +190,31 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     assert abs(score["ssn", "least_squares"]) < 0.05
     assert score["ssn"][["rmu", "npo_kl"]].max() < -0.03
     assert score["emails", "npo_kl"] > 0.1 and score["emails"].drop("npo_kl").abs().max() < 0.1
+
+
+def test_whole_prompts_serve_some_editing_baselines_on_numbers():
+    """fair: “whole prompts raise Max-Entropy …, above REVS, while its resistance falls. They lower
+    MEMIT … and Head-Projection …, which then lose nearly all other secrets.”; “where few prompts hold a name”; “it keeps nearly all
+    other secrets, and seldom forgets a number after another sentence”"""
+    usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
+    whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
+    score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
+    assert resistance["max_entropy"] < 0.2
+    assert usual["max_entropy"] < usual["revs"] < score["max_entropy"] < usual["least_squares"]
+    for method in ("memit", "head_projection"):
+        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.2
+    (upper,) = (
+        main_comparison.beside(MODEL, "whole-prompt-layers", "ssn")
+        .query("tagged")
+        .groupby("method")[["unlearning_score", "generalization", "specificity"]]
+        .mean()
+        .to_dict("records")
+    )
+    assert upper["unlearning_score"] > 1.5 * usual["memit"]
+    assert upper["specificity"] > 0.95 and upper["generalization"] < 0.3
+    ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
+    named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
+    assert sum(map(bool, named)) < 0.1 * len(ends)
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
