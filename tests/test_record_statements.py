@@ -194,8 +194,9 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     """fair: “whole prompts raise Max-Entropy …, above REVS, while its resistance falls. They lower
-    MEMIT … and Head-Projection …, which then lose nearly all other secrets.”; “where few prompts hold a name”; “it keeps nearly all
-    other secrets, and seldom forgets a number after another sentence”"""
+    MEMIT … and Head-Projection …, which then lose nearly all other secrets.”; “where few prompts
+    hold a name”; “it keeps nearly all other secrets, and seldom forgets a number after another
+    sentence”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
