@@ -86,6 +86,8 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
     assert sentence.startswith(read)
     assert verdict.startswith("Unlearned, within every limit.")
     assert "were unlearned then" in verdict
+    lines = report.verdict(result | {"found": {"email": {"beyond the limit": 2}}}).splitlines()
+    assert all(lines) and lines[-1].startswith("2 places of secrets were beyond")
     printed = capsys.readouterr().out
     assert printed.index(sentence) < printed.index(verdict)
     assert html.escape(sentence) in page and verdict in page and "a***@example.com" in page
