@@ -108,16 +108,26 @@ def test_the_unedited_model_keeps_its_name():
 
 def test_a_verdict_that_hangs_on_one_adapter_is_not_sure():
     lines = [
-        {"adapter": adapter, "split": 1, "method": method, "unlearning_score": score}
+        {"adapter": adapter, "split": split, "method": method, "unlearning_score": score}
         for adapter, of_revs in (("a", 90.0), ("b", 90.0), ("c", 10.0))
         for method, score in (("revs", of_revs), ("memit", 50.0))
+        for split in (1, 2)
     ]
     part = pd.DataFrame(lines).reindex(columns=dict.fromkeys([*lines[0], *ledger.PERCENT]))
     claim = CLAIM[claims.highest_score]
     found = ledger.sure(claim, ledger.resampled(part), holds=True)
     assert 0.5 < found < 0.95
-    one = part[part["adapter"] == "a"]
-    assert math.isnan(ledger.sure(claim, ledger.resampled(one), holds=True))
+    for name, value in (("adapter", "a"), ("split", 1)):
+        assert not ledger.resampled(part[part[name] == value])
+    assert math.isnan(ledger.sure(claim, [], holds=True))
+
+
+def test_a_claim_is_open_where_our_numbers_leave_it_no_room():
+    doubling = CLAIM[claims.perturbation_doubles]
+    table = means(perturbation=UP)
+    for before, room in ((50.0, True), (80.0, False)):
+        table.loc["unedited", "perturbation"] = before
+        assert doubling.has_room(table) == room and doubling.decide(table) is not None
 
 
 # --- the record ----------------------------------------------------------------------------------

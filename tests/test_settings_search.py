@@ -46,7 +46,9 @@ def test_losses_are_counted_in_units_of_what_is_allowed():
     assert not settings_search.within_limits({"kept": 1.01, "next_word_agreement": 0})
 
 
-@pytest.mark.parametrize("wrong", [{"kept": 1.2}, {"next_word_agreement": -0.1}, {"forgotten": 1}])
+@pytest.mark.parametrize(
+    "wrong", [{"kept": 1.2}, {"forgotten": -0.1}, {"forgotten": 1.2}, {"kept": 1}]
+)
 def test_limits_that_are_no_shares_are_refused(wrong):
     (name,) = wrong
     with pytest.raises(ValidationError, match=name):

@@ -19,6 +19,7 @@ from companion.analysis.statistics import p_text, signed_rank
 Answer = tuple[bool, str]  # does it hold, and what was seen
 SYNTHETIC, EMAILS = ("ssn", "emails", "urls"), ("emails",)
 FAR, CLOSE, HIGH = 10, 5, 80  # points that "far", "close" and "high" are read as
+DOUBLE = 1.9  # times
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,17 @@ class Claim:
     evidence: str
     data: tuple[str, ...]
     decide: Callable[..., Answer | None]
+    has_room: Callable[..., bool] = lambda found: True  # could our numbers show it at all?
 
 
 CLAIMS: list[Claim] = []
 
 
-def claim(says: str, place: str, evidence: str = "means", data: tuple[str, ...] = SYNTHETIC):
+def claim(says: str, place: str, evidence: str = "means", data=SYNTHETIC, **more):
     """Adds a function to the claims."""
 
     def add(decide: Callable[..., Answer | None]):
-        CLAIMS.append(Claim(says, place, evidence, data, decide))
+        CLAIMS.append(Claim(says, place, evidence, data, decide, **more))
         return decide
 
     return add
@@ -101,13 +103,22 @@ def close_second_resistance(means):
     return bool(higher < 2 and behind <= CLOSE), f"{higher} higher, {behind:.1f} points behind"
 
 
-@claim("with REVS the resistance to perturbed prompts doubles, here: at least 1.9 times", "App.")
+def room_to_double(means: pd.DataFrame) -> bool:
+    """Is the unedited model's resistance to perturbed prompts low enough to be doubled?"""
+    return bool(DOUBLE * means["perturbation"].get("unedited", math.nan) <= 100)
+
+
+@claim(
+    f"with REVS the resistance to perturbed prompts doubles, here: at least {DOUBLE} times",
+    "App.",
+    has_room=room_to_double,
+)
 def perturbation_doubles(means):
     values = means["perturbation"].dropna()
-    if not {"revs", "unedited"} <= set(values.index) or 1.9 * values["unedited"] > 100:
-        return None  # not measured, or so high before that it cannot double
+    if not {"revs", "unedited"} <= set(values.index):
+        return None
     said = f"{values['unedited']:.1f} before, {values['revs']:.1f} after"
-    return bool(values["revs"] >= 1.9 * values["unedited"]), said
+    return bool(values["revs"] >= DOUBLE * values["unedited"]), said
 
 
 @claim("methods that are more effective resist more, here: ρ ≥ 0.5", "§5 Extraction Resistance")

@@ -146,7 +146,7 @@ def ledger(model: str) -> pd.DataFrame:
     drawn = {data: resampled(part.reset_index(drop=True)) for data, part in frame.groupby("data")}
     for claim, data in ((one, data) for one in CLAIMS for data in one.data):
         found = evidence(claim.evidence, model, data, frame)
-        answer = claim.decide(found)
+        answer = claim.decide(found) if claim.has_room(found) else None
         line = {"claim": claim.says, "where": claim.place, "data": methods.PAPER_DATA[data]}
         line |= {"verdict": VERDICT[answer and answer[0]], "ours": answer[1] if answer else DASH}
         theirs = claim.decide(of_the_paper(data)) if claim.evidence == "means" else None
