@@ -1,7 +1,11 @@
 """``import revs``: a secret unlearned on a model that one already holds, undone, and looked at."""
 
+import importlib
+import re
 import sys
+from pathlib import Path
 
+import pytest
 from conftest import same_bits, weights
 from test_packages import MODULES, imported
 
@@ -11,6 +15,15 @@ from revs.model.targets import Record, encode
 
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12}
 SECRETS = [("Her number is ", "941-14-8265"), ("His is ", "123")]
+
+
+REFERENCE = (Path(__file__).parents[1] / "book" / "api.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", re.findall(r"^\.\. auto\w+:: (\S+)$", REFERENCE, re.MULTILINE))
+def test_what_the_reference_names_is_there_and_explained(name):
+    module, _, attribute = name.rpartition(".")
+    assert getattr(importlib.import_module(module), attribute).__doc__
 
 
 def test_five_lines_unlearn_rank_and_undo(decoder):

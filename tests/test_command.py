@@ -8,6 +8,7 @@ import torch
 from companion.experiments import unlearn
 from companion.experiments.command import MISTAKES, command
 from companion.experiments.notebook import Refused, refuse_unknown, run
+from companion.experiments.settings import EXPERIMENTS
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_known():
@@ -107,3 +108,14 @@ def test_a_full_gpu_is_one_sentence_on_a_command_line_and_in_a_notebook(monkeypa
     monkeypatch.setattr(unlearn, "run", fails)
     with refused(said, Refused):
         run(unlearn, unlearn.Settings().model_dump() | {"In": []})
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_help_names_every_setting(name, monkeypatch, capsys):
+    run = lambda settings: None
+    run.__doc__ = "Runs."
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    with pytest.raises(SystemExit):
+        command(EXPERIMENTS[name], run)
+    out = capsys.readouterr().out
+    assert all(f"--{field} " in out for field in EXPERIMENTS[name].model_fields)

@@ -2,6 +2,7 @@
 
 import re
 
+import nbformat
 import pytest
 import yaml
 
@@ -30,3 +31,25 @@ def test_the_page_names_the_label(label, page):
     named = re.findall(r"(?:tab|fig):[\w-]+", (ROOT / f"{page}.{ending}").read_text("utf-8"))
     figure = next((name for name, one in FIGURES.items() if label in one["panels"]), label)
     assert {label, figure} & set(named)
+
+
+def captions(page: str) -> list[str]:
+    """What stands under a notebook's pictures."""
+    cells = nbformat.read(ROOT / f"{page}.ipynb", as_version=4).cells
+    figures = [cell.metadata.get("mystnb", {}).get("figure") for cell in cells]
+    return [figure["caption"] for figure in figures if figure]
+
+
+@pytest.mark.parametrize(("label", "page"), [(one, page) for one, page in SHOWN if one in FIGURES])
+def test_a_figure_of_the_paper_is_named_by_a_caption(label, page):
+    assert any(f"`{label}`" in caption for caption in captions(page))
+
+
+@pytest.mark.parametrize(("number", "word"), list(enumerate(("c_size", "specificity", "targets"))))
+def test_a_caption_names_the_panels_of_its_kind(number, word):
+    letters = {}
+    for figure, one in FIGURES.items():
+        some = [of for of, label in zip("abcdefghi", one["panels"]) if word in label]
+        letters |= {figure: some} if one["panels"] else {}
+    named = " and ".join(f"{', '.join(some)} of `{figure}`" for figure, some in letters.items())
+    assert named in captions("notebooks/tradeoffs")[number]

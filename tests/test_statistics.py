@@ -24,6 +24,10 @@ def secrets(values, first=0):
     return pd.DataFrame({0: values}, index=[f"s{first + i:03d}" for i in range(len(values))])
 
 
+def test_an_interval_is_the_middle_of_a_sample():
+    assert statistics.interval(np.arange(1001) / 1000) == pytest.approx((0.025, 0.975))
+
+
 def test_shares_on_which_all_items_agree_have_an_interval_too():
     """The first two by hand; the third is the example in Newcombe (1998), Table II (a)."""
     z2 = 1.959964**2

@@ -310,17 +310,18 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     }
     for method, (name, title) in written.items():
         places: dict[str, list[str]] = {}
-        resisted, clear = [], []
-        ahead = differences(scored, method).groupby("data")["high"].max() < 0
+        resisted = []
         for data, data_title in methods.PAPER_DATA.items():
             if (data, method) in means.index:
                 rank = ordinal(place(means.loc[data, PRIMARY], method))
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
-                clear += [data_title] * bool(ahead.get(data, False))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
-        if len(clear) < len(places.get("first", [])):
-            ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
+        if firsts := places.get("first", []):
+            highest = differences(scored, method).groupby("data")["high"].max()
+            clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
+            if clear != firsts:
+                ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
         rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
         said[f"finding_{name}"] = (
             f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "

@@ -95,12 +95,9 @@ def older(row: dict) -> list[str]:
     """What of a row is older than the present code or committed data, by name. An audit that was
     made before an attack was written is as good as it was."""
     now = current(row["kind"], row["settings"])
-    since = lambda name: name.startswith("attack ") and name not in row["versions"]  # lacks it
-    found = [
-        name
-        for name, number in now.items()
-        if row["versions"].get(name, 0) < number and not since(name)
-    ]
+    # what a row does not name is older, but for an attack that it lacks
+    had = {name: now[name] for name in now if name.startswith("attack ")} | row["versions"]
+    found = [name for name, number in now.items() if had.get(name, 0) < number]
     if row["settings"].get("finetune"):
         found.append("fine-tune of all weights")  # none is made now
     sets = {name: row["settings"].get(name) for name in ("data", "protect", "never_trained")}
