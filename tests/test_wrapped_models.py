@@ -197,3 +197,11 @@ def test_weights_that_lie_there_twice_are_counted_once(decoder, tmp_path):
     index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert (memory.weight_count(folder), place.fingerprint(folder)) == (count, pin)
+
+
+def test_weights_that_were_changed_are_hashed_again(tmp_path):
+    file, found = tmp_path / "model.safetensors", set()
+    for content in (b"first", b"second"):
+        file.write_bytes(content)
+        found |= {place.fingerprint(tmp_path), place.fingerprint(tmp_path)}
+    assert len(found) == 2

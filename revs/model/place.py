@@ -1,6 +1,7 @@
 """Where a model lies (a folder, a GGUF file, a hub id), what pins it, and why it cannot be read."""
 
 import contextlib
+import functools
 import hashlib
 import json
 from collections.abc import Iterator
@@ -53,14 +54,21 @@ def locate(spec: str) -> Place:
 def fingerprint(folder: Path, gguf: str | None = None) -> str:
     """sha256 over the weight files of a local model; empty for a hub id."""
     files = [folder / gguf] if gguf else weight_files(folder)
-    if not files:
-        return ""
+    stats = [file.stat() for file in files]
+    return sha256(
+        tuple((file, s.st_size, s.st_mtime_ns) for file, s in zip(files, stats, strict=True))
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def sha256(files: tuple[tuple[Path, int, int], ...]) -> str:
+    """sha256 over files, read again only once their size or time is another; empty for none."""
     digest = hashlib.sha256()
-    for file in files:
+    for file, _, _ in files:
         with file.open("rb") as stream:
             while chunk := stream.read(1 << 24):
                 digest.update(chunk)
-    return digest.hexdigest()
+    return digest.hexdigest() if files else ""
 
 
 def weight_files(folder: Path) -> list[Path]:
