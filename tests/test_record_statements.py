@@ -24,7 +24,7 @@ MODEL = "smollm2-135m"
 
 
 def test_a_shorter_step_makes_no_difference():
-    """closed_form: “less apart than two runs are. The paper's edit is … times as large.”"""
+    """closed_form: “two runs differ by more than that. The paper's edit is … times as large.”"""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
@@ -139,7 +139,7 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
 
 
 def test_rivals_keep_less_where_the_page_says_so():
-    """tradeoffs: “… FT-L, which keeps far less, and … MEMIT, which keeps less on SSNs alone.”"""
+    """tradeoffs: “… FT-L keeps far less. … MEMIT keeps less only on SSNs.”"""
     runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
     kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
     assert kept["ft_l"].mean() < kept["revs"].mean() / 3
@@ -157,7 +157,7 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write goes from … to …”; “No method with an Efficacy of …”; landing
-    page: “It also leads where numbers share groups, not where addresses share names.”"""
+    page: “It also leads where numbers share groups of digits, but not where addresses share …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
@@ -193,10 +193,9 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
-    """fair: “whole prompts raise Max-Entropy …, above REVS, while its resistance falls. They lower
-    MEMIT … and Head-Projection …, which then lose nearly all other secrets.”; “where few prompts
-    hold a name”; “it keeps nearly all other secrets, and seldom forgets a number after another
-    sentence”"""
+    """fair: “Max-Entropy rises …, above REVS, while its resistance falls. MEMIT drops … and
+    Head-Projection …: both then lose nearly all other secrets.”; “which seldom contain a name”;
+    “it keeps nearly all other secrets, but seldom forgets a number after another sentence”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()

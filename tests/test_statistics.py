@@ -76,8 +76,8 @@ def test_adapters_and_splits_are_drawn_together_and_a_single_one_is_kept():
 
 
 def test_the_bootstrap_of_cells_covers_the_truth_most_of_the_time():
-    """fair: “With two adapters an interval is much too short …, most of all where there is one
-    split”; with four adapters and four splits it is a little too short."""
+    """fair: “With only two adapters the intervals are much too short …, especially where there is
+    only one split”; with four adapters and four splits it is a little too short."""
 
     def covered(adapters: int, splits: int) -> float:
         draw, held = np.random.default_rng(0), 0
