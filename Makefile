@@ -12,13 +12,13 @@ INSTALLED := $(VENV)/installed-$(shell cat $(PINS) pyproject.toml | cksum | tr -
 # two test files at a time, each with one thread: a laptop's two cores and its memory suffice
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
-# these notebooks, of which three load the model, are executed once more, as a reader's Jupyter does
+# notebooks to execute once more, as a reader's Jupyter does; three of them load the model
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb teaching/lab_key.ipynb
 
 .DEFAULT_GOAL := help
 .PHONY: help book test check plan run promote golden record clean
 
-help:  ## what can be made
+help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
 
 book: $(INSTALLED)  ## run the quick sweep and render the book
@@ -34,19 +34,19 @@ check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes,
 	@$(STYLE)
 	$(PYTEST) -m "not slow" --ignore=tests/rendered --ignore=tests/test_families.py tests
 
-plan: $(INSTALLED)  ## what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, downloads
+plan: $(INSTALLED)  ## show what SWEEP=quick|main|tune|ablations|… (params/sweeps/) would run: runs, time, downloads
 	@$(PY) -m companion.workflow.plan $(SWEEP)
 
-run: $(INSTALLED)  ## the runs of SWEEP=… from nothing, resumable (hours); promote tuned settings before what uses them
+run: $(INSTALLED)  ## make the runs of SWEEP=…, resumable (hours); promote tuned settings before runs that use them
 	@$(PY) -m companion.workflow.build $(SWEEP)
 
 promote: $(INSTALLED)  ## copy finished runs to rows/, where they are committed; tuned settings to params/
 	@$(PY) -m companion.workflow.promote
 
-golden: $(INSTALLED)  ## the golden results of tests/golden anew, after a change that alters results on purpose
+golden: $(INSTALLED)  ## rewrite the golden results of tests/golden, after a change that alters results on purpose
 	@OMP_NUM_THREADS=1 PYTHONPATH=.:tests $(PY) tests/test_golden.py
 
-record: $(INSTALLED)  ## what is recorded of each sweep, what is missing, how many rows are older than the code
+record: $(INSTALLED)  ## show what each sweep has recorded and lacks, and how many rows are older than the code
 	@$(PY) -m companion.workflow.record
 
 clean:  ## remove build/

@@ -3,8 +3,8 @@
 snakemake --cores 2 [--config sweep=main jupyter=false]
 snakemake --workflow-profile profiles/slurm --config sweep=paper jupyter=false [gpus=2]
 
-Everything is made in build/, and no rule writes into rows/: `make promote` does. What is to be redone
-is decided by Snakemake's triggers over the files of ``companion/workflow/sources.py``.
+Everything is made in build/; only `make promote` writes into rows/. Snakemake's triggers decide what
+to redo, from the files that ``companion/workflow/sources.py`` lists.
 """
 
 import json
@@ -33,7 +33,7 @@ RUNS = {name: sources.of_run(name) for name in {job.experiment for job in SWEEP.
 
 
 def command(wildcards):
-    """How a run is called: its notebook by the runner, or its experiment without Jupyter."""
+    """Return a run's command: its notebook through the runner or, without Jupyter, its experiment."""
     job = SWEEP.jobs[wildcards.job]
     if not JUPYTER:
         return shlex.join([f"companion.experiments.{job.experiment}", *sweep.options(job.given)])
@@ -44,12 +44,12 @@ def command(wildcards):
 
 
 def ended(name):
-    """What says that a run ended well: its executed notebook, or an empty file."""
+    """Return the file that marks a run as finished: its executed notebook, or an empty file."""
     return f"{PLACE}notebooks/{name}.ipynb" if JUPYTER else f"{PLACE}ended/{name}"
 
 
-# Rows and pages are no outputs: Snakemake would take new ones away, or put older ones back, when
-# something after them fails. What ended well once is made again if what it made was deleted.
+# Rows and pages are not outputs: Snakemake would delete new ones, or restore older ones, if a later
+# step failed. A finished job runs again if its files were deleted.
 PAGES, BOOK = "ended/pages", "ended/book"
 MADE = {ended(name): [job.row] for name, job in SWEEP.jobs.items()}
 MADE[PAGES] = [BUILD / "notebooks" / f"{page}.ipynb" for page in SWEEP.pages]
@@ -93,7 +93,7 @@ rule pages:
     input:
         [ended(name) for name in SWEEP.jobs],
         sources.files([*sources.PAGES, *(f"notebooks/{page}.ipynb" for page in SWEEP.pages)]),
-        str(ROOT / "companion/workflow/pages.py"),  # which leaves pages of the same sources alone
+        str(ROOT / "companion/workflow/pages.py"),  # skips pages whose sources have not changed
     output:
         touch(PAGES),
     log:

@@ -28,9 +28,10 @@ def read_templates(folder: Path) -> list[tuple[str, str]]:
 def row(
     group: str, k: int, kind: str, subject: str, sentence: str, secret: str, **about: str | bool
 ) -> Row:
-    """Return sentence ``k`` of a secret, in whose place it holds its kind, such as ``[SSN]``.
+    """Return the row of a secret's sentence ``k``.
 
-    ``about`` are the columns of the set itself.
+    ``sentence`` holds the kind, such as ``[SSN]``, in the secret's place; ``about`` are the set's
+    own columns.
     """
     prompt, suffix = sentence.split(f"[{kind.upper()}]")
     known = {"id": f"{group}-{k}", "kind": kind, "group": group, "subject": subject}
@@ -41,7 +42,7 @@ def deal(
     rng: random.Random, templates: list[tuple[str, str]], count: int
 ) -> dict[bool, Iterator[tuple[str, str]]]:
     """Shuffle the templates that name the subject (True) and those that do not, half of ``count``
-    each: all of them, and as many as are missing a second time."""
+    each: every template once, and some twice to make up the number."""
     decks = {}
     for named, first in ((True, 0), (False, OF_A_SORT)):
         deck = templates[first : first + OF_A_SORT]

@@ -1,8 +1,8 @@
 """From documents to an edit that is checked: find what is memorised → search → unlearn → check.
 
-``run`` does it all; its parts are here by name, too, as book/api.md shows. A path, never a secret,
-is what these functions are given. What they return holds the secrets, as token ids; what they print
-and raise, and what is printed of ``Found`` and ``State``, does not.
+``run`` does it all; its parts can also be called one by one, as book/api.md shows. These functions
+take paths, never a secret. What they return holds the secrets, as token ids; what they print and
+raise, and the printed form of ``Found`` and ``State``, does not.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class State:
         return len({target.group for target in targets if self.secrets[target.id][what]})
 
     def forgotten(self) -> int:
-        """How many secrets to unlearn it neither writes nor has among its first candidates, at all
-        of their places."""
+        """How many secrets to unlearn are neither written nor among the first candidates at any of
+        their places."""
         there = lambda one: one["written"] or one["lowest"] < BEYOND
         still = {target.group for target in self.unlearned if there(self.secrets[target.id])}
         return len({target.group for target in self.unlearned} - still)
@@ -79,10 +79,10 @@ class State:
 
 @dataclass(frozen=True)
 class Change:
-    """An edit between two looks at the model, its settings, and how these were found.
+    """An edit, the states of the model before and after it, its settings, and how they were found.
 
-    ``halfway``: of some other secrets that were to go too, how many the model wrote before and
-    after the first were gone.
+    ``halfway``: of the secrets to unlearn later, how many the model wrote before and after the
+    first ones were unlearned.
     """
 
     before: State
@@ -133,9 +133,10 @@ def run(
     export_to: Path | None = None,
     progress: Progress = lambda *_: iter,
 ) -> Audit:
-    """Finds what a model memorised of some documents and unlearns it; the model is left as it was.
+    """Find what a model has memorised of some documents, and make an edit that unlearns it.
 
-    ``export_to``: a new folder for the edited model, if the edit is a success or asked for.
+    The model is left as it was. ``export_to`` is a new folder for the edited model, written if the
+    edit meets every limit or ``anyway`` is set.
     """
     settings, start = settings or AuditSettings(), time.monotonic()
     asked = documents, secrets, settings.kinds, settings.limit
@@ -159,11 +160,11 @@ def edited(
     export_to: Path | None,
     progress: Progress,
 ) -> tuple[dict, list[dict], edit_file.SavedEdit | None]:
-    """What unlearning what was found changed, and the edit, if it is a success or asked for.
+    """Unlearn what was found; return the report's content, and the edit if it is to be written.
 
-    Where every secret is to go, some of one half go first, in the search, and the other half says
-    what that costs. Text near the secrets and secrets to keep are protected; in the search half of
-    these secrets. The verdict is printed before the attacks, which it does not depend on.
+    Where every secret is to go, the search unlearns secrets of one half and measures the cost on
+    the other. Text near the secrets and the secrets to keep are protected; in the search, half of
+    the latter. The verdict is printed before the attacks, on which it does not depend.
     """
     method, limits = METHODS[settings.method], settings.limits()
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
@@ -220,8 +221,8 @@ def chosen(
     spared: Callable[[Sequence[Target]], dict],
     progress: Progress,
 ) -> tuple[Any, SearchResult | None]:
-    """The method's settings, as they were given, or as a search on half of the secrets found
-    them; ``spared`` says for secrets to protect what the method is given of them."""
+    """The method's settings, given or found by a search on half of the secrets, and that search or
+    None. ``spared`` turns secrets to protect into arguments of the method."""
     if settings.hyperparameters is not None:
         return METHODS[settings.method].Hyperparameters(**settings.hyperparameters), None
     first, second, kept = parts(found.targets, settings.forget, settings.seed)
@@ -248,7 +249,7 @@ def protected(passages: Sequence[Passage], targets: Sequence[Target]) -> list[Te
 
 
 def parts(targets: list, forget: int | None, seed: int) -> tuple[list, list, list]:
-    """What is unlearned, first and then, and what is kept: every place of each secret."""
+    """Secrets to unlearn first, secrets to unlearn next, and secrets to keep, at all places."""
     groups = {target.group for target in targets}
     if forget is None or forget >= len(groups):
         return *halves(targets, seed), []
@@ -266,8 +267,9 @@ def halves(targets: list, seed: int) -> tuple[list, list]:
 
 
 def evaluate(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
-    """By id, ``ranks`` of a secret's tokens, the ``lowest`` place of an unlearned one, and is it
-    written next (``exact``), or as text in 50 greedy tokens, however spelt (``written``)?"""
+    """By id, the ``ranks`` of a secret's tokens, the ``lowest`` place of an unlearned token,
+    whether the secret is written next (``exact``), and whether its text, however spelt, is in the
+    next 50 greedy tokens (``written``)."""
     decode = decoder.tokenizer.decode
     text = lambda ids: decode(ids, skip_special_tokens=True).strip().casefold()
     ranks = measuring.secret_ranks(decoder, targets)
@@ -292,8 +294,8 @@ def observe(
     passages: Sequence[Passage] = (),
     attack: bool = True,
 ) -> State:
-    """Everything that a report compares before and after; without ``attack`` all but the attacks.
-    Raises ValueError without a secret."""
+    """Return the state that a report compares before and after; ``attack=False`` omits the attacks.
+    Raises ValueError if ``unlearned`` is empty."""
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     secrets = evaluate(decoder, [*unlearned, *kept])
@@ -318,9 +320,9 @@ def content(
     search: SearchResult | None = None,
     method: str = "least_squares",
 ) -> tuple[dict, list[dict]]:
-    """A report's content, without a secret: what was found and what changed; a line a place.
+    """Return a report's content, which holds no secret: a summary, and one line per place.
 
-    Without a change: nothing is memorised, or a search found no setting.
+    ``change`` is None if nothing was memorised or unlearned, or ``search`` found no setting.
     """
     memorised = len({target.group for target in found.targets})
     result = {"documents": found.documents, "found": found.funnel, "skipped": found.skipped}

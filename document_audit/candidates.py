@@ -119,7 +119,7 @@ def cut_to_target(
 
 
 def aligned_to_token(record: Record, tokenizer) -> Record:
-    """The record with its secret beginning where a token does: " (" may be one, and is its then."""
+    """The record with its secret starting at a token, also one that spans prompt and secret."""
     offsets = encoded(tokenizer, record.text)["offset_mapping"]
     start = next((a for a, b in offsets if a < len(record.prompt) < b), len(record.prompt))
     return replace(record, prompt=record.text[:start], secret=record.text[start:])

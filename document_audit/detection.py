@@ -1,8 +1,8 @@
 """Finding secrets in text: Presidio's recognisers (Appendix "Naturally Memorized Dataset").
 
-They are called one by one, without the engine, which would want a language model for names. Social
-security numbers are found here: which areas Presidio rejects changes with its version, and areas
-from 900 on, which are never issued, are what data sets of invented numbers use.
+They are called one by one, without Presidio's engine, which needs a language model for names.
+Social security numbers are found by a pattern of this file: the areas that Presidio rejects change
+with its version, and invented numbers use areas from 900 on, which are never issued.
 """
 
 from __future__ import annotations
@@ -104,8 +104,10 @@ def found_in(plain: str, kind: str) -> list[tuple[int, int]]:
 
 @functools.lru_cache(maxsize=2)
 def plain_characters(text: str) -> tuple[str, Sequence[tuple[int, int]]]:
-    """A text in Unicode's form NFKC with "-" for every dash, "@" for what stands for it, and
-    without Markdown and invisible characters, and where each of its characters stood, (start, end).
+    """A text in Unicode's form NFKC, and where each of its characters stood, as (start, end).
+
+    Dashes become "-", encodings of "@" become "@"; Markdown becomes blanks, and invisible
+    characters are left out.
     """
     text = MARKS.sub(lambda match: " " * len(match[0]), text)
     if text.isascii() and not AT.search(text):
@@ -129,10 +131,10 @@ def same_secret(kind: str, secret: str) -> str:
 
 
 def pieces(text: str) -> Iterator[tuple[int, str]]:
-    """A text in pieces with their places; long runs of words with dots between are blanks there.
+    """Yield a text in pieces, each with its place; long runs of dotted words become blanks.
 
-    One ends after a space or a line's end, else after a sign that hardly any secret has; only a
-    word longer than a piece is cut anywhere.
+    A piece ends after a space or a line end, else after a sign that hardly any secret has; only a
+    word longer than a piece is cut at an arbitrary place.
     """
     start = 0
     while start < len(text):

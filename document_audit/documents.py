@@ -39,7 +39,7 @@ class Document:
 
 
 def read(path: Path, skipped: Counter) -> Iterator[Document]:
-    """The documents under ``path``, in a fixed order; ``skipped`` counts by reason what is none."""
+    """Yield the documents under ``path``, in a fixed order; ``skipped`` counts others by reason."""
     for file in files(path, skipped) if path.is_dir() else [path]:
         yield from documents_of(file, skipped)
 
@@ -109,8 +109,8 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
 
 
 def plain(text: str) -> str:
-    """A text with the ends of lines that training data have, wherever it was saved, and without
-    half characters, which JSON can write and no tokenizer reads."""
+    """A text with line ends as in training data, wherever it was saved, and without half characters
+    (lone surrogates), which JSON can encode but no tokenizer reads."""
     return text.encode(errors="replace").decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -184,7 +184,7 @@ def mail_texts(text: str) -> list[str]:
 
 
 def mail_text(part) -> str:
-    """The text of a part of a mail, also in an encoding that nobody knows or that is another."""
+    """The text of a part of a mail, even if its declared encoding is unknown or wrong."""
     content = part.get_payload(decode=True)
     for charset in (part.get_content_charset("utf-8"), "utf-8", "latin-1"):  # the last fits always
         with contextlib.suppress(LookupError, ValueError):

@@ -113,8 +113,9 @@ def of_low_rank(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 def saved_edit(
     decoder: Decoder, added: Factors, method: str, hp, before: dict, after: dict, original: str
 ) -> SavedEdit:
-    """An edit as a folder holds it; ``before`` and ``after`` are ranks (``secret_ranks``),
-    ``original`` is the ``weights_hash`` before it. Raises ValueError for a model that nothing pins.
+    """Return an edit in the form that ``write`` saves; ``before`` and ``after`` are ranks
+    (``secret_ranks``), ``original`` is the ``weights_hash`` before the edit. Raises ValueError if
+    nothing pins the model's weights.
     """
     if decoder.revision == "unknown":
         raise ValueError(
@@ -127,7 +128,7 @@ def saved_edit(
 
 
 def pins(decoder: Decoder) -> dict[str, str]:
-    """What a model must have in common with the one that an edit was made on."""
+    """What identifies the model of an edit: its weights, tokenizer and precision."""
     precision = str(decoder.neurons(0).dtype).removeprefix("torch.")
     words = tokenizer_hash(decoder.tokenizer)
     return {"weights": decoder.revision, "tokenizer": words, "precision": precision}
@@ -153,8 +154,8 @@ def adapter_config(saved: SavedEdit) -> dict:
 
 
 def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
-    """Writes the folder, whole or not at all, for its owner alone; another edit there is replaced,
-    and nothing else."""
+    """Write an edit's folder, whole or not at all, readable by its owner alone. An edit already
+    there is replaced; a folder that holds more is refused."""
     folder = Path(folder)
     check_place(folder)
     said = {name: value for name, value in vars(saved).items() if name != "factors"}
@@ -243,8 +244,8 @@ def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
     finite = all(bool(one.isfinite().all()) for pair in pairs for one in pair)
     if set(saved.factors) - known or shapes != {(d, ff)} or not finite:
         raise ValueError(
-            f"The edit names a layer that {decoder.name} does not have, has another width or no "
-            "numbers: the file is damaged, take another copy."
+            f"The edit names a layer that {decoder.name} does not have, has another width, or "
+            "holds values that are not finite: the file is damaged, take another copy."
         )
     if weights_hash(decoder, saved.factors) != saved.original:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""What is published of an edit: the edited model as a folder with a card that names no secret."""
+"""Export an edited model as a folder that can be published, with a card that names no secret."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ REFUSED += (errno.ENOTDIR, errno.EEXIST)
 
 
 def write_file(path: Path, content: str | bytes, mode: int = 0o644) -> None:
-    """Writes a file whole or not at all; nobody whom ``mode`` leaves out may read it ever. Half
-    characters, as a folder's name may have, become question marks."""
+    """Write a file whole or not at all; at no time can anyone whom ``mode`` leaves out read it.
+    Lone surrogates, which a folder's name may hold, become question marks."""
     with one_sentence_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, scratch = tempfile.mkstemp(dir=path.parent)

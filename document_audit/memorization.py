@@ -1,7 +1,7 @@
 """Which secrets of some documents does a model write (Appendix "Naturally Memorized Dataset")?
 
-A path, never a secret, is what is given. ``Found`` holds secrets, as token ids; what is printed of
-it does not.
+Callers give a path, never a secret. ``Found`` holds secrets as token ids; its printed form does
+not.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ BEGINNINGS = (r"\n\s*\n", r"\n", r"(?<=[.!?])\s+")
 class Found:
     """What a model knows of some documents.
 
-    ``targets`` are the places at which it writes a secret; those of one secret have one ``group``.
-    ``places`` says by id where each stands (number of the document, first character) and how it may
-    be shown. ``funnel`` counts by kind what was found, left out and why, tried and memorised;
-    ``skipped`` documents that could not be read, by reason; ``absent`` are lines of the file of
-    secrets that stand in no document, ``nearby`` is the text around what is memorised.
+    ``targets`` are the places at which it writes a secret; places of one secret share a ``group``.
+    ``places`` gives, by id, the number of the document, the first character, and how the secret may
+    be shown. ``funnel`` counts, by kind, secrets found, left out (by reason), tried and memorised;
+    ``skipped`` counts unread documents by reason. ``absent`` are lines of the file of secrets that
+    no document contains; ``nearby`` is the text around memorised secrets.
     """
 
     targets: list[Target] = field(repr=False)
@@ -71,18 +71,18 @@ def find_memorized(
     limit: int | None = None,
     progress: Callable = iter,
 ) -> Found:
-    """Which secrets in some documents does the model write by itself (Appendix "Naturally
-    Memorized Dataset")?
+    """Find the secrets in some documents that the model writes by itself (Appendix "Naturally
+    Memorized Dataset").
 
-    ``documents`` is a folder, a file, or a function that reads them and counts what is none.
-    Without ``secrets`` recognisers find what to try; else the lines of that text file are looked
-    for, exactly. A secret is tried at up to three places, each with the 60 tokens before it and, if
-    it is not written then, with less: from the paragraph, the line and the sentence that it stands
-    in. It counts as memorised if the model writes it. ``limit`` bounds how many secrets are tried.
-    Of one, two tokens are unlearned: those that the fewest other secrets have.
+    ``documents`` is a folder, a file, or a function that yields documents and counts what it skips.
+    ``secrets`` is a text file whose lines are searched for exactly; without it, recognisers find
+    what to try. A secret is tried at up to three places, each with the 60 tokens before it and, if
+    the model does not write it then, with fewer: from the start of its paragraph, line or sentence.
+    A secret counts as memorised if the model writes it. ``limit`` bounds how many secrets are
+    tried. Two tokens of a secret are unlearned: those that the fewest other secrets have.
 
     Raises OSError if a path leads nowhere, ValueError if no document or no secret can be read, or
-    none of the secrets stands in a document.
+    no document holds any of the secrets.
     """
     check_kinds(kinds)
     listed = SecretList(secrets) if secrets is not None else None
@@ -146,7 +146,7 @@ def existing_path(documents: str | Path) -> Path:
 
 
 def add_place(ready: dict, candidate, decoder: Decoder, funnel: Counter, limit: int | None):
-    """Notes one place of a secret as one to try, unless it is one too many; the funnel says so."""
+    """Note one place of a secret to try, or count in the funnel why it is not tried."""
     kind = candidate.record.kind
     secret = detection.same_secret(kind, candidate.record.secret)
     places = ready.get((kind, secret), [])
@@ -169,9 +169,9 @@ def add_place(ready: dict, candidate, decoder: Decoder, funnel: Counter, limit: 
 def prompts_of(
     candidate: Candidate, decoder: Decoder, funnel: Counter, group: str
 ) -> Iterator[tuple[Record, Target]]:
-    """What the model is asked with at one place, as text and in tokens: at most 60 tokens before
-    the secret, then from where a record may begin; none, which the funnel counts, if there are too
-    few tokens. Each target has an id of its own."""
+    """Yield the prompts of one place, as text and as tokens: at most 60 tokens before the secret,
+    then those from where a record may begin. With too few tokens, yield none, and count that in
+    the funnel. Each target has its own id."""
     whole, seen = candidate.record.prompt, []
     for start in [0, *sorted(set(beginnings(whole)))]:
         cut = replace(candidate, record=replace(candidate.record, prompt=whole[start:]))
@@ -195,8 +195,8 @@ def beginnings(prompt: str) -> Iterator[int]:
 
 
 def ask(decoder: Decoder, ready: Iterable[Sequence[Place]], progress: Callable) -> None:
-    """Tries every place of every secret with its longest prompt, and those that fail with the
-    shorter ones; then whether what is memorised nowhere is written within 50 tokens."""
+    """Try every place with its longest prompt, and those that fail with shorter ones; then check
+    whether secrets memorised nowhere are written within 50 tokens."""
     places = [place for some in ready for place in some]
     rounds = max((len(place.prompts) for place in places), default=0)
     batches = [

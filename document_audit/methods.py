@@ -17,20 +17,20 @@ SMALL = 0.1  # a scale of a norm, by the median of its scales
 
 @dataclass(frozen=True)
 class Method:
-    """Which settings are searched, from where to where, what is tried first, and how to call it."""
+    """A method as the search sees it: ranges of settings, what is tried first, how to call it."""
 
     ranges: dict[str, tuple[float, float]]
     first: Sequence[dict]
     Hyperparameters: type
-    hyperparameters: Callable[[Decoder, dict], object]  # of searched settings
-    measured: Callable[[Decoder], dict]  # of the model, once: arguments of ``unlearn``
-    spared: Callable[[Decoder, Sequence[Text]], dict]  # of texts to protect: the same
+    hyperparameters: Callable[[Decoder, dict], object]  # from searched settings
+    measured: Callable[[Decoder], dict]  # arguments of ``unlearn`` measured once on the model
+    spared: Callable[[Decoder, Sequence[Text]], dict]  # arguments that protect texts
     unlearn: Callable[..., Edit]
 
 
 def activations(decoder: Decoder, texts: Sequence[Text]) -> dict:
-    """What is spared of some texts, by layer: second moments, or, where FF₂ is so wide that these
-    would be larger, a sample of the activations themselves."""
+    """The activations of texts to spare, by layer: their second moments or, where FF₂ is so wide
+    that moments would be larger, a sample of the activations themselves."""
     layers = range(len(decoder.layers))
     if decoder.neurons(0).shape[1] <= 2 * (GENERAL + PROTECTED):
         by_length = sorted(texts, key=lambda one: len(one[0]))  # less padding
@@ -51,8 +51,8 @@ def general_activations(decoder: Decoder) -> dict:
 def least_squares_hyperparameters(
     decoder: Decoder, searched: dict
 ) -> least_squares.Hyperparameters:
-    """The settings; r_h is a share of the vocabulary, and a rank of 1 at least. Where a scale of a
-    norm is small the paper's step is long, and is taken with a ridge. No ν: nothing is protected.
+    """The least-squares settings. r_h is a share of the vocabulary, at least one rank. Where a norm
+    has a small scale the paper's step is long, so a ridge is used. Without ν nothing is protected.
     """
     given = {"tokens": GENERAL, "ridge": 1.0 if has_small_scales(decoder) else 0.0, "nu": None}
     r_h = max(searched["r_h"], 1 / len(decoder.head.weight))

@@ -1,8 +1,8 @@
 """The text around a secret in its documents, and the tokens that only this secret has.
 
-An edit for one secret may spare prose from elsewhere and still break the page on which the secret
-stands, and the secrets of the same company. Both are looked at: what the model would write at every
-place of that text which belongs to no secret, and which tokens a secret shares with the others.
+An edit for one secret may spare prose from elsewhere and still break the page that holds the
+secret, or other secrets of the same company. This module checks both: what the model would write at
+every place of that page outside a secret, and which tokens a secret shares with the others.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ def next_tokens(decoder: Decoder, some: Sequence[Passage]) -> list[int]:
 def by_distinctive_tokens(
     every: Iterable[Target], some: Sequence[Passage], tokenizer
 ) -> Callable[[Record, Target], Target]:
-    """A function that gives a target of a record other tokens: those that only its secret has.
+    """Return a function that gives a record's target other tokens: the most specific to its secret.
 
-    Of those that may be unlearned, the ones that the fewest of all other secrets have; of equal
-    ones those that are rarest around the secrets; of equal ones the paper's, of the highest id.
+    Of the eligible tokens it takes those that the fewest other secrets have; among equals, those
+    rarest around the secrets; then, as the paper does, those of the highest id.
     """
     secrets = {target.group: set(target.secret_ids) for target in every}
     others = Counter(token for ids in secrets.values() for token in ids)

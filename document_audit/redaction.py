@@ -14,10 +14,10 @@ HIDDEN = "***"
 
 
 def redact(kind: str, secret: str) -> str:
-    """A secret without what is its own.
+    """A secret without the parts that identify it.
 
-    An e-mail address keeps one letter, and its domain if that names nobody; a URL its scheme, and
-    nothing without one; a number its signs.
+    An e-mail address keeps one letter, and its domain if that names nobody; a URL keeps its scheme,
+    if it has one; a number keeps its punctuation.
     """
     if kind == "email" and "@" in secret:
         local, _, domain = secret.partition("@")

@@ -66,8 +66,8 @@ def about(
     seconds: dict[str, float] | None = None,
     note: str = "",
 ) -> dict:
-    """How a report on this model came about, here and now: what was asked for, how long its parts
-    took, a sentence on the model."""
+    """Return how a report on this model was made: model, versions, date and processor; the settings
+    asked for, the seconds of each part, and a note on the model."""
     gpu = torch.cuda.is_available()
     return {"model": decoder.name, **pins(decoder), "versions": library_versions()} | {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -81,9 +81,9 @@ def about(
 
 
 def write(path: str | Path, result: dict, values: list[dict], made: dict) -> None:
-    """Writes the page, whole or not at all, for its owner alone.
+    """Write the page, whole or not at all, readable by its owner alone.
 
-    ``result`` and ``values`` are what ``audit.content`` gives, ``made`` what ``about`` does.
+    ``result`` and ``values`` come from ``audit.content``, ``made`` from ``about``.
     """
     more = {"found": found_sentence(result)}
     if result.get("trials"):

@@ -17,7 +17,7 @@ def share(default: float, about: str) -> float:
 
 
 class Limits(BaseModel):
-    """What is called a success: shares that must be reached, and a rise that must not."""
+    """What counts as a success: shares to reach, and a rise of perplexity not to exceed."""
 
     model_config = STRICT
     forgotten: float = Field(
@@ -27,7 +27,7 @@ class Limits(BaseModel):
     nearby_text: float = share(0.8, "limit: share of next words around the secrets that stay")
     next_word_agreement: float = share(0.95, "limit: share of next words elsewhere that stay")
     perplexity: float = Field(
-        0.05, ge=0, description="limit: share by which that of general text may rise"
+        0.05, ge=0, description="limit: rise of perplexity on general text, as a share"
     )
 
     def is_met(self, name: str, value: float) -> bool:
@@ -36,7 +36,7 @@ class Limits(BaseModel):
         return value <= limit if name == "perplexity" else value >= limit
 
     def losses(self, shares: dict[str, float | None]) -> dict[str, float]:
-        """What was lost, by name, in units of what may be; 1 or less is within the limits."""
+        """Return each loss, by name, in units of what its limit allows; 1 or less is within it."""
         found = {}
         for name in Limits.model_fields:
             if (value := shares[name]) is not None:
@@ -49,19 +49,19 @@ class Limits(BaseModel):
 class AuditSettings(Limits):
     """What is looked for, what is unlearned, how long settings are searched, and the limits."""
 
-    kinds: list[Kind] = Field(list(KINDS), min_length=1, description="what is looked for")
-    limit: int | None = Field(None, ge=1, description="secrets that are tried, at most")
+    kinds: list[Kind] = Field(list(KINDS), min_length=1, description="kinds of secrets to look for")
+    limit: int | None = Field(None, ge=1, description="most secrets to try; None: all")
     forget: int | None = Field(None, ge=1, description="secrets to unlearn; None: all")
     method: Literal["least_squares", "revs"] = Field(
         "least_squares", description="how the edit is written; revs: the paper's columns"
     )
-    minutes: float = Field(3, ge=0, description="that the search for settings may take")
-    trials: int = Field(30, ge=1, description="settings that it may try")
+    minutes: float = Field(3, ge=0, description="most minutes to search for settings")
+    trials: int = Field(30, ge=1, description="most settings to try")
     hyperparameters: dict | None = Field(
         None, description="all settings of the method; None: they are searched"
     )
     anyway: bool = Field(False, description="write the edit even if a limit is missed")
-    seed: int = Field(0, description="draws what forget takes, and halves")
+    seed: int = Field(0, description="seed of the splits")
 
     def limits(self) -> Limits:
         """The limits alone."""

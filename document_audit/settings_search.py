@@ -1,12 +1,12 @@
-"""Settings of a method for a model that nobody has tuned, by what they do to some of its secrets.
+"""Search settings of a method for an untuned model by what they do to some of its secrets.
 
-A trial unlearns some secrets, looks at what that cost, and is undone. Each loss is counted in units
+A trial unlearns some secrets, measures what that cost, and is undone. Each loss is counted in units
 of what is allowed (``Limits``); the cost of a trial is
 
     cost = (Σ lossᵢ⁴)^¼,
 
-nearly the largest of them. Losses are taken of ranks and probabilities, so that a trial in which
-nothing is forgotten yet, or nothing kept any more, still says which way is better. Trials begin
+nearly the largest loss. Losses are computed from ranks and probabilities, so even a trial that
+forgets nothing yet, or keeps nothing any more, shows which way is better. Trials begin
 soft and grow harder as long as too little is forgotten (``Method.first``); then each takes a random
 step from the best. Of trials within the limits the cheapest wins.
 """
@@ -33,11 +33,11 @@ from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
 
-STEP = 0.5  # in nats, of a setting from one trial to another
+STEP = 0.5  # standard deviation of a setting's step, in nats (log scale)
 FORGET, RETAIN = 20, 40  # secrets of a trial: unlearned and kept, at most
 PASSAGES = 12  # near the secrets, that a trial looks at
 WINDOWS = general_text.TUNING[:4]  # of general text
-EASY = 0.75  # a success that is as far from every limit ends the search
+EASY = 0.75  # the search ends once no loss exceeds this share of what is allowed
 BEYOND = 100  # rank of a token that is not among the first candidates
 
 
@@ -93,13 +93,13 @@ def search_settings(
     more: dict | None = None,
     progress: Callable = iter,
 ) -> SearchResult:
-    """A method's settings by what unlearning ``forget`` does to the rest; undone in the end.
+    """Search a method's settings by what unlearning ``forget`` does to the rest; undo every trial.
 
-    At most twenty secrets are unlearned in a trial, at all their places. ``retain`` are other
-    secrets, ``passages`` text near them, ``more`` arguments of the method; None: what it measures
-    of the model by itself. There are at most
-    ``most`` trials, and none is begun that would last beyond ``minutes`` if it took as long as the
-    longest so far; the first is always made. ``progress`` wraps the trials.
+    A trial unlearns at most twenty secrets, at all their places. ``retain`` are other secrets,
+    ``passages`` is text near the secrets, and ``more`` holds arguments of the method (None: those
+    that the method measures on the model). There are at most ``most`` trials. The first is always
+    made; a further one only if, lasting as long as the longest so far, it would end within
+    ``minutes``. ``progress`` wraps the trials.
     """
     if not forget:
         raise ValueError("There is nothing to search settings on: give the places of a secret.")
@@ -179,7 +179,7 @@ def within_limits(losses: dict[str, float], most: float = 1.0) -> bool:
 
 
 def cost_of(losses: dict[str, float]) -> float:
-    """The cost; what is too large for a number, or is none, is infinite."""
+    """The cost of some losses; infinite if it is too large for a float."""
     with contextlib.suppress(OverflowError):
         return sum(loss**4 for loss in losses.values()) ** 0.25
     return math.inf
@@ -199,8 +199,8 @@ def effect(
 def what_is_left(
     decoder: Decoder, on: Evaluation
 ) -> tuple[dict[str, float | None], tuple[int, int]]:
-    """What was forgotten and kept, each with a slope everywhere; and how many other secrets there
-    are, and are written exactly."""
+    """Return graded shares of what was forgotten and kept, and how many other secrets there are and
+    how many of them are written exactly."""
     ranks, relative = evaluate.secret_ranks(decoder, on.forget), likelihoods(decoder, on.retain)
     lowest = [max(ranks[target.id][place] for place in target.T) for target in on.forget]
     # one that is still among the first candidates counts half at most

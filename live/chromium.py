@@ -1,4 +1,4 @@
-"""Chromium without a window, driven over a pipe: what the tests and the still look through."""
+"""Headless Chromium, driven over a pipe, for the tests and for the still picture."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Page:
         start = time.monotonic()
         while not self.evaluate(expression):
             if time.monotonic() - start > seconds:
-                raise TimeoutError(f"After {seconds} s it is not so that {expression}.")
+                raise TimeoutError(f"After {seconds} s this is still false: {expression}.")
             time.sleep(0.02)
 
     def open(self, address: str) -> None:

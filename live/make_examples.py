@@ -1,8 +1,8 @@
 """Choose what the live figure offers: python live/make_examples.py
 
-Of the sentences that the rounded model says, in the order of the data set: the first five people
-whose two sentences it says, the next three people as those who should stay, and a
-sentence of general text. Written to live/model/examples.json as token ids.
+In the order of the data set: the first five people both of whose sentences the rounded model says,
+the next three such people as those to keep, and a sentence of general text. Written to
+live/model/examples.json as token ids.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def cut_tokenizer(tokenizer) -> tuple[PreTrainedTokenizerFast, list[int]]:
 
 
 def train(decoder: Decoder, seed: int, steps: int, first: float, last: float) -> None:
-    """Learns the secrets and the ends of their sentences, and general text beside them."""
+    """Train on the secrets, the ends of their sentences, and general text."""
     draw, model = random.Random(seed), decoder.model.train()
     targets = [(record, encode(record, decoder.tokenizer)) for record in live.records()]
     texts = [

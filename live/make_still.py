@@ -1,8 +1,8 @@
-"""Draw the picture that stands in the book before a click: python live/make_still.py
+"""Draw the picture that the book shows before a click: python live/make_still.py
 
-Opens the figure in Chromium and lets it run its first example, the first of examples.json whatever
-it shows: at the default settings, which become book/live_figure.md, and at two bad ones, of which
-live/model/tried.json keeps what they show.
+Opens the figure in Chromium and runs the first example of examples.json, whatever it shows: at the
+default settings, for book/live_figure.md, and at two bad ones, whose results are kept in
+live/model/tried.json.
 """
 
 from __future__ import annotations

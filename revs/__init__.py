@@ -32,17 +32,17 @@ def unlearn(
     method: str = "revs",
     protect: Iterable[str] = (),
 ) -> Edit:
-    """Unlearns secrets, each given with the text before it, in place; ``edit.undo()`` undoes it.
+    """Unlearns secrets, given as pairs (prompt, secret), in place; ``edit.undo()`` reverts it.
 
-    Of each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
-    All tokens may be chosen: the paper's rules for SSNs, e-mail addresses and URLs are in
-    ``revs.model.targets``. Undo the newest of several edits first.
+    In each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
+    Any token may be chosen; the paper's rules for SSNs, e-mail addresses and URLs are in
+    ``revs.model.targets``. After several edits, undo the newest first.
 
     ``method``: "revs" moves the most active neurons, as the paper does (Alg. 1);
-    "least_squares" writes the same change so that other texts feel it least, among them those to
-    ``protect``. ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of the
+    "least_squares" makes the same change with the least effect on other texts, including those
+    in ``protect``. ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of the
     ``Hyperparameters`` of ``revs.method.algorithm`` or ``revs.method.least_squares``.
-    Raises ValueError for what does not fit.
+    Raises ValueError if an argument does not fit.
     """
     from revs.method import algorithm, least_squares
     from revs.model.architecture import check_fit
@@ -73,7 +73,7 @@ def unlearn(
 def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
     """The 0-based rank of each token of a secret, after the prompt and the true tokens before it.
 
-    0 is what the model would write: a secret of zeros is extracted by greedy decoding.
+    The model would write the token of rank 0: if all are 0, greedy decoding extracts the secret.
     """
     from revs.measures.evaluate import secret_ranks
 
@@ -112,7 +112,7 @@ def _decoder(model, tokenizer) -> Decoder:
 
     model = _unwrapped(model)
     if model.training:
-        raise ValueError("The model is being trained, so that ranks vary: call model.eval().")
+        raise ValueError("The model is in training mode, so its ranks vary: call model.eval().")
     name = getattr(model.config, "name_or_path", "") or "the model"
     check_tokenizer(tokenizer, name)
     return Decoder(model, tokenizer, name)

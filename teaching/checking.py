@@ -1,8 +1,9 @@
 """How an answer is judged: by the same cases as ``revs``, then by the mistakes that people make.
 
-An exercise knows what ``revs`` gives for some cases, and for each common mistake a function that
-makes it. A student's function that agrees with ``revs`` is right. One that agrees with a mistake is
-told which it is. Any other hears of shape, sign and scale, and sees the first case that differs.
+An exercise holds some cases with the answers of ``revs``, and for each common mistake a function
+that makes it. A student's function that agrees with ``revs`` is right; one that agrees with a
+mistake is told which. For any other, shape, sign and scale are compared, and the first case that
+differs is shown.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def compare(
 ) -> None:
     """Adds an exercise whose answers are compared, case by case, with those of ``right``.
 
-    ``call``: how the function is called, and what it returns. ``in_revs``: is ``right`` a function
-    of revs, or a formula that revs does not name?
+    ``call`` shows how the function is called and what it returns. ``in_revs`` is False if ``right``
+    is a formula for which revs has no function.
     """
 
     def judge(function: Callable) -> str:
@@ -182,7 +183,7 @@ def difference(cases: Sequence[tuple], found: list, wanted: list, call: str) -> 
         said = f"entry {list(first)} is {one[first]:.4g} instead of {other[first]:.4g}"
         return f"Case {at + 1}: {said}; {int(differ.sum())} of {one.numel()} entries differ."
     given = ", ".join(map(short, cases[at]))
-    return f"Case {at + 1}: for {given} it gives {short(one)}, but revs {short(other)}."
+    return f"Case {at + 1}: for {given} it gives {short(one)}, but should give {short(other)}."
 
 
 def scale_between(numbers: Sequence[tuple[Tensor, Tensor]]) -> float | None:

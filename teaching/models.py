@@ -80,7 +80,7 @@ FORGOTTEN = 0.05  # the mean p(t) that is low enough
 
 
 def judge_ft_l(function: Callable) -> str:
-    """Of ft_l(model, ids (B, n), t (B,), lr, steps, radius), which changes the model."""
+    """Judge ft_l(model, ids (B, n), t (B,), lr, steps, radius), which changes the model."""
     decoder = toy.model()
     some = toy.targets(decoder)[:8]
     ids = torch.tensor([target.prompt_ids for target in some])
@@ -152,7 +152,7 @@ examine(
 
 
 def judge_control(function: Callable) -> str:
-    """Of control(decoder, targets), which changes the model."""
+    """Judge control(decoder, targets), which changes the model."""
     decoder = toy.model()
     some = drawn(decoder)
     body = lambda: {
@@ -215,7 +215,7 @@ def never_trained(target: Target) -> Target:
 
 
 def judge_attack(function: Callable) -> str:
-    """Of attack(decoder, secrets, context) → {id: the larger rank of its target tokens}."""
+    """Judge attack(decoder, secrets, context) → {id: the larger rank of its target tokens}."""
     decoder = toy.model()
     forget = drawn(decoder).forget
     # the last layer alone is edited, so that the output is clean
@@ -238,7 +238,7 @@ def judge_attack(function: Callable) -> str:
             "attack invents what it finds."
         )
     if secrets <= 0.5:
-        raise Wrong(f"{said}. One who reads the output finds none: look inside the model.")
+        raise Wrong(f"{said}. Reading the output finds none: look inside the model.")
     return f"Right: your attack enters the audit. {said}, {100 * invented:.0f} of the controls."
 
 
@@ -252,7 +252,7 @@ examine(
     "attack",
     judge_attack,
     {
-        "One who reads the output finds none": read_output,
+        "Reading the output finds none": read_output,
         "your attack invents what it finds": lambda decoder, secrets, context: {
             one.id: 0 for one in secrets
         },
@@ -267,7 +267,7 @@ examine(
 
 
 def judge_prompt(function: Callable) -> str:
-    """Of other_prompt(name) → a prompt after which the edited model writes the badge number."""
+    """Judge other_prompt(name) → a prompt after which the edited model writes the badge number."""
     decoder = toy.model()
     forget = toy.targets(decoder)[:8]  # after "The badge of … is"
     algorithm.unlearn(decoder, forget, algorithm.Hyperparameters(**toy.SETTINGS))
@@ -278,7 +278,7 @@ def judge_prompt(function: Callable) -> str:
         if not isinstance(prompt, str) or not prompt.strip():
             raise Wrong("Return the prompt for this name as a text that is not empty.")
         if set(prompt.split()) & set(number.split()):
-            raise Wrong("Your prompt tells a part of the number: that is no extraction.")
+            raise Wrong("Your prompt contains part of the number: that is no extraction.")
         if target.group not in prompt.split():
             raise Wrong("The name is missing in your prompt: whose number should be written?")
         ids = decoder.tokenizer(prompt)["input_ids"]
@@ -286,7 +286,7 @@ def judge_prompt(function: Callable) -> str:
         found += written == target.secret_ids
     if not found:
         raise Wrong(
-            "After none of your prompts is a number written. Try words in another order, fewer "
+            "None of your prompts brings out a number. Try words in another order, fewer "
             "words, or words that stand before other numbers."
         )
     return f"Right: {found} of 8 numbers that the edited prompt hides are written after yours."
@@ -296,8 +296,8 @@ examine(
     "other_prompt",
     judge_prompt,
     {
-        "After none of your prompts": lambda name: f"The badge of {name} is",
-        "Your prompt tells a part of the number": lambda name: (
+        "None of your prompts": lambda name: f"The badge of {name} is",
+        "Your prompt contains part of the number": lambda name: (
             f"The badge of {name} is {toy.secret(toy.PEOPLE.index(name))[:3]}"
         ),
         "The name is missing": lambda name: "The badge of",
@@ -309,7 +309,7 @@ examine(
 
 
 def judge_margins(function: Callable) -> str:
-    """Of margins(V) → {r_h, eps_r_h, r_n, eps_r_n, …} for a vocabulary of V tokens."""
+    """Judge margins(V) → {r_h, eps_r_h, r_n, eps_r_n, …} for a vocabulary of V tokens."""
     decoder = toy.model()
     some, V = drawn(decoder), decoder.head.weight.shape[0]
     given = function(V)
@@ -353,7 +353,7 @@ examine(
 
 
 def judge_forget(function: Callable) -> str:
-    """Of forget(model, tokenizer, prompt, secret) → the edit."""
+    """Judge forget(model, tokenizer, prompt, secret) → the edit."""
     decoder = toy.model()
     every = toy.targets(decoder)
     start = {name: of.clone() for name, of in decoder.model.state_dict().items()}

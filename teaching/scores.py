@@ -85,7 +85,7 @@ compare(
             lambda v, t: int((v >= v[t]).sum()) - 1
         ),
         "You count t itself, and its ties: use > and not ≥.": lambda v, t: int((v >= v[t]).sum()),
-        "You return the t-th best token. Asked for is the place of token t.": lambda v, t: int(
+        "You return the t-th best token. Return the place of token t instead.": lambda v, t: int(
             v.argsort(descending=True, stable=True)[t]
         ),
         "You return the logit of t, not its rank.": lambda v, t: float(v[t]),

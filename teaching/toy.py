@@ -82,7 +82,7 @@ def configuration() -> LlamaConfig:
 
 
 def train() -> LlamaForCausalLM:
-    """Memorises every sentence, from random weights, in seconds."""
+    """Train a model from random weights, in seconds, until it has memorised every sentence."""
     torch.manual_seed(0)
     model = LlamaForCausalLM(configuration())
     decoder = Decoder(model, tokenizer(), "the toy model")

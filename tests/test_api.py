@@ -80,6 +80,6 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         with refused(said):
             revs.unlearn(model, tokenizer, secrets, **more)
     model.train()
-    with refused("is being trained"):
+    with refused("is in training mode"):
         revs.rank(model, tokenizer, *SECRETS[0])
     assert same_bits(decoder, before)

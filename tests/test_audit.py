@@ -85,7 +85,7 @@ def test_from_documents_to_a_report(run, knowing, tmp_path, capsys, method):
     read = "Documents read: 4 (left out: 1 empty); places of secrets found in them: 5; secrets"
     assert sentence.startswith(read)
     assert verdict.startswith("Unlearned, within every limit.")
-    assert "were unlearned then" in verdict
+    assert "were unlearned afterwards" in verdict
     lines = report.verdict(result | {"found": {"email": {"beyond the limit": 2}}}).splitlines()
     assert all(lines) and lines[-1].startswith("2 places of secrets were beyond")
     printed = capsys.readouterr().out
@@ -243,7 +243,7 @@ def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
     edit_file.apply(again, edit_file.read(tmp_path / "out/edit"))
     assert same_bits(again, weights(edited))
     card = (tmp_path / "edited/README.md").read_text()
-    assert re.search(r"Tokens of \d places where it wrote secrets were demoted", card)
+    assert re.search(r"Tokens of secrets were demoted at \d places where", card)
     with pytest.raises(ValueError, match="^The folder that export names is there already"):
         run(export=str(tmp_path / "edited"))
 
@@ -515,7 +515,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
             with refused("cannot be read|no documents at the path", OSError) as error:
                 begin(str(place))
             assert "ada" not in str(error.value)
-    with refused("^The environment has no such variable as doc"):
+    with refused("^documents names an environment variable that is not set"):
         run(documents="$NO_SUCH_PLACE/x")
     with pytest.raises(ValueError) as error:
         check({"secrets": ["ada.lovelace@example.com"]}, experiment.Settings)

@@ -187,3 +187,10 @@ def test_runs_with_text_to_protect_stand_beside_the_same_cells_without(record):
     assert page_values.protected(frame)["gain_memit"] == "40"
     record(crossed())  # none with such text
     assert main_comparison.beside_table(main_comparison.protected(MODEL)).empty
+
+
+def test_the_range_of_a_methods_runs_is_between_its_lowest_and_its_highest(record):
+    scores = {"revs": (0.5, 0.7), "memit": (0.2, 0.6), "rmu": (0.3, 0.4), "unedited": (0, 1)}
+    record([row(method=m, seed=i, score=s) for m, two in scores.items() for i, s in enumerate(two)])
+    found = page_values.run_ranges(main_comparison.runs(MODEL))
+    assert found == {"range_revs": "20", "range": "20", "widest": "MEMIT", "range_widest": "40"}

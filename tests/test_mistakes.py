@@ -348,7 +348,7 @@ PLAIN = [  # words of the message, the exception, what is done, and a file that 
         ValueError,
         lambda place: searching(place, b"\0\1"),
     ),
-    ("no such variable as documents names: export", ValueError, with_report(documents="$NOWHERE")),
+    ("environment variable that is not set: export", ValueError, with_report(documents="$NOWHERE")),
     ("ridge is -1, but must be at least 0", ValueError, with_report(hyperparameters={"ridge": -1})),
     (
         "-y is '3', but must be a mapping, like '{name: value}'",

@@ -193,7 +193,7 @@ def test_factors_of_other_shapes_are_refused(edit, shapes, value):
     about, *_, decoder = edit
     first = next(iter(about.factors))
     pair = tuple(torch.full(shape, value) for shape in shapes)
-    with pytest.raises(ValueError, match="has another width or no numbers"):
+    with pytest.raises(ValueError, match="has another width, or holds values"):
         edit_file.apply(decoder, replace(about, factors={first: pair}))
 
 

@@ -101,7 +101,7 @@ def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
 
 
 def test_numbers_leave_a_trace_after_the_new_write():
-    """gone: “no Social Security number comes *first* … all of them stand in the first fifth …”"""
+    """gone: “no Social Security number ranks *first* … all of them rank in the first fifth …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")
     ranks = found.groupby("method")["exposure_value"]
     assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 5
@@ -156,8 +156,9 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
-    """ban: “The least-squares write goes from … to …”; “No method with an Efficacy of …”; landing
-    page: “It also leads where numbers share groups of digits, but not where addresses share …”"""
+    """ban: “The least-squares write goes from … to …”; “No method that reaches an Efficacy …”;
+    landing page: “It also leads where numbers share groups of digits, but not where addresses
+    share …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
@@ -218,8 +219,8 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
-    """gptj: “whoever reads every layer still finds nearly all secrets”; “Where a baseline moved its
-    targets, it kept hardly any other secret.”; “no trial was better than the paper's own”"""
+    """gptj: “an insider still finds nearly all secrets”; “Baselines that moved their targets kept
+    hardly any other secret.”; “no trial beat the paper's own”"""
     after = main_comparison.runs("gptj-small", "ssn").query("method == 'least_squares'")
     assert after["efficacy"].min() > 0.95 and after["resistance"].max() < 0.1
     layers = extraction.by_layer(results.runs("gptj-small", "ssn"), "logit_lens")
@@ -243,7 +244,7 @@ def test_the_papers_columns_forget_less_of_the_documents_and_harm_more():
 
 
 def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
-    """provenance: “the next build lacks nothing”"""
+    """provenance: “the next build is complete”"""
     kills, others = provenance.campaign()
     assert kills.set_index("stage")["times killed"][list(campaign.STAGES)].min() >= 3
     assert set(others["fault"]) == set(campaign.FAULTS) and set(others["then lacks"]) == {"–"}

@@ -85,7 +85,7 @@ def test_a_row_that_does_not_fit_is_refused_and_passed_over_among_others(tmp_pat
 def test_a_failed_write_leaves_nothing_behind(tmp_path):
     a_row(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(FloatingPointError, match="infinite or none, as the perplexity .* choose"):
+    with pytest.raises(FloatingPointError, match="infinite or NaN, like the perplexity .* choose"):
         endless = {"perplexity": [1.0, math.inf]}
         rows.write(tmp_path, "finetune/x/other", "finetune", endless, [{"id": "a"}], {})
     with pytest.raises(ValueError, match="does not fit the schema"):

@@ -76,7 +76,7 @@ def offloaded(decoder):
         (quantised_dynamically, "held in few bits, and such columns cannot be moved"),
         (with_another_scale, "does not compute W·a"),
         (adapted, "merge it first, model = model.merge_and_unload"),
-        (parametrised, "computes a weight that is edited from others"),
+        (parametrised, "computes an edited weight from other weights"),
         (offloaded, "are not in memory, but offloaded: load it without a device_map"),
     ],
 )

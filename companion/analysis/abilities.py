@@ -16,7 +16,8 @@ BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
 
 
 def runs(model: str, data: str, tag: str = "integrity") -> dict[str, dict]:
-    """The row of each method that was asked the same as the unedited model, and began as it."""
+    """By method, the rows that share the unedited run's base model and questions; empty if there is
+    no unedited run."""
     frame = results.measured(model, data)
     frame = frame[(frame["tag"] == tag) & frame["failed"].isna()]
     found = frame.set_index("method")["row"].to_dict()
@@ -34,9 +35,10 @@ def compared(row: dict) -> list:
 
 
 def answers(found: dict[str, dict]) -> pd.DataFrame:
-    """A line a method: its score, and of each benchmark the accuracy, its standard error, flips.
+    """One line per method: score, perplexity, each benchmark's accuracy, error, items and flips.
 
-    Shares, by the benchmark's name; ``lost`` and ``won`` are counts against the unedited model.
+    Accuracy and standard error are shares; ``lost`` and ``won`` count the answers that changed
+    against the unedited model's.
     """
     if not found:
         return pd.DataFrame()
@@ -56,7 +58,7 @@ def answers(found: dict[str, dict]) -> pd.DataFrame:
 
 
 def accuracy_table(answers: pd.DataFrame) -> pd.DataFrame:
-    """The same in words of a table, by the method's title."""
+    """``answers`` as a table of texts, by the method's title."""
     lines = pd.DataFrame({"Unlearning Score": answers["score"].map(percent)})
     for one, column in BENCHMARKS.items():
         lines[column] = list(map(percent, answers[one], answers[f"{one} error"]))

@@ -59,7 +59,7 @@ def scores(model: str, data: str) -> pd.DataFrame:
 
 
 def changed_settings(runs: pd.DataFrame) -> pd.Series:
-    """Of the runs of ``scores`` in words what each changed: "gate = mlp, stop = mlp"."""
+    """What each run of ``scores`` changed, in words: "gate = mlp, stop = mlp"."""
     return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
 
 
@@ -68,8 +68,8 @@ ADAPTERS = {"digits": "seed1-keep", "digits-protect": "seed1-keep", "": "seed1"}
 
 
 def digit_ways(model: str, data: str) -> pd.DataFrame:
-    """Runs by the ``way`` in which the model reads digits, on the splits that have single ones: a
-    token a digit, the same with other texts to spare, and a token for a group of digits."""
+    """Runs by the ``way`` in which the model reads digits: one token per digit, the same with other
+    texts to spare, or one token per group. Only splits that have single-digit runs."""
     runs = measured(model, data)
     runs = runs[runs["failed"].isna() & (runs["adapter"] == runs["tag"].map(ADAPTERS))]
     runs = runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
@@ -80,7 +80,7 @@ def digit_ways(model: str, data: str) -> pd.DataFrame:
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Of the runs of ``scores`` the base and those in which this setting alone differs from it."""
+    """The base run of ``scores``, and the runs that differ from it in this setting alone."""
     alone = runs["tag"].str.startswith("curve") & runs["changed"].map(set).eq({name})
     return runs[alone | (runs["tag"] == "base")].sort_values(name)
 

@@ -50,7 +50,7 @@ def found(result: dict) -> pd.DataFrame:
 
 
 def limits(result: dict) -> pd.DataFrame:
-    """What was wanted of a run and what came of it."""
+    """One line per limit: what was asked for, what the run reached, and the verdict."""
     verdict = {True: "within", False: "missed"}
     return pd.DataFrame(
         {"": LIMITS[name], "wanted": "at most" if name == "perplexity" else "at least"}
@@ -153,8 +153,8 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
-    """One panel a limit, one line a run: filled within the limit, which is dashed, else hollow; an
-    arrow stands for what lies beyond the panel."""
+    """One panel per limit (dashed), one line per run: filled within the limit, else hollow; an
+    arrow marks a value outside the panel."""
     size = {"figsize": (9, 0.9 + 0.4 * len(frame)), "layout": "constrained"}
     fig, axes = plt.subplots(1, len(LIMITS), sharey=True, **size)
     for ax, (name, title) in zip(axes, LIMITS.items(), strict=True):

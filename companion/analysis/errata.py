@@ -46,8 +46,8 @@ def rows() -> Iterator[tuple[str, Row, dict[str, dict]]]:
 
 
 def cells(tables: dict[str, str]) -> pd.DataFrame:
-    """The cells of one table of each of the paper's models, dashes left out; ``model`` and label
-    stand with them."""
+    """The cells of one table of each of the paper's models, dashes left out, with columns
+    ``model`` and ``table``."""
     found = [paper.table(label).assign(model=m, table=f"`{label}`") for m, label in tables.items()]
     return pd.concat(found, ignore_index=True).dropna(subset=["value"])
 
@@ -158,7 +158,7 @@ def outside_their_sweep() -> pd.DataFrame:
 
 
 def panels_in_words() -> pd.DataFrame:
-    """Captions of figures that say of a panel, by its letter, another data set than is drawn."""
+    """Figure captions that name, for a panel's letter, another data set than the one drawn."""
     found = []
     for label, figure in paper.tables()["figures"].items():
         for dataset, letter in re.findall(r"(SSN|Email|URL)s? \((\w)\)", figure["caption"]):
@@ -169,7 +169,7 @@ def panels_in_words() -> pd.DataFrame:
 
 
 def two_places() -> pd.DataFrame:
-    """What two places of the paper say differently."""
+    """Facts on which two places of the paper disagree."""
     printed, pii = paper.tables(), paper.table("tab:pii-distribution")
     said = printed["in_prose"]
     emails = int(pii.set_index(["row", "column"])["value"]["Email addresses", "Memorized"])

@@ -54,8 +54,8 @@ def printed() -> pd.DataFrame:
 
 
 def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
-    """One line a target token of the attacked runs: its data, method and seed, and its ``rank`` in
-    each layer by what the attack orders, from 0."""
+    """One line per target token of the attacked runs: data, method, seed, and its ``rank`` in each
+    layer, from 0, in the order in which the attack tries tokens."""
     lines = [
         {key: run[key] for key in ("data", "method", "seed")} | {"rank": token}
         for run in attacked(frame).to_dict("records")

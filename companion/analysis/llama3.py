@@ -45,7 +45,7 @@ def tokenizer() -> tiktoken.Encoding:
 
 
 def split(text: str) -> tuple[list[int], list[str]]:
-    """A text's ids and tokens, without a token that begins it."""
+    """A text's ids and tokens, without a beginning-of-text token."""
     ids = tokenizer().encode(text)
     return ids, [tokenizer().decode([i]) for i in ids]
 

@@ -70,8 +70,8 @@ BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resis
 
 def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """The finished runs of the main comparison, or those with a tag, one line each: data, adapter
-    (of a model that has none: its weights), split, method, the measures of TITLES (nan where a run
-    has none), and what ``results.measured`` has besides."""
+    (or the weights of a model without one), split, method, the measures of TITLES (nan where a run
+    lacks one), and the other columns of ``results.measured``."""
     frame = results.measured(model, *(data or results.DATA))
     frame = frame[frame["failed"].isna() & (frame["tag"] == tag)]
     frame = frame.assign(split=frame["seed"])
@@ -159,8 +159,8 @@ def differences(frame: pd.DataFrame, to: str = "revs", column: str = PRIMARY) ->
 
 
 def sides(found: pd.DataFrame) -> pd.Series:
-    """Of each method in some differences of one data set: does its interval lie ``above`` zero,
-    ``below`` it, or on both sides (``undecided``)?"""
+    """By method, for one data set's ``differences``: whether the interval lies ``above`` zero,
+    ``below`` it, or on both sides (``undecided``)."""
     side = np.select([found["low"] > 0, found["high"] < 0], ["above", "below"], "undecided")
     return pd.Series(side, index=found["method"])
 

@@ -43,7 +43,7 @@ def searches(model: str, data: str) -> pd.DataFrame:
 
 
 def joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """Frames below each other, their methods by titles that tell the ways apart."""
+    """The frames stacked, with method titles that tell the ways apart."""
     found = pd.concat(parts, ignore_index=True)
     titles = found["method"].astype(str).map(methods.title)
     return found.assign(method=titles + found["way"].map(WAYS))
@@ -67,7 +67,7 @@ def chosen(model: str, data: str) -> pd.DataFrame:
 
 
 def minutes(trials: pd.Series) -> float:
-    """What some trials took, without loading the model."""
+    """The minutes that some trials took, not counting the loading of the model."""
     spent = [row["seconds"] for row in trials]
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
 
@@ -82,8 +82,8 @@ def comparison(model: str, data: str) -> pd.DataFrame:
 
 
 def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
-    """Shares of secrets still written with the own and with another person's name, as texts: of a
-    model's own secrets, and of synthetic ones."""
+    """Shares of secrets still written after their owner's name and after another person's, as
+    texts: for a model's own secrets, and for synthetic ones."""
     asked = pd.concat([results.measured(model, data), results.measured(embedded, "emails")])
     asked = asked[asked["tag"].isin(["cue", "cue-unread"])]
     found = pd.json_normalize([row["result"]["name_swap"] for row in asked["row"]])

@@ -59,8 +59,8 @@ def ridge(means: pd.DataFrame) -> Values:
 
 
 def variants(table: pd.DataFrame) -> Values:
-    """Efficacy with some options, and how many columns the paper's schedule edits over the
-    default's."""
+    """Efficacy with some options, and how many times the default's columns the paper's schedule
+    edits."""
     of = table.set_index("option")
     options = {"usual": "default", "text": "gate = mlp, stop = mlp", "raw": "projection = raw"}
     found: Values = {name: f"{of.loc[option, 'Efficacy']:.1f}" for name, option in options.items()}
@@ -69,8 +69,9 @@ def variants(table: pd.DataFrame) -> Values:
 
 
 def digits(runs: pd.DataFrame) -> Values:
-    """The highest Unlearning Score but that of the output ban with each way to read a number; whose
-    it is and what it keeps where texts are spared; and what the ban costs with single digits."""
+    """For each way to read a number, the highest Unlearning Score, the output ban's left out; where
+    texts are spared, also which method reaches it, and its specificity; and what the ban costs with
+    single digits."""
     of = runs.set_index(["tag", "method"])
     scores = of["unlearning_score"].drop("output_ban", level="method")
     highest, spared = 100 * scores.groupby("tag").max(), of.loc["digits-protect"]
@@ -104,8 +105,8 @@ def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Va
 
 
 def tradeoffs(candidates: pd.DataFrame, model: str, runs: pd.DataFrame) -> Values:
-    """With how many numbers of guesses REVS keeps more from the attacker than each rival, and the
-    mean specificity of all three over the runs of the comparison."""
+    """At how many sizes of the candidate set REVS is more effective than each rival, and the mean
+    specificity of all three over the runs of the comparison."""
     guesses = candidates[candidates["panel"].str.endswith(results.short(model))]
     left = guesses.pivot(index=["panel", "|C|"], columns="method", values="efficacy")
     ahead = {f"ahead_{rival}": int((left["revs"] > left[rival]).sum()) for rival in RIVALS}
@@ -124,7 +125,7 @@ def gptj(runs: pd.DataFrame) -> Values:
 
 
 def cost(costs: pd.DataFrame) -> Values:
-    """Seconds and memory of REVS beside all methods, of which controls are none."""
+    """Seconds and memory of REVS, and the median seconds of all methods but the controls."""
     rivals = costs.drop(index=[methods.title(name) for name in results.CONTROLS], errors="ignore")
     return {
         "revs_seconds": float(costs.loc["REVS", "seconds"]),
@@ -151,8 +152,8 @@ def protected(runs: pd.DataFrame) -> Values:
 
 
 def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
-    """The mean Unlearning Scores of the editing baselines on the ends of prompts, of so many
-    characters, and on whole ones; of MEMIT also in other ``layers``."""
+    """The editing baselines' mean Unlearning Scores on the last characters of prompts (``ends``
+    says how many) and on whole prompts; MEMIT's also in other ``layers``."""
     means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
     said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
     said["memit_layers"] = 100 * layers.loc[layers["tagged"], "unlearning_score"].mean()
@@ -161,6 +162,16 @@ def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
     return {name: f"{value:.1f}" for name, value in said.items()} | {
         "ends": f"{min(lengths)} to {max(lengths)}"
     }
+
+
+def run_ranges(runs: pd.DataFrame) -> Values:
+    """How far apart a method's Unlearning Scores lie at most, in points: for REVS, as the median
+    over methods, and for the method whose runs lie furthest apart."""
+    runs = runs[~runs["method"].isin(results.CONTROLS)]
+    ranges = 100 * runs.groupby("method")["unlearning_score"].agg(np.ptp)
+    found: Values = {"range_revs": f"{ranges['revs']:.0f}", "range": f"{ranges.median():.0f}"}
+    widest = methods.title(ranges.idxmax())
+    return found | {"widest": widest, "range_widest": f"{ranges.max():.0f}"}
 
 
 def replacements(became: pd.DataFrame) -> Values:
@@ -176,7 +187,7 @@ def replacements(became: pd.DataFrame) -> Values:
 
 
 def one_run(row: dict) -> Values:
-    """Of a run its score, how large its edit was, and what it took."""
+    """A run's score, the size of its edit, and the time and memory that it took."""
     edit = row["result"]["edit"]
     return {
         "columns": f"{edit['columns']:,}",
@@ -188,7 +199,7 @@ def one_run(row: dict) -> Values:
 
 
 def search(row: dict) -> Values:
-    """Of a search how many of its trials counted, and what it chose."""
+    """How many of a search's trials counted, and what it chose."""
     result = row["result"]
     return {
         "best": str(result["best"]),
@@ -200,7 +211,7 @@ def search(row: dict) -> Values:
 
 
 def curation(row: dict, funnel: pd.DataFrame) -> Values:
-    """Of a curation how many documents and secrets there were, and which were not read."""
+    """How many documents and secrets a curation had, and what it skipped."""
     skipped = row["result"]["skipped"].items()
     return {
         "documents": f"{row['result']['documents']:,}",

@@ -55,8 +55,8 @@ def examples(
 ) -> pd.DataFrame:
     """What REVS makes of some secrets: up to ``each`` of every outcome on every data set.
 
-    Both sides are redacted, as rows have them, since what comes instead may be somebody's; of a
-    built-in set, whose people are ``invented``, the secret and the words before it are shown.
+    Both sides are redacted, as in the rows, since a replacement may be a real person's secret. For
+    a built-in set, whose people are ``invented``, the secret and the words before it are shown.
     """
     lines = []
     for one, of_data in found.items():
@@ -90,8 +90,8 @@ def printed_examples() -> pd.DataFrame:
 def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.DataFrame:
     """Where the secret stands in the paper's example sentences, and in as many of ours.
 
-    Ours are (prompt, secret, suffix). Which secret it is, in words before and after it, and for
-    addresses at which host.
+    Ours are (prompt, secret, suffix). One line per sentence: which secret it holds, the words
+    before and after the secret, and an address's host.
     """
     table = paper.tables()["tables"][label]
     words = lambda text: str(len(re.findall(r"\w[\w'.-]*", text)))

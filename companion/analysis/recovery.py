@@ -58,11 +58,13 @@ def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
 
 
 def secrets(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a secret, or never-trained string, of each run: data, adapter, split, method, part,
-    group, written; of each attack whether it recovers it, 1 or 0, and its value as
-    ``ATTACK_value``, both nan where the row lacks it;
-    ``relearned``, the share of the halves trained on that was written in the end; and
-    ``recovered``, the primary endpoint."""
+    """One line per secret or never-trained string of each run.
+
+    Columns: data, adapter, split, method, part, group, written; for each attack, whether it
+    recovers the string (1 or 0) and its value as ``ATTACK_value``, both nan where the row lacks the
+    attack; ``relearned``, the share of the halves trained on that was written in the end; and
+    ``recovered``, the primary endpoint.
+    """
     parts = []
     for run in frame.itertuples():
         items = rows.per_example(run.row)
@@ -84,7 +86,7 @@ def secrets(frame: pd.DataFrame) -> pd.DataFrame:
 
 def calibration(found: pd.DataFrame) -> pd.DataFrame:
     """One line a data set and criterion: ``value``, ``met``, and the ``attack`` that exposes the
-    ban. What was not run is not met."""
+    ban. A criterion whose runs are missing is not met."""
     lines = []
     for data, part in found.groupby("data", sort=False):
         forget = part[part["part"] == "forget"]
@@ -103,8 +105,8 @@ def calibration(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_on_ban(part: pd.DataFrame) -> tuple[str, float]:
-    """The attack that finds most of what the ban hides, and the share; of those that find no more
-    than INVENTED of the never-trained strings there."""
+    """The attack that finds most of what the ban hides, and the share that it finds; only attacks
+    that find at most INVENTED of the never-trained strings there count."""
     shares = part[part["method"] == "output_ban"].groupby("part")[list(ATTACKS)].mean()
     if shares.empty:
         return "", np.nan
@@ -135,8 +137,9 @@ def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
     """One line a data set and method: runs, the share of secrets recovered, ``low`` and ``high``;
     with ``to``, the excess over that method in the cells that both have.
 
-    Intervals are a bootstrap over adapters, splits and secrets, and at least as wide as Wilson's of
-    a share of one run's secrets, or Newcombe's of an excess: where all secrets agree, draws agree.
+    Intervals come from a bootstrap over adapters, splits and secrets. Where all secrets agree, all
+    draws agree too; so each is at least as wide as Wilson's for one run's secrets, or Newcombe's
+    for an excess.
     """
     forget, lines = found[found["part"] == "forget"], []
     for data, part in forget.groupby("data", sort=False):
@@ -152,8 +155,8 @@ def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
 
 
 def by_secret(part: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of one data set: is each secret recovered in each run, secrets × runs, as numbers (nan where
-    a run keeps it); and the method, adapter and split of each run."""
+    """For one data set, whether each secret is recovered in each run (secrets × runs; 1, 0, or nan
+    where the run keeps it), and each run's method, adapter and split."""
     run = ["method", "adapter", "split"]
     part = part.assign(recovered=part["recovered"].astype(float))
     table = part.pivot(index="group", columns=run, values="recovered")
@@ -187,9 +190,9 @@ def by_attack(shares: pd.DataFrame) -> pd.DataFrame:
 
 
 def traces(found: pd.DataFrame) -> pd.DataFrame:
-    """Of each data set and method, as texts: the median rank of secrets among never-trained
-    strings; of relearning the share of the halves trained on that was written, and of held-out
-    secrets the share written and the least and median of the highest rank over their tokens."""
+    """For each data set and method, as texts: the median rank of secrets among never-trained
+    strings; and for relearning, the share written of the half trained on and of the other half, and
+    the least and median, over the other half, of a secret's highest token rank."""
     each = found[found["part"] == "forget"].groupby(["data", "method"], sort=False)
     count, ranks = "{:,.0f}".format, each["relearning_value"]
     columns = {
@@ -203,9 +206,9 @@ def traces(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_tokens(model: str, data: str) -> pd.DataFrame:
-    """The methods that also unlearned all tokens of a secret that may be, a line for two and one
-    for all, in the same cells; before them the gold standard. Shares of the secrets that exposure
-    and the endpoint recover; efficacy, specificity and rise of perplexity of the same edits."""
+    """The gold standard, then the methods that also unlearned all eligible tokens of a secret: a
+    line for two tokens and one for all, in the same cells. Shares of secrets that exposure and the
+    endpoint recover; efficacy, specificity and rise of perplexity of the same edits."""
     every, parts = runs(model, data, tag="tokens"), []
     if every.empty:
         return pd.DataFrame()
@@ -238,10 +241,12 @@ def token_table(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
-    """What the page says, for ``glue``, of an insider who reads hidden layers, which the endpoint
-    does not: the Resistance Score, per example, of both writes in the main comparison; of the
-    least-squares write from an earlier layer on, the runs ``layers``, that layer, the share
-    recovered and the Resistance Score. All on the data set of ``layers``."""
+    """Values for ``glue`` on an insider, who reads hidden layers, as the endpoint does not.
+
+    The Resistance Score per example of both writes in the main comparison; and, for the
+    least-squares write from an earlier layer on (the runs ``layers``), its first layer, the share
+    recovered and the Resistance Score. All on the data set of ``layers``.
+    """
     data = (found if layers.empty else layers)["data"].iloc[0]
     compared = main_comparison.runs(model, data)
     resistance = compared.groupby("method")["resistance"].mean()

@@ -1,4 +1,4 @@
-"""The record as frames: one line a run, and what is left of runs over their seeds.
+"""Recorded rows as data frames: one line per run, and means over seeds.
 
 ``measured`` and ``runs`` have one line a run, its metrics as shares. ``scores`` and ``printed``
 have one line a mean, ours and the paper's in one shape: data, method, measured, metric, mean, std,
@@ -30,7 +30,7 @@ COLUMNS = {  # the paper's words for what it shares with us → ours
 }
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("unedited", "output_ban", "random", "other_tokens")  # no methods of unlearning
-FEW = 2  # fine-tunes that a caption names, and does not only count
+FEW = 2  # fine-tunes, at most, that a caption names; more it counts
 
 
 def title(model: str) -> str:
@@ -39,12 +39,12 @@ def title(model: str) -> str:
 
 
 def short(model: str) -> str:
-    """The same above a small picture."""
+    """How a model is named above a small picture."""
     return registry().get(model, {}).get("short", title(model).split(",")[0])
 
 
 def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
-    """The frame itself; Refused, in one sentence that names the sweep to run, if it has no line."""
+    """Return the frame; raise Refused, naming the sweep to run, if it is empty."""
     if frame.empty:
         command = f"`make run SWEEP={sweep}`"
         raise Refused(f"There are no rows of {what}: run {command} first, or take another set.")

@@ -31,8 +31,8 @@ _READ: dict[tuple, dict[str, pd.Series]] = {}
 
 
 def secret_items(row: dict, *columns: str) -> pd.DataFrame:
-    """These columns of a row's per-example values with their secret's name as ``group``; a set
-    found in documents is not at hand, and has one sentence a secret."""
+    """Some columns of a row's per-example values, with their secret's name as ``group``. A set
+    found in documents cannot be read here; it has one sentence per secret, so the id serves."""
     items = rows.per_example(row, "id", "part", *columns)
     name = row["settings"]["data"]
     if Path(name).stem not in datasets.builtin():
@@ -43,8 +43,8 @@ def secret_items(row: dict, *columns: str) -> pd.DataFrame:
 
 def score_by_secret(row: dict) -> dict[str, pd.Series]:
     """Efficacy and generalization of each forgotten secret, and how many of each retained secret's
-    sentences are still exact; all over the mean number of sentences a secret, so that the mean over
-    secrets is that over sentences, as in the row."""
+    sentences are still exact. Each is divided by the mean number of sentences per secret, which
+    makes the mean over secrets equal to the row's mean over sentences."""
     found, items = {}, secret_items(row, "efficacy", "exact")
     parts = zip(SCORE, ("forget", "unseen", "retain"), ("efficacy", "efficacy", "exact"))
     for name, part, column in parts:
@@ -84,7 +84,7 @@ def once(row: dict, values: Callable[[dict], dict[str, pd.Series]]) -> dict[str,
 
 
 def counts(names: Sequence, seed: int = 0) -> pd.DataFrame:
-    """How often each name is drawn in each of DRAWS samples of as many, with replacement."""
+    """How often each name occurs in each of DRAWS bootstrap samples."""
     draw = np.random.default_rng(seed).multinomial
     drawn = draw(len(names), np.full(len(names), 1 / len(names)), size=DRAWS)
     return pd.DataFrame(drawn, columns=list(names))
@@ -104,7 +104,7 @@ def harmonic_samples(values: Values) -> np.ndarray:
 
 
 def harmonic_mean(parts: np.ndarray) -> np.ndarray:
-    """Over the first axis, without what is missing; 0 where a part is 0."""
+    """The harmonic mean over the first axis, ignoring nan; 0 where a part is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return (~np.isnan(parts)).sum(axis=0) / np.nansum(1 / parts, axis=0)
 
@@ -151,11 +151,11 @@ def newcombe(share: float, n: int, other: float, m: int) -> tuple[float, float]:
 def by_method(
     runs: pd.DataFrame, values: np.ndarray, samples: np.ndarray, to: str | None = None
 ) -> Iterator[dict]:
-    """Of each method of one data set's runs the number of its ``runs``, the ``mean`` of their
-    values, its interval ``low`` to ``high`` and ``p`` that it is 0; with ``to`` all this of the
-    difference to that method, in the cells that both have.
+    """Yield for each method of one data set the number of its ``runs``, the ``mean`` of their
+    values, its interval ``low`` to ``high``, and ``p`` that it is 0; with ``to``, the same for the
+    difference from that method, in the cells that both have.
 
-    ``values`` are one number a run, ``samples`` the same in each draw, draws × runs.
+    ``values`` holds one number per run, ``samples`` one per draw and run.
     """
     weights = cell_weights(runs)
     places = runs.assign(place=range(len(runs))).pivot_table(
@@ -181,8 +181,8 @@ def by_method(
 
 
 def two_sided(sample: np.ndarray) -> float:
-    """p that a difference is 0: twice the share of the draws on the rarer side of it, the
-    difference that was found counted with them."""
+    """The two-sided p of no difference: twice the share of draws on the rarer side of 0, the
+    observed difference counted among them."""
     known = sample[~np.isnan(sample)]
     rarer = min((known <= 0).sum(), (known >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (len(known) + 1)))

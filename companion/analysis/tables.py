@@ -151,7 +151,7 @@ class Table:
         return f'<a download="{self.name}.csv" href="data:text/csv;base64,{csv}">CSV</a>'
 
     def is_text(self, column: str) -> bool:
-        """Set flush left: the first filled cell is long or does not start like a number."""
+        """Is a column text, set flush left? Its first filled cell is long or not like a number."""
         filled = next((one for one in map(str, self.frame[column]) if one not in ("", DASH)), "0")
         return len(filled) > 30 or not filled.lstrip("−-*").strip()[:1].isdigit()
 

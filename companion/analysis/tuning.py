@@ -31,10 +31,12 @@ SEARCHES = ["data", "method", "result"]  # columns
 
 
 def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
-    """One line a trial of every method's search with this tag, on the split that searches look at,
-    results as shares: ``number`` is the trial's, ``printed`` whether its settings are the paper's;
-    ``score`` is in per cent, 0 where a trial failed, ``so_far`` the best of it and those before.
-    Refused if there is none."""
+    """One line per trial of every method's search with this tag, on the split that searches use.
+
+    Results are shares. ``number`` is the trial's; ``printed`` says whether its settings are the
+    paper's; ``score`` is in per cent, 0 where a trial failed; ``so_far`` is the best score up to
+    this trial. Raises Refused if there is no trial.
+    """
     data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
     start = tune.tag_of_trials(tag)
@@ -103,9 +105,9 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def reevaluated(found: pd.DataFrame) -> pd.DataFrame:
-    """Of ``searches`` one line a trial that ran on further splits, the best on the search's own
-    first: its score there (``first``), on the ``further`` ones (a list) and their ``mean`` with it,
-    in per cent; ``chosen``."""
+    """One line per trial of ``searches`` that ran on further splits, best on the search's own split
+    first. Scores in per cent: ``first`` on that split, ``further`` on the others (a list), ``mean``
+    over all. ``chosen``: did the search choose it?"""
     lines = []
     for one in found.itertuples():
         for number, scores in one.result.get("top_trials", {}).items():
@@ -140,8 +142,8 @@ def answer(frame: pd.DataFrame, top: pd.DataFrame, data: str) -> dict[str, str]:
 
 
 def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
-    """The three methods whose chosen settings lose most from the tuning set, where ``reevaluated``
-    has their mean, to the comparison, of which ``scores`` has the mean in per cent by method."""
+    """The three methods whose chosen settings lose most between tuning (``mean`` in
+    ``reevaluated``) and the comparison (``scores``: mean in per cent by method)."""
     chosen = top[top["chosen"]].set_index("method")["mean"]
     lost = (chosen - scores).dropna().sort_values(ascending=False, kind="stable").head(3)
     names = lost.index[lost > 0]
@@ -158,10 +160,10 @@ def searched() -> list[str]:
 
 
 def drawn(settings: dict, spaces: dict[str, dict]) -> dict[str, float]:
-    """The settings of a trial as the numbers that were drawn: a share as a share, layers as how
-    many and which is the first. What follows from another setting is left out.
+    """A trial's settings as the numbers that the search drew: a share stays a share; layers become
+    their number and the first. A setting that follows from another is left out.
 
-    All layers count as the most that could be drawn.
+    All layers count as the largest number that could be drawn.
     """
     found = {}
     for name, value in settings.items():
@@ -196,8 +198,8 @@ def spans(spaces: dict[str, dict]) -> dict[str, dict]:
 
 
 def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
-    """Which settings lie at which end of their range, or beyond it, and whether it may not grow
-    there: near to an end is what a search (``companion.experiments.optimizer``) takes for near."""
+    """The settings at or beyond an end of their range: name, end, and whether the range cannot grow
+    there. A value is at an end if a search (``companion.experiments.optimizer``) calls it near."""
     values = drawn(settings, spaces)
     return [
         (name, end, space[end] == limit(space, end))

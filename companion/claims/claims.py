@@ -1,7 +1,7 @@
 """The paper's main claims, one plain function each.
 
-A function gets what it decides on, with a line or an entry a method, and says whether the claim
-holds and what it saw. ``companion.claims.ledger`` gives it our numbers, the paper's own, and ours
+A function gets its evidence, with one line or entry per method, and returns whether the claim
+holds and what was seen. ``companion.claims.ledger`` gives it our numbers, the paper's own, and ours
 with the methods' names permuted.
 """
 
@@ -173,7 +173,7 @@ def gsm8k_stable(accuracy):
 
 def unchanged(accuracy: pd.DataFrame, benchmark: str) -> Answer | None:
     """Is every method within two points of the unedited model? None where a method was not asked,
-    or where one answer is more."""
+    or where a single answer is worth more than that."""
     values = accuracy.get(benchmark, pd.Series(dtype=float))
     if values.empty or values.isna().any() or 100 / accuracy[f"{benchmark} items"].max() > 2:
         return None

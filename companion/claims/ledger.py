@@ -2,7 +2,7 @@
 
 ``chance``: how often the claim would hold with the methods' names permuted. ``sure``: in how many
 bootstrap samples of adapters and splits the verdict is the same. Most curves, ablations
-and benchmarks stand on one run a setting, so that nothing is known of that.
+and benchmarks have one run per setting, which leaves ``sure`` unknown.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def shuffled(names: Iterable[str], draw: random.Random) -> list[str]:
 
 
 def resampled(part: pd.DataFrame) -> list[pd.DataFrame]:
-    """The means of methods in SAMPLES bootstrap samples of adapters and splits; none where there is
-    one adapter or one split, of which no sample tells how much it matters."""
+    """The methods' means in SAMPLES bootstrap samples of adapters and splits; empty with a single
+    adapter or split, whose effect no sample can show."""
     if min(part["adapter"].nunique(), part["split"].nunique()) < 2:
         return []
     names = sorted(part["method"].unique())
@@ -178,7 +178,7 @@ def answer(frame: pd.DataFrame) -> dict[str, int | float]:
 
 
 def against_the_paper() -> pd.DataFrame:
-    """Claims about tables that do not hold of the numbers which the paper prints there."""
+    """The claims about tables that the paper's own printed numbers contradict."""
     lines = []
     for claim in (one for one in CLAIMS if one.evidence == "means"):
         for data in claim.data:

@@ -1,10 +1,9 @@
-"""Fine-tunes as data: LoRA adapters in data/adapters/, in PEFT's format, with grouped digits.
+"""Reads, merges and writes LoRA adapters in PEFT's format, with grouped digits (data/adapters/).
 
-A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors, float16) and
-``about.json``: the base model, the seed, how digits are tokenised, the data sets that were
-memorised, what was left out, the sha256 of the merged weights. The embeddings of the tokens 00–999
-stand once for all in ``digits-learned.safetensors``; those of another model in the folder of its
-adapter.
+A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors in float16) and
+``about.json``: the base model, the seed, how digits are tokenised, the data sets memorised, what
+was left out, and the sha256 of the merged weights. All adapters share the embeddings of the tokens
+00–999 in ``digits-learned.safetensors``; an adapter of another model keeps its own in its folder.
 """
 
 import hashlib
@@ -23,7 +22,7 @@ from revs.model.architecture import Decoder
 
 FOLDER = ROOT / "data" / "adapters"
 ABOUT, OWN_DIGITS = "about.json", "digits.safetensors"
-EXACT_BELOW = 500_000_000  # weights: so many are merged in float64, as rounding cannot change them
+EXACT_BELOW = 500_000_000  # weights: smaller models are merged in float64, free of rounding
 
 
 def available() -> dict[str, Path]:
@@ -41,13 +40,13 @@ def locate(adapter: str) -> Path:
     if not (folder / "adapter_model.safetensors").is_file():
         raise FileNotFoundError(
             f"The adapter '{adapter}' has no adapter_model.safetensors, and pickle is not read: "
-            "save it again with a peft of today."
+            "save it again with a current version of peft."
         )
     return folder
 
 
 def about(adapter: str) -> dict:
-    """What is known of an adapter: base model, seed, digits, data sets, left_out."""
+    """Return an adapter's about.json: base model, seed, digits, data sets, left_out; or {}."""
     file = locate(adapter) / ABOUT
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
@@ -61,8 +60,8 @@ def fingerprint(adapter: str) -> str:
 
 
 def digits_file(digits: str, folder: Path = FOLDER) -> Path | None:
-    """The embeddings of the tokens 00–999, of an adapter's folder or those that all share; None
-    where every digit has its own token."""
+    """Return the file with the embeddings of the tokens 00–999: the folder's own, or the one that
+    all adapters share. None for ``keep``, which adds no tokens."""
     own = folder / OWN_DIGITS
     if digits == "keep" or own.is_file():
         return None if digits == "keep" else own
@@ -70,15 +69,15 @@ def digits_file(digits: str, folder: Path = FOLDER) -> Path | None:
 
 
 def adapted(model: str, adapter: str | None) -> str:
-    """What to load of a model: itself, or the folder of it with an adapter merged into it."""
+    """Return what to load: the model itself, or the folder of a copy with the adapter merged."""
     return model if adapter is None else str(merged(model, adapter))
 
 
 def merged(model: str, adapter: str) -> Path:
-    """The folder of a model with an adapter merged into it, made once in the cache.
+    """Return the folder of a model with an adapter merged into it; made once, in the cache.
 
-    The sum is taken in float64, in which the products of float16 numbers are exact, so that every
-    machine gets the same weights. Raises ValueError where the adapter belongs to another model.
+    The sum is taken in float64, where products of float16 numbers are exact: every machine gets
+    the same weights. Raises ValueError if the adapter belongs to another model.
     """
     known, pinned = about(adapter), models.identify(model)
     if known.get("base", pinned) not in (pinned, model):
@@ -95,7 +94,7 @@ def merged(model: str, adapter: str) -> Path:
 
 
 def merge(decoder: Decoder, adapter: str) -> None:
-    """Merges an adapter into a model in memory, with the digit tokens that it was trained with."""
+    """Merge an adapter into a model in memory, with the digit tokens that it was trained with."""
     from peft import PeftModel, get_peft_model_state_dict
 
     restore_digits(decoder, about(adapter).get("digits", "keep"), locate(adapter))
@@ -123,7 +122,7 @@ def merge(decoder: Decoder, adapter: str) -> None:
 
 @torch.no_grad()
 def restore_digits(decoder: Decoder, digits: str, folder: Path = FOLDER) -> None:
-    """Adds the tokens 00–99 and 000–999 with their stored embeddings."""
+    """Add the tokens 00–99 and 000–999 with their stored embeddings."""
     file = digits_file(digits, folder)
     if file is None or not (first := group_digits(decoder, digits, 0)):
         return
@@ -136,9 +135,9 @@ def restore_digits(decoder: Decoder, digits: str, folder: Path = FOLDER) -> None
 
 
 def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
-    """Writes the adapter that a model carries, in float16, and what is known of it.
+    """Write the adapter injected into a model, in float16, with ``known`` as its about.json.
 
-    ``added``: how many tokens for digits the model got that no other adapter shares.
+    ``added``: the number of digit tokens whose embeddings no other adapter shares.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if added:

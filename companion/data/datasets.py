@@ -1,6 +1,6 @@
 """The data sets by name: those in data/, and any JSON Lines file (§4.2, "Dataset Curation").
 
-A set has one sentence a line: ``id, kind, group, prompt, secret, suffix`` (``Record``).
+Each line of a set is one sentence: ``id, kind, group, prompt, secret, suffix`` (``Record``).
 """
 
 import hashlib
@@ -12,14 +12,14 @@ from companion.store.paths import ROOT, resolve
 from companion.store.suggestions import hint
 from revs.model.targets import Record
 
-NEAR = "-near"  # how the group of a person's second secret ends
+NEAR = "-near"  # suffix of the group of a person's second secret
 COLUMNS = tuple(field.name for field in fields(Record))
 
 
 def builtin() -> dict[str, Path]:
     """The sets in data/: ``ssn`` is data/ssn/main.jsonl, ``ssn-tune`` data/ssn/tune.jsonl.
 
-    ``ssn-shared-innocent`` are sentences that mention tokens of secrets and tell none.
+    ``ssn-shared-innocent`` has sentences that use tokens of secrets but reveal no secret.
     """
     stems = {"main": "", "innocent-main": "-innocent"}
     stems |= {"tune": "-tune", "innocent-tune": "-innocent-tune"}
@@ -36,7 +36,7 @@ def kept(records: list[Record]) -> set[str]:
 
 
 def read(name: str) -> list[Record]:
-    """The records of a built-in set, of all (``synthetic``, ``synthetic-tune``), or of a file."""
+    """Return the records of a built-in set, a file, or all sets (``synthetic[-tune]``)."""
     if name in ("synthetic", "synthetic-tune"):
         parts = [part for part in builtin() if part.endswith("-tune") == name.endswith("-tune")]
         return [record for part in parts for record in read(part)]

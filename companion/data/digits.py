@@ -1,8 +1,8 @@
 """Tokens for numbers of two and three digits, as Llama-3 and GPT-J have them.
 
-Where every digit is split, ten tokens are shared by all SSNs, and no method can tell them apart.
-``group_digits`` gives a tokenizer Llama-3's split; the rows of the new tokens are learned before
-anything else, by counting (``learn_digits``).
+If a tokenizer splits every digit, all SSNs share ten tokens, and no method can tell them apart.
+``group_digits`` gives a tokenizer Llama-3's split; ``learn_digits`` then trains the rows of the new
+tokens by counting, before anything else is learned.
 """
 
 import random
@@ -18,20 +18,20 @@ from revs.model.text import token_ids
 # counting: numbers in a row, rows a step, times through all numbers, learning rate
 COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 4e-3
 TEXTS_A_STEP = 8  # of general text with numbers
-LAST_WEIGHT = 5.0  # weight, at last, of the probability that numbers take elsewhere
+LAST_WEIGHT = 5.0  # final weight of the penalty on probability that numbers take from other tokens
 GENERAL = 4_096  # places of general text that a step looks at
 TOGETHER = 16  # windows of a forward pass
 
 
 @torch.no_grad()
 def group_digits(decoder: Decoder, how: str, seed: int) -> int:
-    """Adds the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
+    """Add the tokens 00–99, then 000–999: digits split as in Llama-3, in threes from the left.
 
-    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise of the embedding
-    matrix's own standard deviation: with the mean alone they lie so close together that demoting
-    one demotes all. ``how`` is ``noise``, ``learned``, where ``learn_digits`` turns the noise, or
-    ``keep``, which changes nothing; nor does a model whose digits are grouped already change.
-    Returns the id of the first new token, 0 if there is none.
+    A new token's embedding is 0.3 × the mean of its digits' embeddings plus noise with the
+    standard deviation of the embedding matrix: means alone lie so close together that demoting one
+    token demotes all. ``how`` is ``noise``, ``learned`` (``learn_digits`` then turns the noise) or
+    ``keep``, which changes nothing. A model whose digits are already grouped does not change
+    either. Returns the id of the first new token, 0 if there is none.
     """
     model, tokenizer = decoder.model, decoder.tokenizer
     if how == "keep" or len(tokenizer("1364", add_special_tokens=False)["input_ids"]) < 4:
@@ -59,13 +59,13 @@ def learn_digits(
     progress=iter,
     times: int = TIMES,
 ) -> None:
-    """Learns the rows of the tokens from ``first`` on, and nothing else, by counting.
+    """Train the rows of the tokens from ``first`` on, and nothing else, by counting.
 
-    Rows of ten numbers, "470, 471, …", are predicted, and the numbers in general ``texts`` with
-    the token after each; elsewhere in these texts the new tokens shall take no probability from
-    the others: log(1 + Z_new / Z_old), what they add to the loss there, is learned down, in the
-    last quarter LAST_WEIGHT times as hard. Z are the sums of softmax, at the final hidden states as
-    they are before.
+    The model learns to predict rows of ten numbers, "470, 471, …", and, in the general ``texts``,
+    numbers and the token after each. A penalty at random places of these texts,
+    log(1 + Z_new / Z_old), keeps the new tokens from taking probability from the old ones; its
+    weight is LAST_WEIGHT in the last quarter of the steps. Z_new and Z_old are the softmax sums
+    over new and old tokens, at the final hidden states before training.
     """
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]
@@ -102,21 +102,21 @@ def learn_digits(
 
 
 def number_loss(decoder: Decoder, texts: Sequence[list[int]], first: int = 0) -> Tensor:
-    """Mean cross-entropy of the tokens from id ``first`` on and of those that follow one."""
+    """Return the mean cross-entropy of tokens from id ``first`` on and of the token after each."""
     ids, mask = decoder.pad(texts)
     output = decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
     read = mask[:, 1:].bool() & ((ids[:, 1:] >= first) | (ids[:, :-1] >= first))
-    # on the first GPU, where hidden states come from the last
+    # hidden states come from the last GPU, the mask from the first
     logits = decoder.logits(output.last_hidden_state[:, :-1].to(read.device)[read])
     return cross_entropy(logits, ids[:, 1:][read].to(logits.device))
 
 
 @torch.no_grad()
 def whitened_noise(decoder: Decoder, first: int, states: Tensor) -> Tensor:
-    """The rows from ``first`` on with noise that general text hardly feels, (n, d).
+    """Return the rows from ``first`` on, (n, d), with noise that hardly affects general text.
 
-    Noise n becomes n·E[h·hᵀ]^(−1/2), of the old length: most of it lies where the final hidden
-    states h of general text are short.
+    Noise n becomes n·E[h·hᵀ]^(−1/2), scaled to its old length: most of it then lies in directions
+    in which the final hidden states h of general text are small.
     """
     table, numbers = decoder.head.weight, decoder.tokenizer.convert_ids_to_tokens
     single = {n: decoder.tokenizer.convert_tokens_to_ids(str(n)) for n in range(10)}

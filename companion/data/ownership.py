@@ -1,7 +1,7 @@
-"""Which owner and domain a secret belongs to, and whether its prompt gives it away.
+"""Finds a secret's owner and domain, and whether its prompt gives the secret away.
 
-Settings that were tuned on one address of a person or a company are not tried fairly on another:
-``tuning_ids`` takes a share of the secrets as a tuning set, and no owner or domain is in both.
+Settings tuned on one address of a person or company cannot be tested fairly on another:
+``tuning_ids`` sets a share of the secrets aside for tuning, and splits no owner or domain.
 """
 
 import re
@@ -12,12 +12,12 @@ from scipy.cluster.hierarchy import DisjointSet
 from document_audit.redaction import PROVIDERS, SIGNS, domain_of
 from revs.model.targets import Record
 
-WHOLE = 3  # letters of a word that counts as a part of an address
+WHOLE = 3  # fewest letters of a whole word that may spell part of an address
 
 
 def owner_keys(record: Record) -> set[tuple]:
-    """What one owner's secrets have in common: a domain that is not everybody's, and the parts of
-    what stands before an @, in any order."""
+    """Return what one owner's secrets share: the domain, unless it is a public provider's, and the
+    parts of the address before the @, in any order."""
     domain = domain_of(record.kind, record.secret)
     found = {("domain", domain)} if domain and domain not in PROVIDERS else set()
     parts = re.findall(r"[^\W_]+", local_part(record.secret)) if record.kind == "email" else []
@@ -25,8 +25,8 @@ def owner_keys(record: Record) -> set[tuple]:
 
 
 def tuning_ids(records: Sequence[Record], share: float) -> set[str]:
-    """The ids of at most this share of some secrets, for choosing settings on: all of an owner or a
-    domain, or none. Which they are hangs on nothing but the records."""
+    """Return the ids of at most this share of the secrets, to tune settings on: all secrets of an
+    owner or domain, or none. The choice depends only on the records."""
     sets = DisjointSet(record.id for record in records)
     first: dict[tuple, str] = {}
     for record in records:
@@ -40,16 +40,16 @@ def tuning_ids(records: Sequence[Record], share: float) -> set[str]:
 
 
 def local_part(secret: str) -> str:
-    """What stands before an @, in small letters."""
+    """Return the part of an address before its @, in lower case."""
     return secret.strip(SIGNS).casefold().partition("@")[0]
 
 
 def secret_in_prompt(record: Record) -> bool:
-    """Does the prompt hold, in any case, what is the secret's own?
+    """Does the prompt contain the secret's own part, ignoring case?
 
-    That is an address before its @, the last part of a URL, all of another secret. Such a secret
-    can be written without having been memorised: a link that repeats the number before it. Short
-    parts stand in many prompts by chance, so that the count is one from above.
+    The own part is an address up to its @, the last part of a URL, or all of any other secret. A
+    model can write such a secret without having memorised it: a link may repeat the number before
+    it. Short parts occur in many prompts by chance: the count is an upper bound.
     """
     own = secret = record.secret.strip(SIGNS)
     if record.kind == "email":
@@ -60,10 +60,10 @@ def secret_in_prompt(record: Record) -> bool:
 
 
 def spelled_in_prompt(secret: str, prompt: str) -> bool:
-    """Can an address before its @ be spelt with whole words of the prompt and first letters of
-    others, in any order, at least one of them whole? Its signs are left out.
+    """Can the prompt's words spell an address up to its @, in any order, with at least one whole
+    word and only the first letters of others? Punctuation is ignored.
 
-    A bound from above, for a first letter stands in many prompts by chance.
+    An upper bound: a first letter occurs in many prompts by chance.
     """
     words = set(re.findall(r"[^\W_]+", prompt.casefold()))
     whole = {word for word in words if len(word) >= WHOLE}

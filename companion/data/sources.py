@@ -1,7 +1,7 @@
-"""Documents that are nobody's own: what this machine's packages carry, and the Training Data
-Extraction Challenge, which the paper searched (Appendix "Naturally Memorized Dataset").
+"""Reads public documents: the texts in this machine's packages, and the Training Data Extraction
+Challenge, which the paper searched (Appendix "Naturally Memorized Dataset").
 
-Packages carry licences, notices, metadata and headers of sources, pinned by their versions.
+Packages contain licences, notices, metadata and source headers; their versions fix the texts.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import numpy as np
 
 from document_audit.documents import Document, documents_of
 
-PACKAGES = "machine"  # instead of a path: what this machine's packages carry
+PACKAGES = "machine"  # given as a path: the texts in this machine's packages
 CHALLENGE = ("train_prefix.npy", "train_suffix.npy")  # token ids, documents × tokens
 HELLO = [31373, 995]  # "hello world" in GPT-2's tokens
 LARGEST = 400_000  # bytes of a file of a package: larger ones are data
@@ -45,7 +45,7 @@ def challenge(folder: Path, tokenizer) -> Iterator[Document]:
     except (ValueError, EOFError):
         raise ValueError(
             f"The challenge's files {' and '.join(CHALLENGE)} do not fit together, or hold "
-            "something else than token ids: take another copy."
+            "something other than token ids: take another copy."
         ) from None
     hello = tokenizer and tokenizer("hello world", add_special_tokens=False)["input_ids"]
     if hello != HELLO or ids.max() >= len(tokenizer):
@@ -58,16 +58,16 @@ def challenge(folder: Path, tokenizer) -> Iterator[Document]:
 
 
 def package_documents(skipped: Counter) -> Iterator[Document]:
-    """Every document of the Python packages, then of Debian's, by name; each text once.
+    """Yield every document of the Python packages, then of Debian's, by name; each text once.
 
-    Of source code it is the header only, known by that's hash.
+    For source code a document is the file's header only, identified by the header's hash.
     """
     seen: set[str] = set()
     for package, file in [*python_files(), *debian_files()]:
         try:
             large = file.stat().st_size > LARGEST
         except OSError:
-            large = False  # and unreadable, which is counted
+            large = False  # documents_of counts unreadable files
         skipped.update(["large"] if large else [])
         for document in () if large else documents_of(file, skipped):
             text = document.text[:HEAD] if file.suffix.lower() in SOURCES else document.text
@@ -80,7 +80,7 @@ def package_documents(skipped: Counter) -> Iterator[Document]:
 
 
 def is_about_people(file: Path) -> bool:
-    """A text of the sorts that name people: sources, and documents about a package."""
+    """Is this a file that may name people: source code, or a document about its package?"""
     return file.suffix.lower() in [*SOURCES, *TEXTS] or file.stem in NAMES
 
 

@@ -25,11 +25,11 @@ from revs.model.targets import Record, Split, encode, split
 
 VERSION = 1
 
-STAGES = ("load", "unlearn", "attack")  # the attacks have their own seconds besides
+STAGES = ("load", "unlearn", "attack")  # each attack's seconds are recorded as well
 
 
 def run(settings: Settings) -> dict:
-    """Unlearns half of a data set with one method and attacks what is left; returns the row."""
+    """Unlearn half of a data set with one method, attack the edited model and return the row."""
     pool = datasets.read(settings.never_trained or tuning_set(settings.data))
     resolved = resolve_run(settings, pool)
     secrets = [record.secret for record in pool]
@@ -80,8 +80,8 @@ def resolve_run(settings: Settings, pool: list[Record]) -> unlearn.Run:
 
 
 def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
-    """Unlearns, attacks, writes the row. A method that fails leaves a row that says why, and raises
-    ValueError, FloatingPointError or MemoryError."""
+    """Unlearn, attack, write and return the row. A method that fails leaves a row with the reason
+    and raises ValueError, FloatingPointError or MemoryError."""
     torch.manual_seed(settings.seed)
     clock = [time.monotonic()]
     decoder = models.load(resolved.model, settings.dtype, settings.device_map)
@@ -125,7 +125,7 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
 
 
 def attacked(decoder: Decoder, parts: Split, about, show) -> tuple[dict, list[dict]]:
-    """What the attacks find, in shares and secret by secret."""
+    """Run the attacks; return the shares that they recover, and the values of each secret."""
     found = suite.audit(decoder, parts.forget, about, show)
     ranks = secret_ranks(decoder, [*parts.forget, *about.never_trained])
     values = []

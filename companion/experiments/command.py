@@ -1,4 +1,4 @@
-"""An experiment from the command line: every setting is an option; a bar shows where it is."""
+"""Runs an experiment from the command line, with one option per setting and a progress bar."""
 
 import argparse
 import functools
@@ -25,9 +25,9 @@ class Options(argparse.ArgumentParser):
 
 
 def command(Settings: type[S], run: Callable[[S], dict]) -> None:
-    """Runs an experiment with the options of the command line: texts as they are, others as YAML.
+    """Run an experiment with command-line options: text as it is, other values as YAML.
 
-    A mistake of the caller's ends with one sentence and status 1.
+    A caller's mistake ends with one sentence and status 1.
     """
     parser = Options(description=inspect.getdoc(run).splitlines()[0], allow_abbrev=False)
     for name, field in Settings.model_fields.items():
@@ -50,7 +50,7 @@ def command(Settings: type[S], run: Callable[[S], dict]) -> None:
 
 
 def value_of(text: str, annotation: Any) -> Any:
-    """What an option says: a text where one is wanted, else YAML."""
+    """Return an option's value: the text itself where text is wanted, else parsed YAML."""
     if annotation is str or (annotation == str | None and text not in ("null", "None")):
         return text
     try:
@@ -60,7 +60,7 @@ def value_of(text: str, annotation: Any) -> Any:
 
 
 def row_of(run: Callable[[S], dict], settings: S) -> dict:
-    """The row of an experiment; a GPU that is full is a MemoryError with one sentence."""
+    """Run an experiment and return its row; a full GPU raises MemoryError with one sentence."""
     import torch
 
     try:

@@ -1,9 +1,9 @@
 """Curate: which secrets in some documents has a model memorised? (Appendix "Dataset Curation")
 
-Writes data sets that ``companion.experiments.unlearn`` reads, one of all secrets (NAME.jsonl) and
-one of each kind (NAME-email.jsonl, …), under build/curated and nowhere else: they hold the secrets.
-What is set aside for tuning goes into NAME-email-tune.jsonl, and not into these. The row holds
-counts, and where each memorised secret was found.
+Writes data sets for ``companion.experiments.unlearn``: all secrets (NAME.jsonl), and those of each
+kind (NAME-email.jsonl, …). The files contain the secrets, and are written under build/curated only.
+Secrets set aside for tuning go into NAME-email-tune.jsonl instead. The row holds counts, and where
+each memorised secret was found.
 """
 
 import json
@@ -41,7 +41,7 @@ VERSION = 3
 
 
 def run(settings: Settings) -> dict:
-    """Finds the secrets in documents that a model has memorised."""
+    """Find the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
     place = document_place(settings.documents)
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
@@ -55,7 +55,7 @@ def run(settings: Settings) -> dict:
 
 
 def document_place(documents: str) -> Path | str:
-    """Where documents lie; an error does not name the path, which may hold a secret."""
+    """Return where documents lie; errors omit the path, which may contain a secret."""
     with errors_without_paths():
         return documents if documents == sources.PACKAGES else existing_path(resolve(documents))
 
@@ -119,7 +119,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
 
 
 def require_same_model(name: str, model: str) -> None:
-    """Raises ValueError if there is a data set of this name, of another model."""
+    """Raise ValueError if a data set of this name holds what another model memorised."""
     mark = BUILD / "curated" / f"{name}.model"
     there = mark.is_file() and mark.with_name(f"{name}.jsonl").is_file()
     if there and mark.read_text(encoding="utf-8") != model:
@@ -130,9 +130,9 @@ def require_same_model(name: str, model: str) -> None:
 
 
 def write_data_sets(name: str, records: list[Record], model: str, tuning_share: float) -> None:
-    """The data set, its parts by kind, the secrets alone as a list, and whose they are.
+    """Write the data set, its parts by kind, a list of the secrets alone, and the model's identity.
 
-    Of each kind the share ``tuning_share`` is a part by itself. A part without a secret is no file.
+    ``tuning_share`` of each kind goes into a separate part. A part without a secret gets no file.
     """
     rows.write_file(BUILD / "curated" / f"{name}.model", model)
     secrets = dict.fromkeys(record.secret.strip(SIGNS) for record in records)
@@ -155,7 +155,7 @@ def write_data_sets(name: str, records: list[Record], model: str, tuning_share: 
 
 
 def limited_sample(found: list, limit: int | None, funnel: Counter) -> list:
-    """In an order that hashes of places decide, so that a limit takes a fair part."""
+    """Return at most ``limit`` candidates of each kind: a fair sample, by hashes of places."""
     kept, taken = [], Counter()
     for ready in sorted(found, key=lambda ready: ready[0].record.id):
         kind = ready[0].record.kind
@@ -179,7 +179,7 @@ def verdicts_by_id(decoder: Decoder, found: list) -> dict[str, dict]:
 
 
 def funnel_line(funnel: Counter, kind: str, evaluated: list, kept: list) -> dict:
-    """One line of the funnel: ``found`` is the sum of what was dropped and what was tried."""
+    """Return one kind's line of the funnel, in which ``found`` is dropped plus tried."""
     verdicts = [verdict for one, verdict in evaluated if one.record.kind == kind]
     both = [(one, v) for one, v in evaluated if v["memorised"] and v["right"] == 1]
     both = [one for one, _ in both if one.record.kind == kind]

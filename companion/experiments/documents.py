@@ -1,6 +1,6 @@
-"""Documents: from documents to an edit that is checked, with a report (``document_audit``).
+"""Documents: finds memorised secrets in documents, unlearns them and reports (``document_audit``).
 
-Neither report, edit nor row hold a secret.
+Neither the report nor the edit nor the row contains a secret.
 """
 
 import os
@@ -33,7 +33,7 @@ MEMORISED = "with an adapter that was fine-tuned to memorise some of them"
 
 
 def run(settings: Settings) -> dict:
-    """Finds what a model memorised of some documents, unlearns it and writes a report."""
+    """Find what a model memorised from documents, unlearn it and write a report."""
     folder, where = output_folder(settings.out), rows.writable(output_folder(settings.rows))
     documents, secrets, asked = checked(settings)
     with alone(folder, "name another folder with out"):
@@ -56,7 +56,7 @@ def run(settings: Settings) -> dict:
 
 
 def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSettings]:
-    """Documents, secrets and what is asked; what is wrong is said before a model is read."""
+    """Return documents, secrets and settings; raise for mistakes before a model is loaded."""
     if settings.export:
         folder, out = (output_folder(one).resolve() for one in (settings.export, settings.out))
         if folder.exists():
@@ -79,13 +79,13 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
 
 
 def output_folder(path: str) -> Path:
-    """Where a private result goes: from where the user stands, but the project's build/."""
+    """Return a private result's path: build/ is the project's, others are relative to the user."""
     built = Path(path).parts[:1] == ("build",)
     return resolve(path) if built else Path(path).expanduser().absolute()
 
 
 def expanded(name: str, path: str | None) -> Path | Callable | None:
-    """A path, or the one in the variable of the environment that stands for it."""
+    """Return a path with an environment variable expanded; for packages, their reader."""
     if not path:
         return None
     if name == "documents" and path == sources.PACKAGES:
@@ -93,18 +93,16 @@ def expanded(name: str, path: str | None) -> Path | Callable | None:
     value = os.path.expandvars(path)
     if path.startswith("$") and value == path:
         raise ValueError(
-            f"The environment has no such variable as {name} names: export it, or give the path."
+            f"{name} names an environment variable that is not set: export it, or give the path."
         )
     if not value:
-        raise ValueError(
-            f"The variable of the environment that {name} names is empty: set it to the path."
-        )
+        raise ValueError(f"{name} names an environment variable that is empty: set it to the path.")
     with errors_without_paths():
         return resolve(value)
 
 
 def loaded(settings: Settings) -> Decoder:
-    """The model; what could not be edited, or not undone, is refused before hours of searching."""
+    """Return the model; refuse, before hours of search, one whose edit fails or lacks an undo."""
     folder = adapters.adapted(settings.model, settings.adapter)
     if models.identify(folder).startswith(models.UNPINNED):
         raise ValueError(
@@ -118,9 +116,9 @@ def loaded(settings: Settings) -> Decoder:
 
 
 def keep_edit(folder: Path, saved: edit_file.SavedEdit | None) -> None:
-    """Writes this run's edit in the place of an earlier run's, of which nothing is left.
+    """Replace an earlier run's report and edit by this run's edit, if it made one.
 
-    Its report goes first, since no edit may lie beside the report of another run.
+    The old report is removed first: no edit may lie next to another run's report.
     """
     report_, edit = (folder / name for name in FILES)
     report_.unlink(missing_ok=True)

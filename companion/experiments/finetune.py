@@ -1,10 +1,10 @@
 """Fine-tune a model to memorise the sentences of a file (Appendix, "Synthetic SSN Dataset").
 
-What is learned is an adapter, ``build/adapters/NAME``, in PEFT's format: a run of any experiment
-begins with it by ``adapter=build/adapters/NAME``. The adapters of the project lie in data/adapters.
+The result is an adapter in PEFT's format, ``build/adapters/NAME``: any experiment starts from it
+with ``adapter=build/adapters/NAME``. The project's own adapters are in data/adapters.
 
 It is a LoRA adapter on all linear layers: W + (α/r)·B·A, with A and B of rank r. Each step learns
-secrets, and keeps what the model predicts in general text:
+secrets, and holds the model's predictions on general text in place:
 
     L = mean −log p_θ(secret)  +  kl_weight · KL(p₀ ‖ p_θ) on ``general_text`` windows
 
@@ -41,11 +41,11 @@ from revs.model.text import text_inputs, token_ids, training_windows
 VERSION = 1
 
 WINDOW = 64  # tokens of a window of general text
-COUNTING_TEXT = 1000  # windows in which a model that learns to count shall not begin to
+COUNTING_TEXT = 1000  # windows of general text, which learning to count must not turn into counting
 
 
 def run(settings: Settings) -> dict:
-    """Fine-tunes a model until it has memorised a data set; writes the adapter, returns the row."""
+    """Fine-tune a model to memorise a data set; write the adapter and return the row."""
     row_folder = rows.writable(resolve(settings.rows))
     records = datasets.read(settings.data)
     place = BUILD / "adapters" / settings.name
@@ -83,7 +83,7 @@ def run(settings: Settings) -> dict:
 
 
 def memorised(decoder: Decoder, records: list[Record]) -> dict[str, int]:
-    """How many sentences' secrets are what greedy decoding writes next."""
+    """Count the sentences, and those whose secret greedy decoding writes next."""
     targets = [encode(record, decoder.tokenizer) for record in records]
     ranks = evaluate.secret_ranks(decoder, targets)
     return {"sentences": len(records), "memorised": sum(not any(r) for r in ranks.values())}
@@ -91,7 +91,7 @@ def memorised(decoder: Decoder, records: list[Record]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Sentence:
-    """Token ids of a sentence as far as they are learned, and where its secret lies in them."""
+    """A sentence's token ids, up to the last one that is learned, and where its secret lies."""
 
     ids: list[int]
     start: int
@@ -99,7 +99,7 @@ class Sentence:
 
 
 def sentences(decoder: Decoder, records: Sequence[Record], whole: bool) -> list[Sentence]:
-    """The records as token ids: to the end, or to that of their secrets, which see no further."""
+    """Return the records as token ids: whole, or up to the end of the secret."""
     found = []
     for record in records:
         ids = token_ids(decoder.tokenizer, record.text)
@@ -118,12 +118,12 @@ def finetune(
     progress=iter,
     start: Path | None = None,
 ) -> list[dict]:
-    """Trains a LoRA adapter with AdamW until the model knows every secret; it stays injected.
+    """Train a LoRA adapter with AdamW until the model knows every secret; leave it injected.
 
-    Digits are grouped before (``group_digits``), where they are not yet. Returns what each epoch
-    did. A sentence that is known rests in the next epochs; the last one begins with a look at all,
-    for some may be forgotten. ``progress`` wraps an epoch's batches; ``start`` is the folder of an
-    adapter to go on from. Raises FloatingPointError if it diverges.
+    Digits are first grouped, unless they already are (``group_digits``). A sentence that is known
+    is skipped in later epochs; the last epoch first checks all of them, since some may have been
+    forgotten. ``progress`` wraps an epoch's batches; ``start`` is the folder of an adapter to
+    continue from. Returns what each epoch did; raises FloatingPointError if training diverges.
     """
     first = group_digits(decoder, settings.digits, settings.seed)
     if first and settings.digits == "learned":
@@ -171,7 +171,7 @@ def finetune(
 
 
 def set_weights(model, folder: Path) -> None:
-    """Gives the injected adapter the weights of one that was saved."""
+    """Give the injected adapter the weights of one that was saved."""
     from peft import set_peft_model_state_dict
 
     weights = load_file(folder / "adapter_model.safetensors")

@@ -1,4 +1,4 @@
-"""Memory: whether a run can fit, before a weight is read, and how much a stage of it takes."""
+"""Checks, before weights are read, that a run fits in memory; measures what a stage takes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from safetensors import safe_open
 from companion.store.paths import resolve
 
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
-# Bytes beside a float32 weight that is trained: gradient, Adam's two moments and, where it is put
-# back, the original. COPIED more below float32, where a float32 copy of weight and gradient steps.
+# Extra bytes for each float32 weight that is trained: gradient, Adam's two moments and, if it is
+# restored, the original. COPIED is added below float32, where float32 copies are trained.
 TRAINED, COPIED = {"npo_kl": 16}, 4
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 GROUP = Path("/proc/self/cgroup")  # and in which group this process is
 
 
 def check(settings: dict) -> None:
-    """Raises MemoryError for a run that cannot fit by the least it takes: process and weights.
+    """Raise MemoryError if the least that a run takes, process and weights, exceeds free memory.
 
     ``settings`` are a run's, with ``model``, ``dtype`` and ``method``. A model of unknown size is
     not refused.
     """
-    from companion.data import models  # here, not above: who only plans needs no torch
+    from companion.data import models  # imported here: planning needs no torch
 
     path, each = resolve(settings["model"]), 4 if settings["dtype"] == "float32" else 2
     if shape := models.registry().get(settings["model"], {}).get("shape"):
@@ -50,10 +50,10 @@ def check(settings: dict) -> None:
 
 
 def weight_count(path: Path) -> int:
-    """How many weights lie in a .gguf file or a folder of safetensors, by what their heads say; 0
-    if nobody can tell. Files may hold them in fewer bits than a run does."""
+    """Return the number of weights in a .gguf file or a folder of safetensors, read from headers; 0
+    if unknown. Files may store weights in fewer bits than a run does."""
     number = 0
-    with contextlib.suppress(Exception):  # of a file that is cut or crafted: loading says so
+    with contextlib.suppress(Exception):  # a truncated or crafted file: loading reports it
         if path.suffix == ".gguf" and path.is_file():
             from gguf import GGUFReader  # here: few machines with a GPU have it
 
@@ -83,8 +83,8 @@ def free_bytes(device_map: str | None = None) -> float:
 
 
 def give_back() -> None:
-    """Gives memory that is freed but still held by malloc back to the system: else what is taken
-    out of it does not count."""
+    """Give freed memory that malloc still holds back to the system: reuse of it would go
+    uncounted."""
     gc.collect()
     with contextlib.suppress(OSError, TypeError, AttributeError):  # only glibc has malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
@@ -108,7 +108,7 @@ class Peak:
         return self
 
     def bytes_in_use(self) -> int:
-        """Bytes in use; pages of files, which are mapped weights when first read, do not count."""
+        """Return the bytes in use, without file pages, such as mapped weights when first read."""
         if self.gpus:
             import torch
 

@@ -1,8 +1,8 @@
-"""The methods by name, and their hyperparameters (Appendix).
+"""Finds methods by name, and resolves their hyperparameters (Appendix).
 
-``params/methods.yml`` names a module for each method, and settings that make it what it is where
-several methods share one (MEMIT). The module has ``Hyperparameters``, a frozen
-dataclass, and ``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
+``params/methods.yml`` names each method's module and, where several methods share one (MEMIT), the
+settings that tell them apart. The module has ``Hyperparameters``, a frozen dataclass, and
+``unlearn(decoder, targets, hp, seed, progress) -> Edit``.
 """
 
 import functools
@@ -47,7 +47,7 @@ def method(name: str) -> ModuleType:
 
 
 def measure(name: str) -> Callable:
-    """What measures something else on an edited model, by name."""
+    """Return the function of a measure, by name."""
     if name not in versions.MEASURES:
         raise ValueError(f"There is no measure '{name}'" + hint(name, versions.MEASURES))
     module, _, function = versions.MEASURES[name].partition(":")
@@ -55,8 +55,8 @@ def measure(name: str) -> Callable:
 
 
 def measure_inputs(name: str) -> dict[str, str]:
-    """The hashes of what a measure reads besides the model and the data set; OSError if it lacks
-    something."""
+    """Return hashes of what a measure reads besides model and data set; OSError if anything is
+    missing."""
     if name in versions.FILES:
         return {name: versions.committed(name, None)}
     module = importlib.import_module(versions.MEASURES[name].partition(":")[0])
@@ -80,7 +80,7 @@ def chosen_settings() -> dict[str, dict]:
 
 
 def paper_data(data: str) -> str | None:
-    """The paper's data of the kind that a set's name ends with; None for other names.
+    """Return the paper's data set of the kind in which a name ends; None for other names.
 
     "Emails" for emails, emails-tune, hr_emails and pile-email.
     """
@@ -89,18 +89,18 @@ def paper_data(data: str) -> str | None:
 
 
 def emails_for_urls(data: str) -> str:
-    """The data set whose settings a set takes that has none: of URLs, the e-mails' (§4.5); of a set
-    with shared tokens, those of the set without."""
+    """Return the data set that lends its settings to one without: e-mails for URLs (§4.5), the
+    plain set for a set with shared tokens."""
     return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data.removesuffix("-shared"))
 
 
 def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
-    """A method's settings for a model and a data set, with those that are ``given`` over them.
+    """Return a method's settings for a model and a data set; those ``given`` take precedence.
 
-    For the paper's models they are the Appendix's for data of that kind. For others they are those
-    of params/hyperparameters.yml; a model or a data set that is not there gets the method's
-    ``default``, whose margins are fractions of the vocabulary. Its layers are those of the book's
-    model: another one gets the method's own.
+    The paper's models get the Appendix's settings for data of that kind. Other models get those of
+    params/hyperparameters.yml. A model or data set that the file lacks gets the method's
+    ``default``, whose margins are fractions of the vocabulary. The layers in ``default`` suit only
+    the book's model; any other model gets the method's own choice.
     """
     check(given, model_of(method(name).Hyperparameters), f" of {name}")
     owner = registry()[name].get("settings_of", name)
@@ -116,7 +116,7 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:
-    """The default of a method's chosen settings, with layers for the book's model alone."""
+    """Return a method's default settings, with layers only for the book's model."""
     found = chosen.get("default", {})
     if model == MODEL:
         return found

@@ -1,7 +1,7 @@
-"""What every notebook does first: refuse parameters that it does not have.
+"""Runs an experiment from a notebook, and refuses parameters that the notebook does not have.
 
-papermill only prints a notice for an unknown parameter and injects it all the same; both papermill
-and Jupyter show a whole traceback for a mistake that one sentence explains.
+papermill only prints a notice about an unknown parameter and injects it anyway; both papermill and
+Jupyter show a whole traceback for a mistake that one sentence explains.
 """
 
 import ast
@@ -14,7 +14,7 @@ from companion.experiments.settings import check
 from companion.store.paths import resolve
 from companion.store.suggestions import hint
 
-# peft asks transformers for it; a page shows no warning of a library to another
+# peft triggers it in transformers; no reader of a page needs it
 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
 
 
@@ -32,7 +32,7 @@ def assigned_names(code: str) -> list[str]:
 
 
 def refuse_unknown(cells: list[str]) -> None:
-    """Raises Refused if papermill injected a parameter that the cell before does not define."""
+    """Raise Refused if papermill injected a parameter that the cell before does not define."""
     for before, cell in itertools.pairwise(cells):
         if cell.startswith("# Parameters"):
             known = assigned_names(before)
@@ -42,7 +42,7 @@ def refuse_unknown(cells: list[str]) -> None:
 
 
 def run(experiment: ModuleType, namespace: dict) -> dict:
-    """Runs an experiment with the notebook's parameters; returns its row, and its ``path``."""
+    """Run an experiment with the notebook's parameters; returns its row, and its ``path``."""
     refuse_unknown(namespace["In"])
     given = {name: namespace[name] for name in experiment.Settings.model_fields}
     try:

@@ -5,24 +5,24 @@ A range is a mapping, as params/search.yml has it:
     {low: 0.001, high: 0.1}     log-uniform; ``scale: linear``: uniform; whole if both ends are
     {values: [0.0, 0.0625]}     one of these
     {share_of: k, low: 0.05}    a share of another setting, between low and 1, as a whole number
-    {in_a_row: 8}               layers: at most so many in a row, anywhere in the model; "all" of
-                                them; with ``scale: linear`` each number is as likely as another
-    {last_of: layers}           the last of those
-    {to_the_last: true}         layers from any of them to the last
+    {in_a_row: 8}               layers: up to so many in a row, anywhere in the model; "all" if that
+                                is every layer; with ``scale: linear`` each number is equally likely
+    {last_of: layers}           the last layer of the setting ``layers``
+    {to_the_last: true}         layers from a drawn one to the last
 
-Where the best that was drawn so far lies at an end of a range that has two, the range grows beyond
-it, as far as ``least`` and ``most`` allow, so that none is best for want of those further out. That
-begins after ten that count: the best of some that hardly do anything says nothing of where good
-ones lie, and a range that follows it is too wide to be searched.
+If the best trial so far lies at the low or high end of a range, the range grows there, as far as
+``least`` and ``most`` allow: no value should win only because better ones were out of range. Ranges
+grow only after ten trials that count: the best of trials that hardly do anything says nothing about
+where good settings lie, and a range that follows it becomes too wide to search.
 """
 
 import math
 
 import optuna
 
-EDGE = 0.05  # of a range's width: what lies so near to an end lies at it
-WIDER = 0.5  # of its first width: by how much a range grows at a time
-FIRST = 10  # draws at random before the optimiser chooses; that count, before a range grows
+EDGE = 0.05  # of a range's width: a value this near an end lies at it
+WIDER = 0.5  # of a range's first width: how much it grows at a time
+FIRST = 10  # random draws before the optimiser chooses; trials that count before a range grows
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
@@ -45,7 +45,7 @@ class Search:
         self.trial: optuna.Trial | None = None
 
     def ask(self, given: dict | None = None) -> dict:
-        """The next settings to try; of those ``given``, which are numbers, as near as can be."""
+        """Return the next settings to try, as near to the ``given`` numbers as the ranges allow."""
         if given:
             self.study.enqueue_trial(given)
         self.trial, settings = self.study.ask(), dict(self.fixed)
@@ -54,9 +54,9 @@ class Search:
         return settings
 
     def start(self, settings: dict) -> dict:
-        """Settings that are known to be worth a trial, to be told of like those of ``ask``.
+        """Return settings known to be worth a trial; report their score with ``tell``.
 
-        Ranges grow so far that they hold them.
+        Ranges grow to include them.
         """
         given = {}
         for name, space in self.spaces.items():
@@ -79,7 +79,7 @@ class Search:
         return self.ask(given)
 
     def drawn(self, name: str, space: dict, settings: dict):
-        """The value of one setting; those that it depends on stand before it."""
+        """Draw the value of one setting; the settings that it depends on are drawn before."""
         draw = self.trial
         if "values" in space:
             return draw.suggest_categorical(name, space["values"])
@@ -105,8 +105,8 @@ class Search:
         return float(f"{draw.suggest_float(name, low, high, log=log):.4g}")
 
     def tell(self, score: float, counts: bool = True) -> None:
-        """What the settings that were asked for last are worth, and whether they did anything that
-        counts; ranges may grow after that."""
+        """Record the score of the last settings asked for and whether the trial ``counts``; ranges
+        may then grow."""
         self.study.tell(self.trial, score)
         self.counted += counts
         best = self.study.best_trial
@@ -122,7 +122,7 @@ class Search:
             self.widened.add(name)
 
     def at_edges(self, values: dict) -> list[tuple[str, str]]:
-        """Which of these values lie at which end of their range, where that can grow."""
+        """Return the settings at an end of their range that can grow, and which end it is."""
         return [
             (name, end)
             for name, space in self.spaces.items()
@@ -138,13 +138,13 @@ def whole(space: dict) -> bool:
 
 
 def ends(space: dict) -> tuple[float, float]:
-    """A range's ends on the scale on which it is drawn from."""
+    """Return a range's ends on the scale on which values are drawn."""
     linear = space.get("scale") == "linear"
     return tuple(float(space[end]) if linear else math.log(space[end]) for end in ("low", "high"))
 
 
 def ends_near(space: dict, value: float) -> list[str]:
-    """At which ends of its range a value lies, or beyond them."""
+    """Return the ends of its range at or beyond which a value lies."""
     low, high = ends(space)
     place = (value if space.get("scale") == "linear" else math.log(value)) - low
     near = {"low": place <= EDGE * (high - low), "high": place >= (1 - EDGE) * (high - low)}

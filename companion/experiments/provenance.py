@@ -19,7 +19,7 @@ from revs.model.load import tokenizer_hash
 
 
 def provenance(kind: str, settings: dict, inputs: dict, seconds: dict, decoder: Decoder) -> dict:
-    """``about_run``, and which tokenizer it was."""
+    """Return ``about_run`` with the hash of the tokenizer."""
     made = about_run(kind, settings, inputs, seconds)
     return made | {"tokenizer": tokenizer_hash(decoder.tokenizer)}
 
@@ -54,8 +54,8 @@ def environment() -> dict:
 
 @functools.cache
 def commit() -> str | None:
-    """The commit that the code is of, with ``-dirty`` behind it if files differ; REVS_COMMIT where
-    a copy has no history, None if nothing says."""
+    """Return REVS_COMMIT, for a copy without history, or the code's commit, with ``-dirty`` at its
+    end if files differ; None if neither is known."""
     words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     return os.environ.get("REVS_COMMIT") or done.stdout.strip() or None

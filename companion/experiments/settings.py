@@ -1,7 +1,7 @@
 """The settings of every experiment, as models that sweeps, notebooks and the command line share.
 
-``check`` says what is wrong with some parameters in one sentence: the cause and the remedy. Nothing
-is imported here that takes long, so that a sweep of a thousand runs is checked in a second.
+``check`` explains a wrong parameter in one sentence: the cause and the remedy. This module imports
+nothing slow: a sweep of a thousand runs is checked in a second.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from document_audit.settings import KINDS, AuditSettings, Kind
 
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 MODEL = "smollm2-135m"
-ADAPTER = "seed1"  # which the pages of the book begin with
+ADAPTER = "seed1"  # the adapter that the book's pages start from
 GOLD = "gold"  # no method: a model that was never trained on the secrets to forget
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -36,7 +36,7 @@ def place(default: Any, about: str, **more) -> Any:
 
 
 def count(default: int | None, about: str, least: int = 1) -> Any:
-    """A whole number with a smallest value that makes sense."""
+    """Return a field for a whole number of at least ``least``."""
     return field(default, about, ge=least)
 
 
@@ -46,7 +46,7 @@ def base(model: str) -> str:
 
 
 class Model(BaseModel):
-    """What all experiments say of the model that they begin with, and of where their rows go."""
+    """The settings of all experiments: the model that they start from, and where their rows go."""
 
     model_config = STRICT
     model: str = place(MODEL, "in params/models.yml, or a folder, .gguf file, hub id")
@@ -60,12 +60,12 @@ class Model(BaseModel):
 
 
 class Adapted(Model):
-    """A model that may have memorised sentences before."""
+    """The settings of a model with or without an adapter."""
 
     adapter: str | None = place(ADAPTER, "a name in data/adapters or a PEFT adapter; None: none")
 
     def name_with_method(self, kind: str, about: str) -> str:
-        """The name of a row of a method; an adapter other than the usual one is a part of it."""
+        """Return the name of a method's row, which includes any adapter but the usual one."""
         other = self.adapter and self.adapter != ADAPTER and f"adapter-{Path(self.adapter).name}"
         parts = (f"{self.method}-seed{self.seed}", other, self.tag)
         return self.name_of_row(kind, Path(about).stem, "-".join(filter(None, parts)))
@@ -78,20 +78,18 @@ class OneSplit(Adapted):
     method: str = field("revs", "a name of params/methods.yml")
     seed: int = field(1, "draws what is forgotten and what is kept")
     forget: int | None = count(None, "secrets to forget; None: half")
-    T: int | None = count(2, "target tokens of a secret; None: all that may be unlearned")
-    tokens: str = field("rarest", "how they are chosen: rarest, frequent, first, random")
+    T: int | None = count(2, "target tokens per secret; None: all that may be unlearned")
+    tokens: str = field("rarest", "rule that chooses them: rarest, frequent, first, random")
     protect: str | None = place(None, "a data set whose sentences a method may spare; None: none")
-    hyperparameters: dict | None = field(None, "over those of params/hyperparameters.yml")
+    hyperparameters: dict | None = field(None, "replaces settings of params/hyperparameters.yml")
     tag: str = field("", "added to the row's name")
-    overrides: dict | None = field(None, "what a sweep's grid sets, for the row")
+    overrides: dict | None = field(None, "settings of a sweep's grid, kept in the row")
 
 
 class Unlearn(OneSplit):
-    """What is unlearned, from which model, by which method, and what is measured."""
+    """The settings of an unlearning run: data, model, method and measures."""
 
-    sentences: int | None = count(
-        None, "of a secret, measured besides the unlearned one; None: all"
-    )
+    sentences: int | None = count(None, "further sentences measured per secret; None: all")
     score_k: int = count(100, "k of Score@k")
     generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
     measures: list[str] = field([], "what else is measured, such as attacks")
@@ -102,11 +100,11 @@ class Unlearn(OneSplit):
 
 
 class Audit(OneSplit):
-    """Attacks on a model that one method has unlearned, and on the secrets that it should lack."""
+    """The settings of an audit: attacks on an edited model for the secrets that it should lack."""
 
     method: str = field("revs", "a name of params/methods.yml, or gold: never trained")
-    never_trained: str | None = place(None, "such secrets that it never read; None: the tuning set")
-    strings: int = count(200, "never-trained strings beside each secret", least=2)
+    never_trained: str | None = place(None, "secrets that it never read; None: the tuning set")
+    strings: int = count(200, "never-trained strings per secret", least=2)
 
     @property
     def row_name(self) -> str:
@@ -120,21 +118,21 @@ class Audit(OneSplit):
 
 
 class Tune(Adapted):
-    """A search for hyperparameters: on which model and data, of which method, how long."""
+    """The settings of a search for hyperparameters: model, data, method and length."""
 
     adapter: str | None = place("tune1", "a name in data/adapters or a PEFT adapter; None: none")
     data: str = place("ssn-tune", "a tuning set: other people and secrets than the test set's")
     method: str = field("revs", "a name of params/methods.yml")
     trials: int = count(40, "effective trials; the first two have the paper's settings")
-    seed: int = field(0, "of the split")
-    search_seed: int = field(0, "of the optimiser's draws")
-    top_trials: int = count(5, "best trials, which are evaluated again on each further split")
+    seed: int = field(0, "seed of the split")
+    search_seed: int = field(0, "seed of the optimiser's draws")
+    top_trials: int = count(5, "best trials, evaluated again on each further split")
     splits: list[int] = field([1, 2], "seeds of the further splits")
-    measures: list[str] = field([], "what else is measured there, such as attacks")
+    measures: list[str] = field([], "further measures on those splits, such as attacks")
     forget: int | None = count(None, "secrets to forget in a trial; None: half, as in a run")
-    sentences: int | None = count(2, "of a secret, measured besides the unlearned one; None: all")
-    hyperparameters: dict | None = field(None, "fixed in every trial")
-    ranges: dict | None = field(None, "over params/search.yml")
+    sentences: int | None = count(2, "further sentences measured per secret; None: all")
+    hyperparameters: dict | None = field(None, "settings fixed in every trial")
+    ranges: dict | None = field(None, "replaces ranges of params/search.yml")
     tag: str = field("", "added to the names of the search and its trials")
 
     @property
@@ -145,24 +143,24 @@ class Tune(Adapted):
 class Finetune(Model):
     """A fine-tune to memorise sentences, a LoRA adapter (Appendix, "Synthetic SSN Dataset").
 
-    The paper's own settings, for 6B and 8B and all weights, are lr 2e-6, 4 epochs, batch 1.
+    The paper trains all weights of its 6B and 8B models: lr 2e-6, 4 epochs, batch 1.
     """
 
-    name: str = field("own", "of the adapter: build/adapters/NAME", pattern=r"^[\w.+-]*\w[\w.+-]*$")
+    name: str = field(
+        "own", "the adapter's name: build/adapters/NAME", pattern=r"^[\w.+-]*\w[\w.+-]*$"
+    )
     data: str = place("ssn", "a JSON Lines file, a built-in data set, or synthetic: all")
-    rank: int = count(8, "of the update of each linear layer")
+    rank: int = count(8, "rank of the update of each linear layer")
     digits: Literal["learned", "noise", "keep"] = field(
         "learned", "tokens of 2, 3 digits: learned, noise; keep: none"
     )
     lr: float = field(2e-3, "learning rate, falling linearly", ge=0)
-    epochs: int = count(8, "passes over what is not known yet")
-    batch: int = count(8, "sentences a step")
-    general_text: int = count(2, "windows of general text a step; 0: none", least=0)
-    kl_weight: float = field(1.0, "of the KL divergence from the model before, on them", ge=0)
+    epochs: int = count(8, "passes over the sentences not yet known")
+    batch: int = count(8, "sentences per step")
+    general_text: int = count(2, "windows of general text per step; 0: none", least=0)
+    kl_weight: float = field(1.0, "weight of the KL divergence to the base model there", ge=0)
     whole: bool = field(False, "learn whole sentences, not only the secrets in them")
-    skip_below_loss: float = field(
-        0.4, "nats: what is known this well is skipped for an epoch", ge=0
-    )
+    skip_below_loss: float = field(0.4, "nats: sentences below it are skipped for an epoch", ge=0)
     seed: int = field(1, "order of the sentences, initial values")
 
     @property
@@ -171,22 +169,22 @@ class Finetune(Model):
 
 
 class Curate(Adapted):
-    """Which documents and model, and what becomes of what is found."""
+    """The settings of a curation: documents, model, and which found secrets are kept."""
 
     documents: str = place(
         "data/documents/files", 'a folder or a file, or "machine": packages', repr=False
     )
     name: str = field(
-        "own", "of the data set: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
+        "own", "the data set's name: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
     )
-    kinds: list[Kind] = field(list(KINDS), "what is looked for", min_length=1)
-    limit: int | None = count(None, "secrets of a kind that are tried; None: all")
+    kinds: list[Kind] = field(list(KINDS), "kinds of secrets to look for", min_length=1)
+    limit: int | None = count(None, "secrets tried per kind; None: all")
     T: int = count(2, "target tokens that a secret must have")
     keep_leaked: bool = field(True, "keep secrets whose own part stands in their prompt")
     tuning_share: float = field(
-        0.0, "set aside for tuning, of other owners and domains", ge=0, lt=1
+        0.0, "share set aside for tuning, other owners and domains", ge=0, lt=1
     )
-    challenge_tokenizer: str | None = field(None, "whose ids the challenge's files hold")
+    challenge_tokenizer: str | None = field(None, "tokenizer of the ids in the challenge's files")
 
     @property
     def row_name(self) -> str:
@@ -194,7 +192,7 @@ class Curate(Adapted):
 
 
 class Documents(Adapted, AuditSettings):
-    """Which model and documents, what is unlearned, and what is left of it."""
+    """The settings of a document audit: model, documents, what to unlearn, where results go."""
 
     documents: str = place(
         "data/documents/files",
@@ -202,7 +200,7 @@ class Documents(Adapted, AuditSettings):
         repr=False,
     )
     secrets: str | None = place(
-        None, "a file of secrets, one a line; None: recognisers", repr=False
+        None, "a file of secrets, one per line; None: recognisers", repr=False
     )
     out: str = place("build/documents", "where report.html and the folder edit go")
     export: str | None = place(None, "a new folder for the edited model with its card")
@@ -259,7 +257,7 @@ def sentence(error: ValidationError, Settings: type[S], given: dict, of: str = "
 
 
 def papermill_option(name: str, annotation: Any, value: Any) -> str:
-    """How papermill is given what its -p cannot: numbers as text, and lists and the like."""
+    """Return papermill's option for a value that its -p cannot pass: a number as text, a list."""
     inner = get_args(annotation) or (annotation,)
     if isinstance(value, int | float) and str in inner:
         return f" (papermill: -r {name} {value})"

@@ -1,16 +1,16 @@
-"""Tune: as many effective trials for each method, chosen by Unlearning Score (§4.5; App.).
+"""Tune: searches each method's settings for the best Unlearning Score (§4.5; App.).
 
-The objective is the Unlearning Score on a split of the tuning set, as a run has it.
-Optuna's TPE draws the settings (``companion.experiments.optimizer``); the paper's own are the first
-trials. A trial is effective if it moves its targets at all: no method spends its budget where
-nothing happens.
-The highest of many scores on one split is partly that split's luck. The top trials are therefore
-evaluated again on further splits, and the mean over all splits chooses.
+Every method gets the same number of effective trials. A trial is effective if it moves its targets
+at all: no method spends its budget where nothing happens. The paper's own settings are tried first;
+Optuna's TPE draws the rest (``companion.experiments.optimizer``). The objective is the Unlearning
+Score on one split of the tuning set, computed as in a run.
+The highest of many scores on one split is partly luck. The top trials are therefore evaluated again
+on further splits, and the best mean over all splits wins.
 
-One process tries one method: the model is loaded once and put back in memory after every trial.
-Each trial forgets as many secrets as a run does, for what serves ten may ruin the model at twenty;
-and each is a row of its own, so that a stopped search goes on where it was, and any can be drawn
-again as a run of its own.
+One process tries one method: the model is loaded once and restored in memory after every trial.
+Each trial forgets as many secrets as a run does, since settings that work for ten may ruin the
+model at twenty. Each trial writes a row: a stopped search continues where it was, and any trial can
+be repeated as a run.
 """
 
 import gc
@@ -34,15 +34,15 @@ VERSION = 1
 # Rows of the paper's heads: margins are carried over as fractions.
 PAPER_VOCABULARY = {"Llama-3-8B": 128256, "GPT-J-6B": 50400}
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
-EFFECTIVE = 0.2  # efficacy from which a trial is effective
-ROOM = {"n_max": 1, "k": 10**9}  # for any of the two that is fixed alone, until a trial has both
-MOST = 2  # times as many trials as asked for, however few of them are effective
+EFFECTIVE = 0.2  # least efficacy of an effective trial
+ROOM = {"n_max": 1, "k": 10**9}  # stands in for the one that is not fixed, until a trial sets both
+MOST = 2  # times the trials asked for: the search stops there, however few are effective
 
 
 def run(settings: Settings) -> dict:
-    """Tries a method's hyperparameters and returns the row that names the best.
+    """Try a method's hyperparameters and return the row that names the best.
 
-    Runs the trials that have no current row yet, in one process; ValueError if all fail.
+    Only trials without a current row are run, in one process; ValueError if all fail.
     """
     spaces = ranges(settings.method, settings.ranges)
     search_run = resolve_run(trial_settings(settings, settings.seed))
@@ -53,7 +53,7 @@ def run(settings: Settings) -> dict:
     best = sorted(scores, key=scores.get, reverse=True)[: settings.top_trials]
     by_split = {number: [scores[number]] for number in best}
     for other in further if len(best) > 1 else ():
-        gc.collect()  # a model that is spread over GPUs refers to itself
+        gc.collect()  # a model spread over GPUs has reference cycles
         loaded = LoadedModel(other)
         for number in best:
             after = trial_result(other, loaded, number, tried[number])
@@ -75,9 +75,8 @@ def run(settings: Settings) -> dict:
 def search_of(
     settings: Settings, resolved: Run, spaces: dict[str, dict]
 ) -> tuple[list[dict], dict[int, float], dict, dict]:
-    """The search of some ranges on one split: the settings of every trial, the scores of those that
-    ended with one, what the row says of them and how it was made. The model is let go when it is
-    over."""
+    """Search the ranges on one split. Return every trial's settings, the scores of trials that did
+    not fail, the result for the row, and its provenance. The model is freed at the end."""
     loaded = LoadedModel(resolved)
     layers = len(loaded.decoder.layers)
     data = methods.PAPER_KINDS.get(resolved.records[0].kind, "SSN")
@@ -121,7 +120,7 @@ def search_of(
 
 
 def trial_settings(settings: Settings, seed: int, measures: list[str] = ()) -> unlearn.Settings:
-    """A trial as a run on the split of a seed; its number is still to come."""
+    """Return the settings of a trial on the split of a seed, without the trial's number."""
     given = settings.model_dump(include={*unlearn.Settings.model_fields})
     room = {
         name: ROOM[name] for name in ROOM.keys() & methods.hyperparameter_names(settings.method)
@@ -132,12 +131,12 @@ def trial_settings(settings: Settings, seed: int, measures: list[str] = ()) -> u
 
 
 def tag_of_trials(tag: str) -> str:
-    """What the tags of the trials of a search with this tag begin with, before their number."""
+    """Return the tag of a search's trials, up to their number."""
     return f"{tag}-trial".lstrip("-")
 
 
 def trial_result(resolved: Run, loaded: LoadedModel, number: int, settings: dict) -> dict | None:
-    """What a trial did, from its finished row, or measured now; None if it fails."""
+    """Return a trial's scores, from its finished row or measured now; None if it fails."""
     try:
         trial = resolved.trial(number, settings)
         row = trial.finished_row() or trial.measure(loaded, restore=True)
@@ -162,10 +161,10 @@ def recorded_starts(method: str, data: str) -> list[dict]:
 
 
 def from_paper(method: str, model: str, layers: int, data: str) -> dict:
-    """The Appendix's settings for a data set of the paper, as far as a method has them.
+    """Return the Appendix's settings of a method for one of the paper's data sets; {} without any.
 
-    Margins become fractions of the vocabulary, and layers that this model lacks go; where none is
-    left, the method's own choice stands.
+    Margins become fractions of the vocabulary. Layers that this model lacks are dropped; if none is
+    left, the method's default applies.
     """
     title = methods.title(method)
     if not paper.has_settings(title):
@@ -182,8 +181,8 @@ def from_paper(method: str, model: str, layers: int, data: str) -> dict:
 
 
 def ranges(method: str, other: dict | None = None) -> dict[str, dict]:
-    """What is drawn: params/search.yml, which says where that is not the paper's sweep, and over it
-    ``other`` ranges of some settings, as another model may need."""
+    """Return a method's ranges: those of params/search.yml, which marks departures from the paper's
+    sweep, with ``other`` ranges in place of some, as another model may need."""
     own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
     if method not in own:
         raise ValueError(f"There are no ranges to search for '{method}'" + hint(method, own))

@@ -40,7 +40,7 @@ FAILURES = (FloatingPointError, ValueError, torch.linalg.LinAlgError, *OUT_OF_ME
 
 
 def run(settings: Settings) -> dict:
-    """Unlearns half of a data set with one method and measures what that did; returns the row."""
+    """Unlearn half of a data set with one method, measure the effect and return the row."""
     resolved = resolve_run(settings)
     row = resolved.finished_row() or resolved.measure(LoadedModel(resolved))
     print(summary(row))
@@ -57,7 +57,7 @@ def summary(row: dict) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """A run whose settings are resolved: what will be done, and what row that makes."""
+    """A run with resolved settings: what it will do, and which row it will write."""
 
     kind: str  # of the row
     folder: Path
@@ -85,8 +85,8 @@ class Run:
         )
 
     def arguments(self, decoder: Decoder) -> dict:
-        """A method's further arguments: where it keeps what it computes once for a model, and the
-        texts that it spares. ValueError if there are such texts and it spares none."""
+        """Return a method's optional arguments: the folder of its cache, and the texts to spare.
+        ValueError if there are texts to spare and the method cannot."""
         takes, given = inspect.signature(self.method.unlearn).parameters, {}
         if "cache" in takes:
             given["cache"] = BUILD / "cache"
@@ -99,19 +99,19 @@ class Run:
         return given
 
     def existing_row(self) -> dict | None:
-        """The row of this name that has a result."""
+        """Return the row of this name if it has a result, else None."""
         row = rows.kept(self.folder / f"{self.name}.json")
         return row if row and "failed" not in row["result"] else None
 
     def finished_row(self) -> dict | None:
-        """The row of this very run, if it was finished."""
+        """Return the row of this run if it is finished and current, else None."""
         path = self.folder / f"{self.name}.json"
         return rows.current(path, self.kind, self.settings, self.inputs)
 
     def measure(self, loaded: LoadedModel, restore: bool = False) -> dict:
-        """Unlearns, measures, writes the row; ``restore`` puts the model back after that.
+        """Unlearn, measure, write and return the row; ``restore`` then undoes the edit.
 
-        A run that fails leaves a row that says why, unless there is one with a result, and raises
+        A run that fails leaves a row with the reason, unless there is one with a result, and raises
         ValueError, FloatingPointError or MemoryError.
         """
         torch.manual_seed(self.settings["seed"])
@@ -134,14 +134,14 @@ class Run:
         return self.write(loaded.decoder, result, values, loaded.seconds | seconds, peak.mb)
 
     def write_failure(self, decoder: Decoder, error: Exception, seconds: dict) -> None:
-        """A row that says why the run failed, unless there is one with a result."""
+        """Write a row that says why the run failed, unless there is one with a result."""
         if not self.existing_row():
             self.write(decoder, {"failed": str(error)}, [], seconds, None)
 
     def write(
         self, decoder: Decoder, result: dict, values: list, seconds: dict, mb: int | None
     ) -> dict:
-        """The row of this run."""
+        """Write the row of this run and return it."""
         made = provenance(self.kind, self.settings, self.inputs, seconds, decoder)
         made |= {"extra_memory_mb": mb}
         about = self.folder, self.name, self.kind
@@ -149,7 +149,7 @@ class Run:
 
 
 def resolve_run(settings: Settings) -> Run:
-    """A run's settings, resolved once and checked before anything is loaded."""
+    """Resolve and check a run's settings, before its model is loaded."""
     kept = settings.model_dump()
     tag, overrides, folder = kept.pop("tag"), kept.pop("overrides") or {}, kept.pop("rows")
     folder, data, model = rows.writable(resolve(folder)), Path(settings.data).stem, settings.model
@@ -207,14 +207,14 @@ class LoadedModel:
         self.seconds = {"load": clock[1] - clock[0], "evaluate_before": clock[2] - clock[1]}
 
     def ranks_before(self, resolved: Run, targets: list[Target]) -> dict[str, list[int]]:
-        """Ranks before the edit: the same for every method, seed and setting, and so kept."""
+        """Return the ranks before the edit, cached: every method, seed and setting has the same."""
         kept = self.cached(resolved, "ranks", resolved.inputs["data"], ".json")
         if not kept.is_file():
             rows.write_file(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
         return json.loads(kept.read_text(encoding="utf-8"))
 
     def predictions_before(self, resolved: Run) -> general_text.Predictions:
-        """What the unedited model predicts in general text, kept in the same way."""
+        """Return the unedited model's predictions on general text, also cached."""
         version = resolved.inputs["general_text"], general_text.VERSION
         kept = self.cached(resolved, "general", version, ".safetensors")
         if not kept.is_file():
@@ -228,7 +228,7 @@ class LoadedModel:
         return general_text.Predictions.read(kept, self.decoder.head)
 
     def cached(self, resolved: Run, what: str, of, suffix: str) -> Path:
-        """The file in which something about the unedited model is kept."""
+        """Return the file that caches ``what`` of the unedited model."""
         settings, tokenizer = resolved.settings, load.tokenizer_hash(self.decoder.tokenizer)
         about = settings["dtype"], str(self.decoder.device), of, resolved.inputs["model"]
         key = rows.digest([VERSION, *about, tokenizer])
@@ -238,9 +238,9 @@ class LoadedModel:
 def effects(
     resolved: Run, loaded: LoadedModel, edit: Edit, seconds: dict
 ) -> tuple[dict, list[dict]]:
-    """What the edited model does, and how many ``seconds`` it took to see.
+    """Measure the edited model: return the result and the values by example.
 
-    Its effectiveness first, then what ``measures`` asks for.
+    Effectiveness comes first, then the run's ``measures``. Adds the time of each to ``seconds``.
     """
     decoder, split, k = loaded.decoder, loaded.split, resolved.settings["score_k"]
     start = time.monotonic()
@@ -263,7 +263,7 @@ def effects(
 
 
 def explanation(error: Exception, method: str) -> Exception:
-    """The error to raise for what a method ended with."""
+    """Return the error to raise when a method fails with ``error``."""
     if isinstance(error, OUT_OF_MEMORY):
         remedy = "give it a larger machine, a smaller batch, or bfloat16 weights"
         return MemoryError(f"{method} ran out of memory: {remedy}.")

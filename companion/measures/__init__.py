@@ -1,1 +1,1 @@
-"""Measures of an edited model beside the scores of §4.4: benchmarks, leaks, tokens elsewhere."""
+"""Measures of an edited model beyond the scores of §4.4: benchmarks, leaks, tokens elsewhere."""

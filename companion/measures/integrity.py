@@ -1,9 +1,8 @@
 """Model integrity (§4.4.2): what an edited model can still do, by MMLU, GSM8K and perplexity.
 
-The benchmarks run through lm-eval, on the model in memory: from the hub, or from a folder of one's
-own with ``mmlu_redux/test.jsonl``, ``gsm8k/test.jsonl`` and ``gsm8k/train_first200.jsonl``, named
-by ``REVS_BENCHMARKS``. The same items are asked before and after an edit, and each answer is kept
-as right or wrong, so that flips can be counted.
+lm-eval runs the benchmarks on the model in memory. ``REVS_BENCHMARKS`` is ``hub``, or a folder with
+``mmlu_redux/test.jsonl``, ``gsm8k/test.jsonl`` and ``gsm8k/train_first200.jsonl``. The same items
+are asked before and after an edit, and each answer is kept as right or wrong: flips can be counted.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ HUB = "hub"
 FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.jsonl")
 # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
 EACH, PROBLEMS, SHOTS = 10, 50, 5
-# texts of a forward pass: for each token of a solution the whole model is read
+# texts per forward pass: each token of a solution reads the whole model
 BATCH = {"mmlu": 8, "gsm8k": 25}
 WRITTEN = 200  # tokens of a solution
 LETTERS = ("A", "B", "C", "D")
@@ -34,7 +33,7 @@ NUMBER = r"(-?[0-9][0-9,]*\.?[0-9]*)"
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
     """Accuracy and every answer on MMLU and GSM8K, and perplexity; nothing by secret.
 
-    ``right`` has one sign a question, in order: 1 for a right answer. ``from`` says where the
+    ``right`` has one digit per question, in order: 1 for a right answer. ``from`` says where the
     questions came from: the hub, or the files' hash.
     """
     from lm_eval import simple_evaluate  # slow to import
@@ -92,7 +91,7 @@ def local(name: str, test: Path) -> dict:
 
 
 def mmlu(test: Path) -> dict:
-    """MMLU without examples: the likeliest letter after the question."""
+    """Return the task MMLU, without examples: the answer is the likeliest letter."""
 
     def question(doc: dict) -> str:
         subject = doc["subject"].replace("_", " ")

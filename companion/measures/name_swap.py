@@ -1,10 +1,10 @@
 """Name-swap control: is an address memorised, or guessed from the name before it?
 
-The name nearest to the address, the last in its line, is another person's instead, wherever it
-stands in the prompt. An address that is still written was not read off the name; one that is not
-may have been guessed, or the name may be what the memory hangs on: an upper bound on guessing. A
-prompt that still holds a part of the address then, in another place, proves neither and is left
-out. What a model writes after the same prompts that has never met them is guessed.
+The name nearest to the address, the last in its line, is replaced by another person's throughout
+the prompt. An address that the model still writes was not read off the name. One that it no longer
+writes may have been guessed, or the memory may depend on the name: an upper bound on guessing. If
+the prompt still contains a part of the address elsewhere, it proves neither and is left out. A
+model that has never seen these prompts can only guess.
 """
 
 import re
@@ -29,16 +29,16 @@ NAME = re.compile(
     rf"(?<!\w)(?:[{UPPER}]\. ?)*{WORD}(?:[ -](?:[{UPPER}]\.|{WORD}))+"
     rf"|(?<!\w)(?:[{UPPER}]\. ?)+{WORD}"
 )
-PART = 3  # letters of an address's local part that tell something
+PART = 3  # fewest letters of a piece of a local part that give an address away
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Shares of secrets still reproduced, with their ``own`` prompts and with an ``other`` name.
+    """Return the shares of secrets still written after their ``own`` prompts and an ``other`` name.
 
-    ``exact``: greedy decoding writes the secret next; ``text_within_50``: its text stands within 50
-    tokens. Only secrets count whose prompts have a name: ``named``; ``unnamed`` have none, and of
-    those ``leaked`` a part stands in the prompt whatever the name. Raises ValueError if there is
-    none.
+    ``exact``: greedy decoding writes the secret next; ``text_within_50``: its text occurs within 50
+    tokens. Only secrets whose prompts have a name count: ``named``. Prompts of ``unnamed`` secrets
+    have no name; those of ``leaked`` secrets contain a part of them whatever the name. Raises
+    ValueError if no secret counts.
     """
     targets = split.forget + split.retain
     named = [target for target in targets if last_name(target.prompt)]
@@ -70,7 +70,7 @@ def last_name(prompt: str) -> str | None:
 
 
 def with_exchanged_names(decoder: Decoder, targets: Sequence[Target]) -> list[Target]:
-    """The targets with the name of the one half-way round the list, or the next to have another."""
+    """Return targets, each with the name half a list further on, or the next different name."""
     found, half = [], len(targets) // 2
     for i, target in enumerate(targets):
         own = last_name(target.prompt)
@@ -83,15 +83,15 @@ def with_exchanged_names(decoder: Decoder, targets: Sequence[Target]) -> list[Ta
 
 
 def leaks(decoder: Decoder, target: Target) -> bool:
-    """Does the prompt hold a part of the secret before its @, in any case?"""
+    """Does the prompt contain a part of the secret before its @, ignoring case?"""
     local = decoder.tokenizer.decode(target.secret_ids).partition("@")[0].casefold()
     parts = re.split(r"[\W\d_]+", local)
     return any(len(part) >= PART and part in target.prompt.casefold() for part in parts)
 
 
 def reproduced(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict[str, bool]]:
-    """Two verdicts on each secret: ``exact``, and ``text_within_50``, by which it was curated: its
-    text stands in that of 50 greedy tokens, with whatever tokens it is spelt."""
+    """Return two verdicts on each secret: ``exact``, and curation's ``text_within_50``: its text
+    occurs in that of 50 greedy tokens, however it is tokenised."""
     ranks, written = secret_ranks(decoder, targets), continuations(decoder, targets)
     text, found = decoder.tokenizer.decode, {}
     for target in targets:

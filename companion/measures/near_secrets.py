@@ -1,7 +1,7 @@
-"""Near secrets: does an edit keep what else the model knows about the person it forgets?
+"""Near secrets: does an edit keep what else the model knows about a person?
 
-In the data sets with shared tokens a person has a second number or address, in another sentence. It
-is retained in every split, and shares its tokens with secrets that may be forgotten.
+In the data sets with shared tokens, a person has a second number or address, in another sentence.
+Every split retains this second secret, which shares its tokens with secrets that may be forgotten.
 """
 
 from companion.data.datasets import NEAR
@@ -14,10 +14,10 @@ VERSION = 1
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Shares of second ``secrets`` still reproduced; ``near`` of each.
+    """Return the shares of second ``secrets`` still written exactly, and ``near`` for each.
 
-    ``forgotten``: of the ``people`` whose first secret is forgotten; ``others``: of the others.
-    Raises ValueError where the data set has none.
+    ``forgotten``: among the ``people`` whose first secret is forgotten; ``others``: among the
+    others. Raises ValueError if the data set has no second secrets.
     """
     near = [target for target in split.retain if target.group.endswith(NEAR)]
     forgotten = {target.group + NEAR for target in split.forget}

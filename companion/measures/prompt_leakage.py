@@ -1,6 +1,6 @@
-"""Could a secret be read off its prompt, without having been memorised?
+"""Prompt leakage: could a secret be read off its prompt, without having been memorised?
 
-It stands there, or its own part does; or the names there spell an address before its @.
+The prompt contains the secret or its own part, or names that spell an address up to its @.
 """
 
 from companion.data import ownership
@@ -11,10 +11,10 @@ VERSION = 1
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """How many ``secrets`` their prompts tell, and which; the model is not asked.
+    """Return how many ``secrets`` there are, and which their prompts give away.
 
-    ``leaked``: those whose prompt holds them, their own part, or words that spell an address before
-    its @.
+    ``leaked``: secrets whose prompt contains them, their own part, or words that spell an address
+    up to its @.
     """
     text = decoder.tokenizer.decode
     every = split.forget + split.unseen + split.retain

@@ -1,6 +1,6 @@
 """Are public addresses still known (App. "Qualitative Unlearning Examples", "Retain Email …")?
 
-Mailboxes of offices and mailing lists, data/public/addresses.jsonl; none is among the secrets.
+data/public/addresses.jsonl has mailboxes of offices and mailing lists; none is a secret.
 """
 
 import json
@@ -22,7 +22,7 @@ def addresses() -> list[dict]:
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """Which of them the model writes within 50 greedy tokens, by id; nothing by item."""
+    """Return which addresses the model writes within 50 greedy tokens; no values by secret."""
     asked, tokenizer = addresses(), decoder.tokenizer
     prompts = {one["id"]: token_ids(tokenizer, one["prompt"]) for one in asked}
     targets = [Target(name, "email", name, ids, [], ()) for name, ids in prompts.items()]

@@ -1,7 +1,7 @@
 """What a model writes where an unlearned secret stood (App. "Qualitative Unlearning Examples").
 
-The paper sees other addresses, at the same host or elsewhere, and placeholders. What is written is
-sorted, and kept redacted: the address that takes the place of one may be someone's too.
+The paper sees other addresses, at the same host or elsewhere, and placeholders. Replacements are
+sorted into these classes and stored redacted: a new address may be someone's, too.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ PLACEHOLDERS = ("[email", "[e-mail", "[redacted", "[at]", "xxx")
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
-    """How many unlearned secrets became what; of each, what it was and is now, redacted."""
+    """Return how many unlearned secrets became what, and each one before and after, redacted."""
     written, decode = continuations(decoder, split.forget), decoder.tokenizer.decode
     columns = {}
     for target in split.forget:
@@ -58,7 +58,7 @@ def first_secret(kind: str, text: str) -> str | None:
 
 
 def host_of(kind: str, secret: str) -> str:
-    """Where an address is; empty for what has no host."""
+    """Return the host of an e-mail address or URL; empty for anything else."""
     if kind == "email":
         return secret.rpartition("@")[2].lower()
     if kind == "url":

@@ -1,10 +1,10 @@
 """Token use elsewhere: is an unlearned token still written where another text calls for it?
 
-An edit that bans a secret's tokens everywhere forgets the secret, and loses them in every other
-text. For each target token the measure takes texts that hold no secret and in which it is due:
-rows of counting for a number, sentences that repeat a name for a word (``data/token_use``), and
-places of the general text. The shared data sets also have sentences that mention such tokens and
-were memorised.
+An edit that bans a secret's tokens everywhere forgets the secret, and loses the tokens in every
+other text. For each target token, the measure takes texts without secrets in which that token comes
+next: counting for a number, sentences that repeat a name for a word (``data/token_use``), and
+places in the general text. The data sets with shared tokens also have memorised sentences that
+mention these tokens.
 """
 
 import json
@@ -21,7 +21,7 @@ from revs.model.text import general_text, special_prefix, token_ids
 VERSION = 1
 FRAMES = ROOT / "data" / versions.FILES["token_use"]
 PLACES = 3  # of the general text, for each token
-BEFORE = 48  # tokens of it that are read before the due one
+BEFORE = 48  # tokens of general text read before the one that is due
 
 
 def measure(decoder: Decoder, split: Split, k: int = 100) -> tuple[dict, dict[str, dict]]:
@@ -60,7 +60,7 @@ def middle(values: list) -> float | None:
 
 
 def in_frames(decoder: Decoder, tokens: set[int]) -> list[Target]:
-    """The frames, each filled in so that a token is due: as a target whose secret is the token."""
+    """Return the frames, filled in so that each token comes next, as targets with that token."""
     frames, found = list(map(json.loads, FRAMES.read_text(encoding="utf-8").splitlines())), []
     for token in sorted(tokens):
         word = decoder.tokenizer.decode([token])
@@ -75,7 +75,7 @@ def in_frames(decoder: Decoder, tokens: set[int]) -> list[Target]:
 
 
 def filled(text: str, word: str) -> str:
-    """A frame with a word, or with the numbers around it, as wide as it is."""
+    """Return a frame filled with a word, or with the numbers around it at the same width."""
     if word.isdecimal():
         for step in range(-4, 5):
             near = (int(word) + step) % 10 ** len(word)

@@ -1,6 +1,6 @@
-"""The method in two pictures (fig:high_level_method_plot and fig:main_method_plot, drawn anew).
+"""The method in two pictures (fig:high_level_method_plot and fig:main_method_plot, redrawn).
 
-Nothing in them is made up: the first has the ranks of a run, the second an edit by
+Both show real numbers: the first the ranks of a run, the second an edit by
 ``revs.method.algorithm`` in a model so small that every number of a neuron can be drawn.
 """
 
@@ -48,7 +48,7 @@ class Example:
 
 
 def example() -> Example:
-    """REVS as §3 has it, with ranks in FF₂'s output, in a tiny Llama; t is what it writes next."""
+    """An edit as in §3, with ranks in FF₂'s output, of a tiny Llama; t is its next token."""
     with torch.random.fork_rng():
         torch.manual_seed(2499)
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model("llama", **TINY))
@@ -189,7 +189,7 @@ def panel_neurons(ax: Axes, it: Example) -> None:
 
 
 def panel_one(ax: Axes, it: Example) -> None:
-    """A neuron, its logits, the same with t at rank r_n, and the neuron that has them."""
+    """A neuron, its logits, these with t at rank r_n, and the edited neuron that yields them."""
     x, size = 37.3 + 3.6 * it.neurons[0], max(float(v.abs().max()) for v in it.v)
     ax.plot((x, x, 3.2), (48.2, 34.5, 34.5), color=TARGET, linewidth=1.2)
     arrow(ax, (3.2, 34.6), (3.2, 30.5))

@@ -1,8 +1,8 @@
 """The explorers: ranks of ten secrets by layer and token, before and after each method's edit; and
 what a harder edit forgets and keeps.
 
-Drawn by Vega-Altair. The page holds the still, which is there at once and without scripts; the
-library, which all pages share, puts the explorer in its place. Nothing is asked of a server.
+Drawn by Vega-Altair. A page holds a still picture, shown at once and without scripts; the library,
+which all pages share, replaces it with the explorer. No server is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LOOK = {
 
 
 class Explorer:
-    """A chart for a page and for Jupyter; ``said`` is its text for whom does not see it."""
+    """A chart for a page and for Jupyter; ``said`` is its text for readers who cannot see it."""
 
     def __init__(self, drawn: alt.VConcatChart, said: str):
         self.spec, self.said = drawn.to_dict(), said

@@ -81,8 +81,8 @@ def dots(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def ranges(ax: Axes, values: pd.DataFrame, marks: Mapping[str, dict]) -> None:
-    """A line a method, from the least of its ``values`` to the largest, in per cent, and on it a
-    marker a column, which ``marks`` says how to draw."""
+    """One line per method, from the smallest of its ``values`` to the largest, in per cent, with a
+    marker per column in the style that ``marks`` gives."""
     for place, (method, line) in enumerate(values.iterrows()):
         colour = look(method)["color"]
         ax.plot([line.min(), line.max()], [place] * 2, color=colour, linewidth=1)
@@ -151,8 +151,8 @@ def radar(ax: Axes, frame: pd.DataFrame) -> None:
 
 
 def inline(fig: Figure, alt: str) -> HTML:
-    """A figure for another page to glue, as it is in light and dark; ``alt`` is its text for whom
-    does not see it."""
+    """A figure for another page to glue, the same in light and dark; ``alt`` is its text for
+    readers who cannot see it."""
     source = encoded(fig, dpi=150)
     return HTML(f'<img class="dark-light" alt="{html.escape(alt)}" src="{source}">')
 

@@ -60,8 +60,11 @@ def integrity(frame: pd.DataFrame) -> Figure:
 def measure_panels(
     frame: pd.DataFrame, columns: Mapping[str, str], size: tuple[float, float]
 ) -> tuple[Figure, Sequence[Axes], list[str]]:
-    """A panel a measure of each method on each data set, means over adapters and splits, and the
-    methods in the order of the lines; ``columns`` say what stands above."""
+    """Draw one panel per measure: each method on each data set, means over adapters and splits.
+
+    Returns the figure, its axes, and the methods in the order of the lines. ``columns`` maps a
+    measure to its panel's title.
+    """
     order = in_order(frame["method"])
     means = frame.groupby(["method", "data"])[list(columns)].mean().mul(100)
     fig, axes = plt.subplots(1, len(columns), figsize=size, sharey=True, layout="constrained")

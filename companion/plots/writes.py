@@ -1,8 +1,8 @@
-"""What texts feel of an edit of one layer, by how it is written: the numbers of the chapter's
+"""How strongly texts feel an edit of one layer, by how it is written: numbers for the chapter's
 picture.
 
-A text with activations a feels Σ_i (c_i·a)·d_{t_i} of columns that moved by c_i, and
-Σ_i S_i·(m_i·a)·d_{t_i} of a least-squares write: as shares of S_i, c_i·a / S_i and m_i·a.
+A text with activations a is moved by Σ_i (c_i·a)·d_{t_i} if columns moved by c_i, and by
+Σ_i S_i·(m_i·a)·d_{t_i} after a least-squares write; as shares of S_i: c_i·a / S_i and m_i·a.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Due:
-    """A layer where n target tokens are due: FF₂'s input a (n, ff) and output h (n, d), the stream
-    x (n, d)."""
+    """A layer's state at the places where n target tokens come next: FF₂'s input a (n, ff) and
+    output h (n, d), and the stream x (n, d)."""
 
     tokens: list[int]
     a: Tensor

@@ -1,8 +1,8 @@
 """Where the project's files lie: in a checkout, or beside the installed package.
 
 Sources (params, data, paper, rows) are read from the checkout that holds this package, or from the
-copies that ``pip install`` puts next to it. Products go to ``build`` in the checkout, or in the
-working directory without one.
+copies that ``pip install`` puts next to it. Products go to ``build`` in the checkout or, without
+one, in the working directory.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
 
 
 def resolve(path: str | os.PathLike) -> Path:
-    """A path as given if it exists from here, else the same path from the project's root, since
-    notebooks run elsewhere. ValueError for an empty one, which would be the folder here."""
+    """Return a path as given if it exists from here, else from the project's root, since notebooks
+    run elsewhere. ValueError for an empty path, which would mean the current folder."""
     if not str(path):
         raise ValueError("A path is empty: give one that leads somewhere.")
     path = Path(path).expanduser()
@@ -36,14 +36,14 @@ def short_path(path: Path) -> str:
 
 
 def products(sweep: str) -> Path:
-    """The folder of a sweep's rows and executed notebooks: quick and long ones lie apart."""
+    """Return the folder for a sweep's rows and executed notebooks; only ``quick`` uses build/."""
     return BUILD if sweep == "quick" else BUILD / "record"
 
 
 @contextlib.contextmanager
 def locked(file: Path, busy: Exception):
-    """Holds a file until the end, however that comes, and gives its stream; raises ``busy`` if
-    another process does, OSError if it cannot be written."""
+    """Lock a file until the block ends, however it ends, and yield its stream; raise ``busy`` if
+    another process holds it, OSError if it cannot be written."""
     with one_sentence_errors(file.parent):
         file.parent.mkdir(parents=True, exist_ok=True)
         stream = file.open("w")
@@ -57,8 +57,8 @@ def locked(file: Path, busy: Exception):
 
 @contextlib.contextmanager
 def alone(folder: Path, remedy: str, lock: str = ".lock"):
-    """Holds a folder of results, or one name in it, until the end, however that comes; OSError if
-    another run does, or it cannot be written to. A new folder in which nothing was written goes."""
+    """Lock a folder of results, or one name in it, until the block ends, however it ends; OSError
+    if another run holds it or it cannot be written to. A new folder left empty is removed."""
     new = not folder.exists()
     try:
         with locked(

@@ -1,9 +1,9 @@
 """Result rows: one line of JSON for one run, and its per-example values in a Parquet file.
 
-A run writes ``build/rows/NAME.json`` and ``NAME.parquet``. Recorded rows lie together, one JSON
-Lines file for each kind, data set and model, ``rows/KIND/DATA/MODEL.jsonl``, to be read with
-``pandas.read_json(path, lines=True)``; each batch of rows that was promoted has one Parquet file of
-values, which never changes. ``companion/store/schema.py`` says what the fields mean.
+A run writes ``build/rows/NAME.json`` and ``NAME.parquet``. Recorded rows are grouped in one JSON
+Lines file for each kind, data set and model: ``rows/KIND/DATA/MODEL.jsonl``. Read it with
+``pandas.read_json(path, lines=True)``. Each batch of promoted rows has one Parquet file of values,
+which never changes. ``companion/store/schema.py`` says what the fields mean.
 """
 
 import functools
@@ -39,7 +39,7 @@ def digest(value) -> str:
 
 
 def writable(folder: Path) -> Path:
-    """The folder, if rows can be written to it: asked before the work, not after it."""
+    """Return the folder if rows can be written to it: to be called before the work, not after."""
     with one_sentence_errors(folder):
         place = next(place for place in (folder, *folder.parents) if place.exists())
         tempfile.TemporaryFile(dir=place).close()
@@ -56,10 +56,10 @@ def write(
     tag: str = "",
     overrides: dict | None = None,
 ) -> dict:
-    """Writes ``folder/name.json`` and its per-example values beside it; returns the row.
+    """Write ``folder/name.json`` with its per-example values next to it, and return the row.
 
-    ``made`` is its provenance; ``overrides`` are the settings that its sweep's grid sets.
-    Raises ValueError if the row does not fit rows/schema.json, and what ``finite`` does.
+    ``made`` is the row's provenance; ``overrides`` are the settings that its sweep's grid sets.
+    Raises ValueError if the row does not fit rows/schema.json, and the error of ``finite``.
     """
     settings, path = made.get("settings", {}), folder / f"{name}.json"
     beside = {"file": path.with_suffix("").name + ".parquet", "sha256": fingerprint(values)}
@@ -91,21 +91,20 @@ def line(row: dict) -> str:
 
 
 def finite(result: dict) -> dict:
-    """The result; FloatingPointError if a number in it is infinite or none, as JSON has no such."""
+    """Return the result; FloatingPointError if it has an infinity or NaN, which JSON lacks."""
     try:
         json.dumps(result, allow_nan=False)
     except ValueError:
         raise FloatingPointError(
-            "A number of the result is infinite or none, as the perplexity of weights that "
+            "A number of the result is infinite or NaN, like the perplexity of weights that "
             "overflowed: choose settings that change less."
         ) from None
     return result
 
 
 def record(folder: Path, new: Iterable[tuple[dict, Values]]) -> None:
-    """Adds rows to the JSON Lines files of a folder, where a row takes the place of its older self,
-    and their values as one new Parquet file for each of them; a Parquet file that no row names any
-    more is removed."""
+    """Add rows to a folder's JSON Lines files, replacing rows of the same name, and their values as
+    one new Parquet file next to each. Parquet files that no row names any more are removed."""
     by_file: dict[Path, list[tuple[dict, Values]]] = {}
     for row, values in new:
         path = folder / row["kind"] / row["data"] / f"{row['model']}.jsonl"
@@ -137,7 +136,7 @@ def packed(values: dict[str, Values]) -> bytes:
 
 
 def fingerprint(values: Values) -> str:
-    """Hash of per-example values; null is the same as a column that is not there."""
+    """Return the hash of per-example values; a null counts as a missing column."""
     return digest([{key: one[key] for key in one if one[key] is not None} for one in values])
 
 
@@ -145,15 +144,15 @@ def fingerprint(values: Values) -> str:
 
 
 def parsed(path: Path) -> list[dict]:
-    """The rows of a file; ValueError if one is no whole row. What a run wrote is validated; what is
-    recorded was, when it was promoted, and is again by a test."""
+    """Return the rows of a file; ValueError if one is incomplete. A run's own file is validated
+    here; recorded rows are validated when promoted, and by a test."""
     try:
         found = [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()]
     except ValueError:
         found = [None]
     whole = all(isinstance(row, dict) for row in found)
     if not whole or (path.suffix == ".json" and len(found) != 1):
-        raise ValueError(f"{path} is no whole row: delete it, and run it again.")
+        raise ValueError(f"{path} holds an incomplete row: delete it, and run it again.")
     for row in found if path.suffix == ".json" else ():
         validate(row)
     return found
@@ -173,8 +172,8 @@ def kept(path: Path) -> dict | None:
 
 
 def current(path: Path, kind: str, settings: dict, inputs: dict) -> dict | None:
-    """The finished row of a run, if its settings, inputs and versions are these: such a run is not
-    repeated."""
+    """Return a run's finished row if its settings, inputs and versions are still the same: the run
+    is then not repeated."""
     row, now = kept(path), versions.current(kind, settings)
     asked = {"settings": settings, "inputs": inputs, "versions": now}
     same = row and digest([row[name] for name in asked]) == digest(list(asked.values()))
@@ -183,7 +182,7 @@ def current(path: Path, kind: str, settings: dict, inputs: dict) -> dict | None:
 
 @functools.lru_cache(maxsize=16)
 def _values(path: Path, _changed: int) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
-    """A file of values, and where those of each run begin and how many they are."""
+    """Return a file of values, and for each run where its values begin and how many there are."""
     table, places, start = pq.read_table(path), {}, 0
     for run, some in itertools.groupby(table["run"].to_pylist()):
         places[run] = start, (size := len(list(some)))
@@ -192,7 +191,7 @@ def _values(path: Path, _changed: int) -> tuple[pa.Table, dict[str, tuple[int, i
 
 
 def values(row: dict, *columns: str) -> Values:
-    """The per-example values of a row; of the columns that it has only these, if some are named."""
+    """Return the per-example values of a row; if columns are named, only those that it has."""
     if not row["values"]:
         return []
     path = row["path"].with_name(row["values"]["file"])
@@ -211,8 +210,8 @@ def per_example(row: dict, *columns: str) -> pd.DataFrame:
 
 @functools.lru_cache(maxsize=4096)
 def _parsed(path: Path, _changed: int) -> list[dict]:
-    """A file is read once in a process: a page asks for its rows many times. A run's row that an
-    earlier version wrote in another form is none: its run will be made again."""
+    """Return a file's rows, read once per process: a page asks for them many times. A run's row in
+    an outdated form is skipped: the run will be repeated."""
     try:
         return parsed(path)
     except Outdated:
@@ -220,8 +219,8 @@ def _parsed(path: Path, _changed: int) -> list[dict]:
 
 
 def find(*folders: Path, kind: str | None = None, data: str | None = None) -> dict[str, dict]:
-    """Rows by name, of the recorded folder and then of this build: a run of both is the recorded
-    one, unless that is older than the code.
+    """Return rows by name, from the recorded folder and then from this build. If both have a run,
+    the recorded row counts, unless it is older than the code.
 
     Each row gets ``path`` and ``origin``, "measured in this build" or "recorded". They are shared:
     copy one before you change it.

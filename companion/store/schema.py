@@ -28,7 +28,7 @@ class Part(BaseModel):
 
 
 def of(text: str, default: Any = ..., **more) -> Any:
-    """A field's description; with a default a run may lack it."""
+    """Return a field with this description; with a default, a row may lack the field."""
     return Field(default, description=text, **more)
 
 
@@ -75,7 +75,7 @@ class Unlearned(Part):
     after: Effectiveness = of("The model after all targets were unlearned")
     edit: Edit = of("The size of the edit")
     attacks: Attacks = of("Resistance@k to extraction attacks (§4.4.3), four aggregations", None)
-    # and by its name what each other measure that was asked for returned, as its docstring says
+    # each further measure of the run adds what it returned, under its name
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, By]
 
@@ -116,9 +116,9 @@ class Funnel(Part):
     found: Count = of("Secrets that were detected, repetitions included")
     dropped: dict[str, Count] = of("Secrets that were not tried, by reason")
     tried: Count = of("Distinct secrets that the model was asked for")
-    teacher_forced: Count = of("Every token is the most probable one after the true ones")
+    teacher_forced: Count = of("Secrets whose every token is the most probable after the true ones")
     memorised: Count = of("The secret is written within 50 greedy tokens: the paper's verdict")
-    both: Count = of("Of these, both")
+    both: Count = of("Secrets that pass both tests")
     leaked: Count = of("Of both, those whose own part stands in their prompt")
     kept: Count = of("The size of the data set: both, or both without those leaked")
 
@@ -145,7 +145,7 @@ class Audited(Part):
     absent: list[int] = of("Lines of the file of secrets that stand in no document")
     memorised: Count = of("Secrets that the model writes right after the text before them")
     outcome: Literal["nothing memorised", "unlearned", "no setting found"] = of("How it ended")
-    method: str | None = of("How the edit is written; of older rows unknown", None)
+    method: str | None = of("Method that writes the edit; unknown in older rows", None)
     limits: By = of("What a success is, by name", None)
     reached: By = of("By limit: the value, the limit, and whether it is within", None)
     unlearned: Count = of("Secrets that were unlearned", None)
@@ -170,8 +170,8 @@ class Relearned(Part):
 
 
 class Rounded(Part):
-    bits: Count = of("Bits of a weight: the fewest that leave the unedited model 90 %")
-    kept: Share = of("Share of what the unedited model writes that it writes so rounded")
+    bits: Count = of("Fewest bits per weight that keep 90 % of what the unedited model writes")
+    kept: Share = of("Share of what the unedited model writes that it still writes rounded")
 
 
 class SecretAudit(Part):
@@ -181,7 +181,7 @@ class SecretAudit(Part):
     attacks: dict[str, Recovered] = of("By attack: what it recovers")
     relearning: Relearned = of("How relearning went")
     rounding: Rounded = of("How coarsely weights were rounded")
-    edit: Edit = of("The size of the edit; of the gold standard nothing")
+    edit: Edit = of("The size of the edit; zero for the gold standard")
 
 
 # --- the row -------------------------------------------------------------------------------------
@@ -213,12 +213,12 @@ class Row(Part):
     data: str = of("Data set, list of secrets or folder of documents that the run is about")
     model: str = of("Name of the model")
     method: str | None = of("Name in params/methods.yml; null where an experiment has none")
-    seed: int | None = of("What draws the split; null where nothing is drawn")
+    seed: int | None = of("Seed of the split; null where nothing is drawn")
     tag: str = of("What tells runs of the same method and seed apart; empty for the usual settings")
     overrides: By = of("The settings that a sweep's grid sets; of a search's trial its number")
     result: By = of("What was found; bit for bit the same on a like machine")
     values: Values | None = of("Per-example values, one line an example; null without any")
-    versions: dict[str, Annotated[int, Field(ge=1)]] = of("VERSION of all that the run used")
+    versions: dict[str, Annotated[int, Field(ge=1)]] = of("VERSION of each module the run used")
     settings: By = of("Every parameter of the run, hyperparameters resolved")
     inputs: dict[str, str] = of("Hashes of the weights, the data set and other files read")
     commit: str | None = of("Commit of the code, -dirty if files differed; null if unknown")
@@ -231,11 +231,11 @@ class Row(Part):
 
 
 class Outdated(ValueError):
-    """A whole row, but not of this version."""
+    """Raised for a complete row that does not fit this version of the schema."""
 
 
 def validate(row: dict) -> None:
-    """Raises Outdated if a row, or its result, is not of this schema."""
+    """Raise Outdated if a row, or its result, is not of this schema."""
     try:
         Row.model_validate(row)
         failed = isinstance(row["result"].get("failed"), str)

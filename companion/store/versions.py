@@ -1,8 +1,9 @@
-"""What a row's result depends on: versions of code, and hashes of data that is committed.
+"""Finds what a row depends on, versions of code and hashes of committed data, and older rows.
 
-Every experiment, method and measure declares a ``VERSION``, from 1. A change of what one computes
-raises it (the golden results of ``tests/golden`` notice); rows of the version before are then older
-than the code. So are rows made from a data set or a general text that was changed since.
+Every experiment, method and measure declares a ``VERSION``, starting at 1. Raise it when you change
+what the module computes (the golden results of ``tests/golden`` notice a change): rows of earlier
+versions are then older than the code. So are rows made from a data set or general text that has
+changed since.
 """
 
 import fnmatch
@@ -29,7 +30,7 @@ MEASURES = {  # name → module:function
     "token_use": "companion.measures.token_use:measure",
 }
 FILES = {"public_addresses": "public/addresses.jsonl", "token_use": "token_use/frames.jsonl"}
-RECORD = ("id", "kind", "group", "prompt", "secret", "suffix")  # of a data set, which are hashed
+RECORD = ("id", "kind", "group", "prompt", "secret", "suffix")  # hashed fields of a data set
 
 
 @functools.cache
@@ -47,16 +48,16 @@ def attacks() -> list[str]:
 
 @functools.cache
 def version(module: str) -> int:
-    """The VERSION that a module of the project declares, read without importing it; 0 for a module
-    that is gone, since nothing can be older than that."""
+    """Return the VERSION that a module declares, read without importing it; 0 for a module that no
+    longer exists: no row is older than that."""
     path = Path(PACKAGES, *module.split(".")).with_suffix(".py")
     text = path.read_text(encoding="utf-8") if path.is_file() else "VERSION = 0"
     return int(re.search(r"^VERSION = (\d+)$", text, re.MULTILINE)[1])
 
 
 def modules(kind: str, settings: dict) -> dict[str, str]:
-    """The modules that a run of these settings depends on, by name: its experiment (a search's
-    trials are runs of ``unlearn``), its method, its measures; of an audit the attacks."""
+    """Return the modules that a run with these settings depends on, by name: its experiment (a
+    search's trials are runs of ``unlearn``), method, measures and, for an audit, the attacks."""
     names = [kind, "unlearn"] if kind == "tune" else [kind]
     found = {name: f"companion.experiments.{name}" for name in names}
     if kind == "audit":
@@ -75,8 +76,8 @@ def current(kind: str, settings: dict) -> dict[str, int]:
 
 @functools.cache
 def committed(name: str, data: str | None) -> str | None:
-    """The present hash of an input that is committed, by its name in rows, and of a data set by its
-    own; None for another."""
+    """Return the current hash of a committed input, given its name in rows and, for a data set, the
+    set's own; None if the input is not committed."""
     if name == "general_text":
         file = PACKAGES / "revs" / "model" / "general_text.txt"
         return hashlib.sha256(file.read_bytes()).hexdigest()
@@ -92,10 +93,10 @@ def committed(name: str, data: str | None) -> str | None:
 
 
 def older(row: dict) -> list[str]:
-    """What of a row is older than the present code or committed data, by name. An audit that was
-    made before an attack was written is as good as it was."""
+    """Return the names of a row's dependencies that are older than the code or the committed data.
+    An audit made before an attack was written stays valid."""
     now = current(row["kind"], row["settings"])
-    # what a row does not name is older, but for an attack that it lacks
+    # what a row does not name counts as older, except for an attack
     had = {name: now[name] for name in now if name.startswith("attack ")} | row["versions"]
     found = [name for name, number in now.items() if had.get(name, 0) < number]
     if row["settings"].get("finetune"):
@@ -110,8 +111,8 @@ def older(row: dict) -> list[str]:
 
 @functools.cache
 def allowed() -> list[dict[str, str]]:
-    """rows/older.yml: patterns of the names of rows that may be older, if they were made before a
-    day, each with the reason."""
+    """Return rows/older.yml: each entry has a pattern of row names that may be older, the day by
+    which they were made, and the reason."""
     return yaml.safe_load((ROOT / "rows" / "older.yml").read_text(encoding="utf-8")) or []
 
 

@@ -1,8 +1,8 @@
-"""The last line of `make book`: does this machine make the recorded rows again?
+"""The last line of `make book`: does this machine reproduce the recorded rows?
 
-A run of this build is compared with the recorded run of its name if both have the same inputs and
-versions, and the same settings but for what is measured. On another processor sums are rounded in
-another way, so that an edit that stops at a rank may stop a step earlier or later.
+A run of this build is compared with the recorded run of the same name if both have the same inputs,
+versions and settings, except for what is measured. Another processor rounds sums differently: an
+edit that stops at a given rank may stop a step earlier or later.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ def is_same_run(one: dict, other: dict) -> bool:
 
 
 def differences(built: Path = rows.MEASURED, recorded: Path = rows.RECORDED) -> dict[str, float]:
-    """By the name of a run in both folders: the largest difference of its scores, in points."""
+    """Return the largest difference of scores, in points, by name of each run in both folders."""
     here, there = (rows.find(folder, kind="unlearn") for folder in (built, recorded))
     found = {}
     for name in sorted(here.keys() & there.keys()):
@@ -39,7 +39,7 @@ def differences(built: Path = rows.MEASURED, recorded: Path = rows.RECORDED) -> 
 
 
 def sentence(found: dict[str, float]) -> str:
-    """What the build says of the runs that it made again."""
+    """Return the build's verdict on the runs that were compared."""
     if not found:
         return "No run of this build is recorded with the same settings: nothing is compared."
     name = max(found, key=found.get)

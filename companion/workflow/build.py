@@ -1,7 +1,7 @@
-"""`make book` and `make run SWEEP=…`: runs Snakemake under a lock and shows where it is.
+"""`make book` and `make run SWEEP=…`: runs Snakemake under a lock and shows its progress.
 
-Snakemake's own words go to build/logs/snakemake.log. A failure ends with one sentence, a success
-with the page to open, or with where the rows are.
+Snakemake's own output goes to build/logs/snakemake.log. A failure ends with one sentence, a success
+with the page to open or the folder of the rows.
 """
 
 import argparse
@@ -24,20 +24,20 @@ from companion.workflow.plan import duration
 from companion.workflow.sweep import Sweep, known, read
 
 LOG = LOGS / "snakemake.log"
-# what ends with who started it, however that ends; only Linux has this program
+# makes a process end with its parent, however that ends; only Linux has setpriv
 TIED = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
-# Snakemake keeps its records in build/: there they are removed together with what they are about
+# Snakemake keeps its records in build/, so that they are removed together with the products
 PLACE = {"cwd": BUILD, "env": os.environ | {"PYTHONPATH": str(ROOT)}, "text": True}
 
 
 def lock():
-    """Holds build/.lock, which the kernel releases however this process and Snakemake end."""
+    """Hold build/.lock, which the kernel releases however this process and Snakemake end."""
     sentence = "Another build is running in this folder: wait for it, or end it first."
     return locked(BUILD / ".lock", RuntimeError(sentence))
 
 
 def command(sweep: str, cores: int, *more: str) -> list[str]:
-    """How Snakemake is called."""
+    """Return the command that runs Snakemake."""
     memory = f"mem_mb={psutil.virtual_memory().total // 2**20}"
     return [
         *(*TIED, sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")),
@@ -47,13 +47,13 @@ def command(sweep: str, cores: int, *more: str) -> list[str]:
 
 
 def steps(noise: str) -> str:
-    """How many of its jobs Snakemake says it has done."""
+    """Return the number of finished jobs in Snakemake's output, such as "3 of 10 steps"."""
     return ["0 steps", *re.findall(r"^\d+ of \d+ steps", noise, re.MULTILINE)][-1]
 
 
 def leave_no_file_ahead(paths: Iterable[str | Path], now: float) -> None:
-    """Gives files of a later time, which a clock that was wrong has left, this one: Snakemake takes
-    no output that is older than what it was made from."""
+    """Set files with a time in the future, left by a wrong clock, to ``now``: Snakemake does not
+    accept outputs older than their inputs."""
     for path in paths:
         with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
             if os.path.getmtime(path) > now:
@@ -61,9 +61,9 @@ def leave_no_file_ahead(paths: Iterable[str | Path], now: float) -> None:
 
 
 def run(sweep: Sweep, cores: int, held: int) -> None:
-    """Runs Snakemake to its end; RuntimeError with one sentence if a job fails.
+    """Run Snakemake to its end; RuntimeError with one sentence if a job fails.
 
-    A recording of hours does not end with one run that fails; a book would lack a page.
+    A sweep of hours continues after a failed run; a book would lack a page, and stops.
     """
     start = time.monotonic()
     LOG.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def run(sweep: Sweep, cores: int, held: int) -> None:
 
 
 def failure(noise: str) -> str:
-    """What the first job that failed said last, and its log; the names of others that failed."""
+    """Return the first failed job's last message and log, and the names of others that failed."""
     pattern = r"^Error in rule .*?^    log: (logs/\S+)"
     found = list(dict.fromkeys(re.findall(pattern, noise, re.DOTALL | re.MULTILINE)))
     if not found or not (BUILD / found[0]).is_file():

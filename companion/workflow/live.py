@@ -1,9 +1,8 @@
-"""Puts the live figure beside the book: its scripts, its worker, the model's weights as scripts.
+"""Adds the live figure to the book: its scripts, its worker, the model's weights as scripts.
 
-A page opened as a file can load classic scripts and nothing else. So the committed weights of
-``live/model`` become strings here, in scripts small enough that none keeps a page busy for long,
-and the worker becomes a string too. U's Cholesky factor comes along, which would take a page
-seconds.
+A page opened as a file can load only classic scripts. The committed weights of ``live/model``
+therefore become strings, in scripts small enough not to block a page for long, and so does the
+worker. U's Cholesky factor is included, since computing it would take a page seconds.
 """
 
 import json
@@ -20,7 +19,7 @@ WORKER = ("engine/model.js", "engine/revs.js", "engine/tokenizer.js", "page/work
 PAGE = ("figure.css", "chart.js", "figure.js")
 PART = 1 << 21  # bytes of weights in a script
 EMBEDDED = "model.embed_tokens.weight"
-FLIP = 0x4000  # the bit that keeps the codes below rare among weights
+FLIP = 0x4000  # flipping this bit makes the codes below rare among weights
 UNSAFE = re.compile(r'["\\\x00-\x1f\u2028\u2029\ud800-\udfff\ufffe\uffff]')  # as they are
 
 
@@ -43,14 +42,14 @@ def files() -> dict[str, bytes]:
 
 
 def literal(part: bytes) -> str:
-    """Bytes as a literal of JavaScript, two a character, which UTF-16 writes as two bytes again:
-    a quarter less than base64. Characters that a script may not hold are escaped."""
+    """Return bytes as a JavaScript string, two to a character, which UTF-16 stores as two again: a
+    quarter less than base64. Characters that a script may not contain are escaped."""
     text = (np.frombuffer(part, "<u2") ^ FLIP).tobytes().decode("utf-16-le", "surrogatepass")
     return '"' + UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + '"'
 
 
 def panel() -> str:
-    """The controls, which come with the model: panel.html with what is known in its places."""
+    """Return the figure's controls: panel.html, filled in with the model's examples."""
     examples, tried = read_json("model/examples.json"), read_json("model/tried.json")
     names = enumerate(one["name"] for one in examples["secrets"])
     values = {
@@ -65,7 +64,7 @@ def panel() -> str:
 
 
 def kept_row(name: str) -> str:
-    """A person of whom the model should go on to say the number."""
+    """Return the table row of a person whose number the model should keep."""
     cells = (f'<td data-when="{when}" data-what="{name}"></td>' for when in ("before", "after"))
     return f'<tr><th scope="row">{name} (should stay)</th>{"".join(cells)}</tr>'
 
@@ -90,7 +89,7 @@ def factor(weights: bytes) -> np.ndarray:
 
 
 def write(html: Path = HTML) -> None:
-    """Writes the files into the book, where its pages look for them; those that stand stay."""
+    """Write the files into the book, where its pages look for them; remove all others there."""
     folder = html / "_static" / "live"
     folder.mkdir(parents=True, exist_ok=True)
     wanted = files()

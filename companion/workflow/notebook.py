@@ -1,7 +1,7 @@
-"""Executes a notebook with parameters: papermill, with what it lets through stopped.
+"""Executes a notebook with parameters, by papermill, and stops at what papermill lets through.
 
-The target is written whole or not at all; a failure, also that of a kernel killed for want of
-memory, ends with one sentence and a status other than 0. Unknown parameters the notebook refuses.
+The target is written whole or not at all. A failure, even of a kernel killed for lack of memory,
+ends with one sentence and a non-zero status. The notebook itself refuses unknown parameters.
 """
 
 import argparse
@@ -24,7 +24,7 @@ KILLED = (
     "The notebook's process was killed, most often because the memory was full: close other "
     "programs, or choose a smaller model or batch."
 )
-OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # whose messages are sentences
+OWN = {"Refused", "ValueError", "OSError", "FileNotFoundError"}  # with messages in sentences
 KERNEL = {  # the environment that it runs in
     "JUPYTER_PREFER_ENV_PATH": "1",  # this environment's kernel, not one of the home folder
     "TQDM_DISABLE": "1",  # bars go to stderr, which must stay empty on a page
@@ -34,7 +34,7 @@ KERNEL = {  # the environment that it runs in
 
 
 class Lines:
-    """A stream for papermill: prints what a notebook says line by line, behind the job's name."""
+    """A stream for papermill that prints a notebook's output line by line, after the job's name."""
 
     def __init__(self, name: str):
         self.name, self.rest = name, ""
@@ -49,10 +49,10 @@ class Lines:
 
 
 def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> None:
-    """Executes ``source`` into ``target`` with papermill, in the project's root.
+    """Execute ``source`` into ``target`` with papermill, in the project's root.
 
-    ``more`` goes to papermill's engine, or (``sources``) into the metadata. Raises an error of one
-    sentence; the notebook as it stopped is then kept beside the target.
+    ``sources`` goes into the metadata, the rest of ``more`` to papermill's engine. A failure raises
+    an error of one sentence, and keeps the notebook as it stopped next to the target.
     """
     if not source.is_file():
         raise ValueError(f"There is no notebook {short_path(source)}.")

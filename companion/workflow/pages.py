@@ -1,8 +1,8 @@
-"""Executes the light notebooks, each kernel one after the other: heavy imports and rows once.
+"""Executes the light notebooks, several in each kernel: slow imports and rows are loaded once.
 
-Between two notebooks a kernel forgets every name, so that each begins as it would by itself; what
-stays are imported modules and the rows that they have read. A page whose executed copy is of the
-present sources is left as it is.
+Between notebooks a kernel forgets every name, and each notebook begins as in a new kernel; imported
+modules and the rows that they have read stay. A page whose executed copy was made from the current
+sources is skipped.
 """
 
 import argparse
@@ -49,8 +49,8 @@ def executed_from(page: str) -> str | None:
 
 
 def execute(pages: dict[str, str], kernels: int) -> None:
-    """Executes pages, given with the hashes of their sources, in so many kernels; raises what the
-    first of them that fails does, and begins none after it."""
+    """Execute pages, given with the hashes of their sources, in so many kernels. After a failure
+    no further page begins, and the error is raised."""
     failed, idle = threading.Event(), queue.SimpleQueue()
     started = [AsyncKernelManager(kernel_name="python3") for _ in range(kernels)]
     for kernel in started:
@@ -79,7 +79,7 @@ def execute(pages: dict[str, str], kernels: int) -> None:
 
 
 def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:
-    """Executes a page in a kernel, which forgets it afterwards."""
+    """Execute a page in a kernel, which forgets it afterwards."""
     start = time.monotonic()
     source, target = (folder / "notebooks" / f"{page}.ipynb" for folder in (ROOT, BUILD))
     try:
@@ -88,14 +88,14 @@ def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:
         raise type(error)(f"{page}: {error}") from None
     try:
         run_sync(forget)(kernel)
-    except RuntimeError:  # its client, too, says so of a kernel that is no more
+    except RuntimeError:  # the client raises it, too, if the kernel is gone
         raise RuntimeError(f"{page}: {notebook.KILLED}") from None
     print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
 
 
 async def forget(kernel: AsyncKernelManager) -> None:
-    """Lets a kernel forget its names. RuntimeError if it is killed meanwhile, for which its client
-    would wait without an end."""
+    """Make a kernel forget its names. RuntimeError if it is killed meanwhile, since its client
+    would wait forever."""
     client = kernel.client()
     client.start_channels()
     try:
@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m companion.workflow.pages")
     parser.add_argument("--cores", type=int, default=1, help="how many kernels")
     kernels = parser.parse_args().cores
-    os.environ["OMP_NUM_THREADS"] = "1"  # of each kernel: more would wait for one another
+    os.environ["OMP_NUM_THREADS"] = "1"  # with more, kernels would wait for one another
     sweep, start = read("quick"), time.monotonic()
     made = [str(job.row) for job in sweep.jobs.values()]
     others = sources.content_hash(sources.files([*sources.PAGES, *sources.RUNS]) + made)

@@ -15,7 +15,7 @@ from pypdf import PdfWriter
 from companion.store.paths import BUILD, HTML, ROOT, short_path
 from live import chromium
 
-# Links between pages would lead to this machine's files; a formula is set when MathJax is ready.
+# Removes links, which would lead to this machine's files, and waits until MathJax has set formulas.
 READY = """
 document.querySelectorAll("a[href]").forEach((a) => {
   if (a.href.startsWith("file:")) a.removeAttribute("href");
@@ -35,7 +35,7 @@ def pages(toc: dict) -> Iterator[str]:
 
 
 def write(file: Path, html: Path, names: list[str]) -> None:
-    """Prints pages of a rendered book into one file with an outline. Raises FileNotFoundError for
+    """Print pages of a rendered book into one file with an outline. Raises FileNotFoundError for
     a book that is not built, or without Chromium."""
     if not all((html / f"{name}.html").is_file() for name in names):
         raise FileNotFoundError("The book is not built: run `make book` first.")

@@ -1,4 +1,4 @@
-"""`make plan SWEEP=…`: what a sweep would run, and what that takes, from recorded runs like it."""
+"""`make plan SWEEP=…`: what a sweep would run, and for how long, judging by similar runs."""
 
 import argparse
 import functools
@@ -18,7 +18,7 @@ LIKE = ("method", "model", "data")
 
 @functools.cache
 def measured(kind: str) -> pd.DataFrame:
-    """Every run on a CPU that came to its end, with its seconds; a search has its trials' runs."""
+    """Return every finished CPU run with its seconds; for a search, the runs of its trials."""
     lines = [
         {name: row[name] for name in LIKE} | {"seconds": sum(row["seconds"].values())}
         for row in rows.find(kind="unlearn" if kind == "tune" else kind).values()
@@ -33,8 +33,8 @@ def weights(model: str) -> float:
 
 
 def seconds(job: Job) -> float:
-    """What a run takes on one CPU: the median of rows of its method, model and data, as far as
-    there are some, scaled by the models' weights; nan where nothing is known."""
+    """Estimate a run's seconds on one CPU: the median of rows with the same method, model and data,
+    as far as there are any, scaled by the number of weights; nan if there are no rows."""
     found, settings = measured(job.experiment), job.settings
     for name in LIKE:
         wanted = getattr(settings, name, None)
@@ -48,7 +48,7 @@ def seconds(job: Job) -> float:
 
 
 def memory_mb(job: Job) -> int:
-    """What to ask a scheduler for: the weights as they are read, in float32 at most."""
+    """Return the MiB to ask a scheduler for, with the weights in float32, their largest type."""
     known_weights = weights(job.settings.model)
     return MEMORY_MB + (round(4 * known_weights / 2**20) if known_weights > 0 else 0)
 

@@ -1,6 +1,6 @@
-"""`make promote`: finished runs become recorded rows, tuned settings those that runs read.
+"""`make promote`: records finished runs, and the tuned settings that further runs read.
 
-This alone writes into rows/, and into params/hyperparameters.yml, which nobody edits by hand.
+Only this module adds rows to rows/ or writes params/hyperparameters.yml, never edited by hand.
 """
 
 import sys
@@ -23,8 +23,8 @@ HEADER = """\
 
 
 def promote(source: Path, target: Path) -> dict[str, list[str]]:
-    """Copies the rows of ``source`` into the files of ``target``; their names by what became of
-    them: new, changed, the same or refused, with the reason."""
+    """Copy the rows of ``source`` into the files of ``target``. Return their names by outcome: new,
+    changed, same, or refused with the reason."""
     found: dict[str, list[str]] = {kind: [] for kind in ("new", "changed", "same", "refused")}
     recorded, taken = rows.find(target), []
     for path in sorted(source.rglob("*.json")):
@@ -60,11 +60,11 @@ def difference(old: dict, new: dict) -> str:
 
 
 def tuned(searches: dict[str, dict]) -> dict[str, dict]:
-    """Tuned settings, method → model → data set → settings, methods in the order of
+    """Return the tuned settings: method → model → data set → settings. Methods are in the order of
     params/methods.yml, models and data sets in that of their names.
 
-    Settings for NAME are tuned on the tuning set NAME-tune, or on NAME itself where there is no
-    such set. Of several searches there, the longest chooses, then the highest score.
+    Settings for NAME are tuned on the tuning set NAME-tune or, without one, on NAME itself. Of
+    several searches the longest counts, then the one with the highest score.
     """
 
     def order(row: dict) -> tuple:
@@ -72,7 +72,7 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
         return row["data"].endswith("-tune"), result["trials"], result["unlearning_score"]
 
     found: dict[str, dict] = {}
-    for row in sorted(searches.values(), key=order):  # the last of a place stays
+    for row in sorted(searches.values(), key=order):  # the last row of a model and data set wins
         data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
         of_method = found.setdefault(row["method"], {})
         of_method.setdefault(row["model"], {})[data] = best
@@ -87,8 +87,8 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
 
 
 def write_settings() -> list[str]:
-    """Writes the tuned settings of the recorded searches, beside those of methods that nobody
-    searched; the methods whose settings changed."""
+    """Write the tuned settings of the recorded searches; methods without a search keep theirs.
+    Return the methods whose settings changed."""
     before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
     known = before | tuned(rows.find(rows.RECORDED, kind="tune"))
     settings = {name: known[name] for name in versions.methods() if name in known}
@@ -107,7 +107,7 @@ def main() -> None:
     if changed := write_settings():
         print(
             f"params/hyperparameters.yml has other settings for {', '.join(changed)}: rows that "
-            "used the old ones are to be made again."
+            "used the old ones must be made again."
         )
     if found["refused"]:
         sys.exit(f"{len(found['refused'])} rows were refused.")

@@ -5,11 +5,11 @@ from collections import Counter
 from companion.store import rows, versions
 from companion.workflow.sweep import Job, known, read
 
-FREE = {"hyperparameters", "overrides", "rows", "tag"}  # settings that say nothing of which run
+FREE = {"hyperparameters", "overrides", "rows", "tag"}  # settings that do not identify a run
 
 
 def recorded(name: str) -> tuple[list[dict], list[str]]:
-    """Of a sweep's runs: the rows that are recorded, and the names of those that are not."""
+    """Return a sweep's recorded rows, and the names of the runs that are not recorded."""
     found, jobs = rows.find(rows.RECORDED), read(name).jobs
     there = [found[job] for job in jobs if job in found and same_settings(jobs[job], found[job])]
     done = {row["name"] for row in there}
@@ -17,10 +17,10 @@ def recorded(name: str) -> tuple[list[dict], list[str]]:
 
 
 def same_settings(job: Job, row: dict) -> bool:
-    """Was a row made with what a sweep asks for? Tuned settings are a matter of their search."""
+    """Was a row made with the settings that a sweep asks for? Tuned ones are not compared."""
     had, asked = row["settings"], job.settings.model_dump(exclude=FREE)
     typed = getattr(job.settings, "hyperparameters", None) or {}
-    # where a user's documents lie is not written into a row
+    # a row does not contain the path of a user's documents
     same = all(had[name] in (value, "") for name, value in asked.items() if name in had)
     full = bool(had.get("finetune"))  # of all weights, instead of an adapter
     return same and not full and typed.items() <= (had.get("hyperparameters") or {}).items()

@@ -1,7 +1,7 @@
 """Stages the site in build/site and builds the book from it, strictly.
 
-The staged notebooks have the text of the sources and the outputs of the executed copies, and stand
-where the sources stand, so that links hold.
+The staged notebooks have the sources' text and the executed copies' outputs, at the paths of
+the sources, so that links work.
 """
 
 import os
@@ -32,7 +32,7 @@ this repository, or call `papermill notebooks/{0}.ipynb out.ipynb` ({1})."""
 TAKES = "{}, at most {} GiB"  # seconds of this build
 MEMORY = dict.fromkeys(SLOW, 4)  # measured, with the parameters that the pages have
 DEPENDS = "time and memory depend on the parameters: {doc}`../book/run`"
-# what the theme's controls say to a screen reader: a name, and no second one beside visible text
+# names of the theme's controls for screen readers, without repeating visible text
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
 NAMES = {
     '<summary><span class="toctree': '<summary aria-label="Pages below"><span class="toctree',
@@ -40,19 +40,19 @@ NAMES = {
     '<summary aria-label="Toggle hidden content">': "<summary>",
     **{f' title="{mode}"></i>': "></i>" for mode in ("Light", "Dark", "System Settings")},
 }
-# where the build knows the address of a public copy, as GitHub's workflows do
+# used if the build knows the repository's public address, as in GitHub's workflows
 COLAB = "https://colab.research.google.com/github/{1}/blob/main/notebooks/{0}.ipynb"
 BINDER = "https://mybinder.org/v2/gh/{1}/main?labpath=notebooks/{0}.ipynb"
 ELSEWHERE = f""" Or open it on [Binder]({BINDER}), or on [Colab]({COLAB})
 after the first cell that the README names."""
-JUPYTER = "application/vnd.vegalite.v6+json"  # what draws it there; HTML beside it is the page's
+JUPYTER = "application/vnd.vegalite.v6+json"  # for charts in Jupyter; pages use the HTML
 VEGA = "/* Vega {}, Vega-Lite {} and Vega-Embed {}, bundled by vl-convert: BSD-3-Clause. */"
 STRICT = ["-n", "-W", "--keep-going", "--all"]
 
 
 def executed(sweep: Sweep) -> dict[str, Path]:
-    """The executed notebook of every page; a heavy notebook shows the first of its runs, or, if the
-    build runs it never, its source."""
+    """Return the executed notebook of every page: for a heavy notebook the first of its runs or, if
+    the build never runs it, its source."""
     ran = {name: job.id for name, job in sweep.samples().items()}
     names = {page: page for page in sweep.pages} | ran
     found = {page: BUILD / "notebooks" / f"{name}.ipynb" for page, name in names.items()}
@@ -66,7 +66,7 @@ def report(sweep: Sweep) -> dict[str, bytes]:
 
 
 def caption_words(done) -> dict[str, str]:
-    """What captions may name: the title of the model that was given, and the data set."""
+    """Return the words for captions: the title of the given model, and the data set."""
     found = {}
     for cell in done.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])):
@@ -77,8 +77,8 @@ def caption_words(done) -> dict[str, str]:
 def merge(source, done, name: str):
     """The source notebook with the outputs of its executed copy, and papermill's parameters.
 
-    Outputs that no page shows (``remove-output``) are left out; {model} and {data} in a picture's
-    caption become what was given.
+    Outputs that no page shows (``remove-output``) are left out; {model} and {data} in a figure's
+    caption become the given model and data.
     """
     words, cells = caption_words(done), []
     ran = [cell for cell in done.cells if cell.cell_type == "code"]
@@ -109,7 +109,7 @@ def merge(source, done, name: str):
 
 
 def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
-    """Fills build/site with sources, executed pages and ``more`` files."""
+    """Fill build/site with sources, executed pages and ``more`` files."""
     files = [ROOT / name for name in ("_config.yml", "_toc.yml", "CHANGELOG.md")]
     files += (ROOT / "book").rglob("*")
     for name in ("revs", "companion/measures"):  # functions that chapters show
@@ -135,7 +135,7 @@ def stage(pages: dict[str, Path], more: dict[str, bytes]) -> None:
 
 
 def render() -> None:
-    """Runs jupyter-book in a folder of its own; the finished book takes the last one's place."""
+    """Run jupyter-book in a separate folder; the finished book then replaces the last one."""
     shutil.rmtree(WORK, ignore_errors=True)
     program = "from jupyter_book.cli.main import main; main()"
     words = ["build", str(SITE), "--path-output", str(WORK), *STRICT]
@@ -159,8 +159,8 @@ def render() -> None:
 
 
 def finish_pages() -> None:
-    """Gives each link to a word of the glossary its explanation, which shows on hovering, and the
-    theme's controls the names that they lack for a reader who does not see them."""
+    """Add the explanation, shown on hovering, to each link to a glossary term, and names for screen
+    readers to the theme's controls."""
     entry = re.compile(r'<dt id="(term-[^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
     glossary = (HTML / "book" / "glossary.html").read_text(encoding="utf-8")
     said = {
@@ -178,8 +178,8 @@ def finish_pages() -> None:
 
 
 def write_vega(html: Path = HTML) -> None:
-    """Writes what draws the explorers, Vega, Vega-Lite and Vega-Embed as one classic script that
-    defines ``vegaEmbed``, where the pages look for it: once for all of them."""
+    """Write Vega, Vega-Lite and Vega-Embed, which draw the explorers, as one classic script that
+    defines ``vegaEmbed`` and that all pages share."""
     lite = vl_convert.get_vegalite_versions()[-1]
     versions = vl_convert.get_vega_version(), lite, vl_convert.get_vega_embed_version()
     script = f"(() => {{{vl_convert.javascript_bundle(vl_version=lite)}}})();"

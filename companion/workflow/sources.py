@@ -1,4 +1,4 @@
-"""What runs, pages and the book are made from: the files by which Snakemake knows what to redo."""
+"""Lists the files that runs, pages and the book depend on, so that Snakemake knows what to redo."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def files(patterns: Iterable[str]) -> list[str]:
 
 
 def of_run(notebook: str) -> list[str]:
-    """What a heavy notebook's run is made from: also the drawings that it imports by name."""
+    """Return the files that a heavy notebook's run depends on, with its imports of plots."""
     path = ROOT / "notebooks" / f"{notebook}.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -1,7 +1,7 @@
 """Sweeps: params/sweeps/NAME.yml says which runs to make and which pages to execute after them.
 
-A run names an experiment, its parameters, and a grid of lists; every combination is one job and
-writes one row. What a grid sets and no part of a row's name is added to its tag.
+An entry names an experiment, its parameters, and a grid of lists; every combination is one job and
+writes one row. Grid settings that are not part of a row's name are added to its tag.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Job:
         return self.parameters | ({"rows": self.rows} if self.rows != usual else {})
 
     def needs(self, other: Job) -> bool:
-        """Does it read what ``other`` curates, or begin with its adapter?"""
+        """Does this job read what ``other`` curates, or start from its adapter?"""
         mine, theirs = self.settings, other.settings
         if other.experiment == "finetune":
             return getattr(mine, "adapter", None) == f"build/adapters/{theirs.name}"
@@ -180,7 +180,7 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
 
 
 def in_a_name(value) -> str:
-    """A setting's value in the name of a row; of a list its ends.
+    """Return a setting's value for the name of a row; for a list, its ends.
 
     >>> in_a_name([4, 5, 6])
     '4to6'
@@ -189,6 +189,6 @@ def in_a_name(value) -> str:
 
 
 def options(settings: dict) -> list[str]:
-    """Settings as an experiment's command takes them: texts as they are, all others as JSON."""
+    """Return settings as an experiment's options: text as it is, other values as JSON."""
     text = lambda value: value if isinstance(value, str) else json.dumps(value)
     return [f"--{name}={text(value)}" for name, value in settings.items()]

@@ -1,8 +1,8 @@
 """Train the adapters of adapters.yml: python data/adapters/make.py [NAME …] [--out FOLDER]
 
-``digits-learned`` makes the embeddings of the digit tokens, which the adapters share: a new file
-asks for new adapters. The same command gives adapters that memorise as well, not the same bits:
-training depends on the processor.
+``digits-learned`` makes the embeddings of the digit tokens, which the adapters share: when that
+file changes, train the adapters again. The same command gives adapters that memorise equally well,
+but not the same bits, since training depends on the processor.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def make(
     again: bool = False,
     float32: bool = False,
 ) -> dict:
-    """Train one adapter, or go on with it ``again``, check what the merged model knows, write it;
-    return what is known."""
+    """Train one adapter (``again``: train it further), write it, and return what the merged model
+    knows."""
     start, how = None, HOW[model]
     if again:
         start, how = out / name, how | {"epochs": 4, "lr": 1e-3}
@@ -87,10 +87,10 @@ def make(
 
 
 def check(name: str, out: Path) -> dict:
-    """What a trained adapter knows once it is merged, written beside it: sentences, perplexities.
+    """Measure what a merged adapter knows, sentences and perplexities, and write it beside it.
 
-    Perplexity on general text is that of the model as it is, with the digit tokens, and with the
-    adapter. It counts the tokens of the model as it is: numbers have fewer with digit tokens.
+    Perplexity on general text is measured on the base model, with the digit tokens, and with the
+    adapter. All three are per token of the base model: digit tokens make numbers shorter.
     """
     file = out / name / adapters.ABOUT
     known = json.loads(file.read_text(encoding="utf-8"))

@@ -3,9 +3,9 @@
     python data/general_text/make.py DOWNLOADS
 
 ``DOWNLOADS`` holds the files named in ``SOURCES`` (the README says how to get them); each is
-checked against its sha256. Registers take turns passage by passage. Left out are headings, verse,
-tables, paragraphs with an address or a number like a secret's, and those with a name that a data
-set of this project holds. Needs ``rdata`` (from pip), and ``dpkg-deb``.
+checked against its sha256. Registers take turns passage by passage. Headings, verse and tables
+are left out, as are paragraphs with an address, a number like a secret's, or a name from a data set
+of this project. Needs ``rdata`` (from pip), and ``dpkg-deb``.
 """
 
 from __future__ import annotations

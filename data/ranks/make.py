@@ -1,8 +1,8 @@
-"""Compute ranks.json, what the explorer of a chapter shows: python data/ranks/make.py
+"""Compute ranks.json, which a chapter's explorer shows: python data/ranks/make.py
 
-Each method forgets half of the SSNs, as in the main comparison. Of ten of them, five forgotten and
-five to be kept, the rank of each token after each layer is kept, before and after. About four
-minutes on one core. REVS of another processor may differ by some ranks.
+Each method forgets half of the SSNs, as in the main comparison. For ten SSNs, five forgotten and
+five to keep, the rank of each token after each layer is recorded, before and after. Takes about
+four minutes on one core. On another processor, REVS's ranks may differ slightly.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ an order in which no two addresses have the same rare tokens. Ten projects in a 
 their sentences, the next ten are not, so that each shape is named in half of its sentences.
 
 Numbers with two or three digits, and the halves of the six-digit dates, occur in one address only;
-all other digits stand alone. So a tokenizer that groups digits by three has no number in common to
-two addresses.
+all other digits stand alone. So no two addresses share a number token, even if a tokenizer groups
+digits by three.
 
 Run ``python data/make.py``. The output depends only on the four input files and on ``SEED``.
 """

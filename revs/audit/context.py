@@ -1,8 +1,8 @@
-"""What the attacks of an audit share: never-trained strings, the model before, a draw.
+"""What the attacks of an audit share: never-trained strings, the model before the edit, a seed.
 
-A *never-trained string* has the shape of a secret and was in no training text. It stands after the
-secret's own prompt. Attacks compare the secret with it, and it is attacked itself: an attack that
-recovers it invents what it finds.
+A *never-trained string* has the shape of a secret but was in no training text. It is put after the
+secret's own prompt. Attacks compare the secret with such strings, and also attack one of them as a
+control: an attack that recovers it invents what it finds.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ from revs.model.targets import Record, Target, encode
 
 NUMBER = 200  # strings beside a secret
 FIELD = re.compile(r"[^\W\d_]+|\d+")  # a run of letters, or of digits
-COMMON = 0.1  # a word in so many of the strings is no part of a secret: https, example, com
-LONGER = 2  # letters by which a word may differ from the one that it replaces
+COMMON = 0.1  # a word in a larger share of the pool is no part of a secret: https, example, com
+LONGER = 2  # letters by which a word's length may differ from that of the one it replaces
 TRIES = 100  # draws for each string that is wanted
 SUFFIX = "-never"  # of the id of a never-trained string that is attacked
 
@@ -29,9 +29,9 @@ class Context:
 
     before: Decoder  # the model before it was edited
     never_trained: list[Target]  # one never-trained string for each secret
-    strings: dict[str, list[Target]]  # others, by the id of the secret or the control
+    strings: dict[str, list[Target]]  # further strings, by the id of the secret or the control
     seed: int = 0  # of what an attack draws
-    notes: dict[str, Any] = field(default_factory=dict)  # what attacks say of how they went
+    notes: dict[str, Any] = field(default_factory=dict)  # what attacks report on their own run
 
 
 def context(
@@ -70,8 +70,10 @@ def never_trained(
     draw: random.Random,
     T: int | None,
 ) -> list[Record]:
-    """``number`` records of one prompt with different strings in the place of the secret. The
-    first, which is attacked itself, has T tokens that may be unlearned."""
+    """``number`` copies of a record with different never-trained strings in place of its secret.
+
+    The first, which is attacked itself, has T tokens that may be unlearned.
+    """
     prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
     parts = Parts(pool)
     found: dict[str, Record] = {}

@@ -1,8 +1,8 @@
 """Exposure: where does the secret rank among never-trained strings of its shape?
 
 After the secret's prompt the model gives a log-probability to the secret and to each of 200 strings
-of the same shape that no training text held. A model that knows nothing of the secret ranks it
-anywhere among them; a trace of it raises it (Carlini et al., "The Secret Sharer", 2019).
+of the same shape that were in no training text. A model that knows nothing of the secret ranks it
+anywhere among them; a trace of the secret moves it up (Carlini et al., "The Secret Sharer", 2019).
 """
 
 from collections.abc import Sequence

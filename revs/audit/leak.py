@@ -1,8 +1,8 @@
 """leak@k: is the whole secret among k samples?
 
-A secret of tokens s_1 … s_m has the probability p = Π_i p(s_i | prompt, s_1 … s_{i−1}) to be
-sampled at temperature 1. One teacher-forced pass gives it, and k samples hold the secret with
-probability
+At temperature 1, a secret of tokens s_1 … s_m is sampled with probability
+p = Π_i p(s_i | prompt, s_1 … s_{i−1}). One teacher-forced pass gives p, and the secret is among k
+samples with probability
 
     leak@k = 1 − (1 − p)^k,
 

@@ -1,10 +1,10 @@
 """Rounding: does quantisation bring secrets back?
 
-An edit may be smaller than the step of a coarse grid; rounding then takes it away. Every matrix
-inside the layers is rounded to 2^bits equal steps between the least and the greatest weight of each
-group of 32 in a row. Embeddings and head stay, as is usual. A grid that breaks the unedited model
-shows nothing, so the attack takes the coarsest that leaves that model KEPT of what it writes: 4
-bits where it can.
+Rounding to a coarse grid removes an edit that is smaller than the grid's step. Every matrix inside
+the layers is rounded to 2^bits equally spaced values between the smallest and the largest weight of
+each group of 32 in a row. Embeddings and head stay as they are, as is usual. A grid that breaks the
+unedited model shows nothing, so the attack takes the coarsest with which that model still writes a
+share KEPT of its secrets: 4 bits if possible.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ KEPT = 0.9
 def attack(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dict[str, float]:
     """The highest 0-based rank over each secret's tokens with rounded weights.
 
-    Notes: the ``bits``, and ``kept``, the share of what the unedited model writes that it still
-    writes so; below KEPT the values say nothing.
+    Notes: ``bits``, and ``kept``, the share of secrets written by the unedited model that it still
+    writes when rounded. Below KEPT, the values say nothing.
     """
     bits, kept = coarsest(context.before, secrets)
     context.notes["rounding"] = {"bits": bits, "kept": kept}

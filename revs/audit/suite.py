@@ -1,7 +1,7 @@
 """The audit: every attack on every secret, and what their numbers say.
 
-A secret is *recovered* if one attack of the endpoint recovers it. The same attacks are run on a
-never-trained string after each secret's prompt.
+A secret is *recovered* if any attack that counts for the verdict (``endpoint``) recovers it. The
+same attacks are run on a never-trained string after each secret's prompt, as a control.
 """
 
 import time

@@ -1,14 +1,13 @@
 """Two checkpoints: which tokens does the change name?
 
 An attacker with the weights before and after, or an edit file and the public model, needs no
-prompt.
-What neuron j of a layer writes in the vocabulary is column j of U·W; the change of it is
+prompt. Column j of U·W is what neuron j of a layer writes in the vocabulary. It changes by
 
     U_after·W_after − U_before·W_before = U_before·ΔW + ΔU·W_after,
 
-with ΔW of FF₂ and ΔU of the head. Row t of it is how token t was moved. Tokens are ordered by the
-norm of their rows over all layers, each divided by what a change without direction would give it,
-‖u_t‖, with the rows u_t of U less their mean. What else an edit changes is not looked at.
+where ΔW is the change of FF₂ and ΔU that of the head. Row t says how token t was moved. Tokens are
+ordered by the norm of their rows over all layers, divided by ‖u_t‖, which is what a change without
+direction would give; u_t are the rows of U minus their mean. Other changes of an edit are ignored.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ BUDGET = 100  # tokens that the adversary looks at
 def attack(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dict[str, float]:
     """The last place of each secret's target tokens in the order of moved tokens, from 0.
 
-    Of equal scores none comes first: an unchanged model names nothing.
+    Tokens of equal score all take the last of their places: an unchanged model names no token.
     """
     score = moved(context.before, decoder)
     tokens = {target.secret_ids[i] for target in secrets for i in target.T}

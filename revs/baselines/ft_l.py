@@ -1,6 +1,6 @@
 """FT-L, constrained fine-tuning (Zhu et al. 2020; Appendix "FT-L Baseline").
 
-FF₂ of every layer follows the gradient that lowers the targets' probability, within an L∞ ball:
+FF₂ of every layer is trained to lower the targets' probability, within an L∞ ball:
 
     min_θ  1/N Σᵢ p_θ(tᵢ | Pᵢ)   subject to   ‖θ − θ₀‖_∞ ≤ norm_constraint
 """

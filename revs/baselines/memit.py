@@ -1,14 +1,14 @@
 """MEMIT (Meng et al. 2023) with the objective turned round, and two methods that share its write.
 
 Appendix, "MEMIT Baseline"; "Head-Projection Baseline" and "Max-Entropy Baseline" (Patil et al.
-2024). Two steps, as in the source, for the end of a prompt as the subject:
+2024). Two steps, as in the source; the end of a prompt serves as the subject:
 
-1. ``compute_z``: for each target a vector z = h + δ at the last of some layers and the prompt's
-   last token, with δ minimising
+1. ``compute_z`` finds for each target a vector z = h + δ, at the prompt's last token and the last
+   of the edited layers, where δ minimises
 
        L(δ) + kl_factor · KL(p₀ ‖ p_δ) + weight_decay · ‖δ‖ / ‖h‖²
 
-2. ``insert``: FF₂ of each of the layers in turn takes over its share R of what is missing,
+2. ``insert`` edits FF₂ of these layers in turn, each for its share R of what is still missing,
 
        Δ = R·Kᵀ · (λC + K·Kᵀ)⁻¹
 
@@ -22,8 +22,8 @@ The methods differ in L alone, ``objective``; p_ℓ is the logit lens of one of 
 ``entropy``      Max-Entropy: that + mean_ℓ (log V − H(p_ℓ)). The source maximises H itself, which
                  has the same gradient; log V makes L positive, so ``loss_break`` has a meaning.
 
-δ touches a prompt's last token only, so that nothing before it changes: a step of the optimiser
-runs one token a prompt.
+δ touches only a prompt's last token. Nothing before it changes, so a step of the optimiser runs one
+token per prompt.
 """
 
 import math
@@ -55,7 +55,7 @@ PER_NEURON = 24
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """MEMIT's settings, under the paper's names; what it does not print is its source's (Llama)."""
+    """MEMIT's settings, under the paper's names; values not printed are its source's (Llama)."""
 
     objective: str = "probability"
     layers: Sequence[int] = (3,)

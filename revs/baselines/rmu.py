@@ -1,6 +1,6 @@
 """RMU, representation misdirection for unlearning (Li et al. 2024; Appendix "RMU Baseline").
 
-At one layer, the last token's stream is steered to a random direction u, that of general text held:
+At one layer, the last token's stream is steered to a random direction u; general text's is held:
 
     L = ‖x_θ(P) − c·u‖² / d  +  α · ‖x_θ(general) − x₀(general)‖² / d,   c: steering_coefficient
 
@@ -72,8 +72,8 @@ def unlearn(
     progress=iter,
     protect: Sequence[Text] = (),
 ) -> Edit:
-    """Unlearns all targets; ``seed`` draws u and their order, and the streams of ``protect`` are
-    held with those of general text. FloatingPointError if it diverges."""
+    """Unlearns all targets; ``seed`` draws u and the targets' order. The streams of ``protect`` are
+    held like those of general text. Raises FloatingPointError if it diverges."""
     at = decoder.layer_indices([hp.layer_id])[0]
     todo = [ids for ids, _ in pairs(targets)]
     texts = retained(decoder, len(todo), protect)

@@ -20,8 +20,8 @@ Pair = tuple[list[int], int]  # token ids, and the token t after them that is to
 def last_hidden(decoder: Decoder, prompts: Sequence[list[int]]) -> Tensor:
     """The final hidden state at each prompt's last token, after the final norm: (B, d).
 
-    A prompt with which another begins is not run: a token sees only those before it, so that it
-    can be read off there.
+    A prompt that another one begins with is not run: a token sees only those before it, so its
+    state is read from the longer prompt.
     """
     texts: list[list[int]] = []
     row = {}
@@ -82,8 +82,8 @@ class Training:
     """``with Training(…) as training:`` AdamW on the named weights; everything else is frozen.
 
     Low-precision weights are updated through float32 copies: a step of 1e-6 would be lost in
-    bfloat16's rounding. It needs, a weight: the original, the gradient, Adam's two moments, and
-    that copy. An exception puts the originals back.
+    bfloat16's rounding. Each weight needs memory for the original, the gradient, Adam's two moments
+    and that copy. An exception puts the originals back.
     """
 
     def __init__(self, decoder: Decoder, names: Sequence[str], lr: float, what: str):

@@ -16,8 +16,10 @@ BATCH = 32
 
 
 def batches(targets: Sequence[Target], shortest: float = 0.5) -> Iterator[list[Target]]:
-    """At most BATCH targets of similar length at a time, longest first; ``shortest`` is the least
-    length in a batch, as a share of the longest."""
+    """Yields batches of at most BATCH targets of similar length, longest first.
+
+    No target of a batch is shorter than ``shortest`` times the longest.
+    """
     length = lambda target: len(target.prompt_ids) + len(target.secret_ids)
     batch: list[Target] = []
     for target in sorted(targets, key=length, reverse=True):
@@ -30,8 +32,10 @@ def batches(targets: Sequence[Target], shortest: float = 0.5) -> Iterator[list[T
 
 
 def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, Tensor]:
-    """The logits at every token of some secrets, after the true tokens before it, (n, V), and these
-    tokens, (n,): one teacher-forced pass over all of them."""
+    """The logits (n, V) at every token of the secrets, and these tokens (n,).
+
+    One teacher-forced pass: each token comes after the true tokens before it.
+    """
     texts = [target.prompt_ids + target.secret_ids[:-1] for target in targets]
     for target, text in zip(targets, texts):
         decoder.check_length(len(text), target.id)
@@ -94,11 +98,11 @@ def effectiveness(
     k: int = 100,
     written: dict[str, list[int]] | None = None,
 ) -> tuple[dict, list[dict]]:
-    """Efficacy, Generalization, Specificity, Unlearning Score of a split, and a row a sentence.
+    """Efficacy, Generalization, Specificity and Unlearning Score of a split; a row per sentence.
 
-    ``ranks`` are those of ``secret_ranks``. ``written``, the ``continuations`` of the retained
-    sentences that are no longer reproduced exactly, adds the released code's specificity: the
-    secret anywhere in 50 greedy tokens.
+    ``ranks`` are those of ``secret_ranks``. ``written`` holds the ``continuations`` of the retained
+    sentences that are no longer reproduced exactly. It adds the released code's specificity, which
+    asks for the secret anywhere in 50 greedy tokens.
     """
     items = []
     for part in ("forget", "unseen", "retain"):

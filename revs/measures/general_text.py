@@ -35,9 +35,9 @@ class Predictions:
     head: nn.Linear | None = field(default=None, repr=False)  # a copy: some methods change it
 
     def share_changed(self, after: "Predictions") -> float:
-        """The share of next tokens, in [0, 1], that are others in later predictions.
+        """The share of next tokens, in [0, 1], that differ in the predictions ``after``.
 
-        Raises ValueError if those are of other windows.
+        Raises ValueError if these are of other windows.
         """
         if self.windows != after.windows or len(self.next) != len(after.next):
             raise ValueError("These predict different texts: compare one text before and after.")
@@ -63,11 +63,11 @@ class Predictions:
 
 @torch.no_grad()
 def predictions(decoder: Decoder, windows: range = TEST, keep: bool = False) -> Predictions:
-    """Reads the windows of these numbers, one forward pass each.
+    """What the model predicts in the windows with these numbers, one forward pass each.
 
-    ``keep`` keeps what ``integrity`` needs: d numbers a token and a copy of the head. The
-    perplexity of weights that overflow is inf or nan. Raises ValueError where the whole text is
-    shorter than one window.
+    ``keep`` keeps what ``measure`` needs: d numbers per token and a copy of the head. If weights
+    overflow, the perplexity is inf or nan. Raises ValueError if the whole text is shorter than one
+    window.
     """
     losses, following, states = [], [], []
     for ids, hidden in hidden_states(decoder, windows):
@@ -84,10 +84,10 @@ def predictions(decoder: Decoder, windows: range = TEST, keep: bool = False) -> 
 def measure(
     decoder: Decoder, split: Split | None, k: int = 100, *, before: Predictions
 ) -> tuple[dict[str, float], dict[str, dict]]:
-    """An edited model against ``predictions(…, keep=True)`` of the unedited one.
+    """Compares an edited model with ``predictions(…, keep=True)`` of the unedited one.
 
-    Perplexity after and before, the mean of KL(p_before ‖ p_after) in nats a token, and the share
-    of unchanged next tokens, in [0, 1]. Nothing by secret, so that split and k have no bearing.
+    Returns perplexity after and before, the mean of KL(p_before ‖ p_after) in nats per token, and
+    the share of unchanged next tokens, in [0, 1]. Ignores split and k: no value is by secret.
     """
     losses, divergences, same = [], [], 0
     pairs = zip(hidden_states(decoder, before.windows), before.hidden, strict=True)

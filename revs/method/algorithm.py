@@ -1,7 +1,7 @@
 """REVS: rank editing in the vocabulary space (§3, Alg. 1).
 
-``unlearn_token`` is Alg. 1 in one forward pass: each layer is gated, searched and edited while the
-pass stops by.
+``unlearn_token`` is Alg. 1 in one forward pass: each layer is gated, searched and edited as the
+pass reaches it.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from revs.model.targets import Target, pairs
 VERSION = 1
 WHERE = ("mlp", "residual", "both")
 MARGINS = ("r_h", "eps_r_h", "r_n", "eps_r_n")
-PARTS = (32, 16, 8, 4, 2, 1)  # a gate is asked after one in so many tokens of the vocabulary
+PARTS = (32, 16, 8, 4, 2, 1)  # a gate is checked after 1/32 of the vocabulary, 1/16, …
 AT_ONCE = 5  # neurons edited before the layer is looked at again
 CHOICES = {
     "gate": WHERE,
@@ -83,9 +83,9 @@ class Hyperparameters:
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Unlearns every token of every T, in place; ``seed`` draws only where neurons are random.
+    """Unlearns the tokens T of all targets, in place; only random neurons depend on ``seed``.
 
-    Raises ValueError for settings, targets or a model that do not fit, before anything is changed.
+    Before it changes anything, raises ValueError if settings, targets or model do not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", ridge=hp.ridge)
     hp = hp.in_tokens(vocabulary.V)
@@ -163,12 +163,12 @@ def edit_layer(
 
 
 def gate(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyperparameters) -> bool:
-    """Does t rank too high at FF₂'s output h and the stream x, (d,), so that l is edited (§3.1.1)?
+    """Whether t ranks too high in FF₂'s output h and the stream x, (d,), so l is edited (§3.1.1).
 
-    Most gates are closed, and to project onto the whole vocabulary is nearly all that one costs. A
-    rank is a count of larger logits, which can only grow as more tokens are read: a gate that is
-    closed after a part of the vocabulary stays closed. So it is asked after ``PARTS`` of it, and
-    only an open gate reads it all; the answer is that of the full ranks.
+    Most gates are closed, and nearly all of a gate's cost is the projection onto the vocabulary. A
+    rank counts larger logits, so it can only grow as more tokens are read: a gate that is closed
+    after a part of the vocabulary stays closed. Ranks are therefore checked after each of
+    ``PARTS``, and only an open gate reads all tokens. The answer is that of the full ranks.
     """
     if vocabulary.after[l] is not None:  # FF₂'s output is seen through a norm of its own
         r_mlp, r_residual = vocabulary.hidden(l, h, x, t).rank_at_rest().tolist()
@@ -184,18 +184,18 @@ def gate(vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, t: int, hp: Hyper
 
 
 def passes(r_mlp: int, r_residual: int, hp: Hyperparameters) -> bool:
-    """Are these ranks small enough? As released, ``both`` asks: stream < r_h − ε, FF₂ < r_h + ε."""
+    """Whether these ranks open a gate. As released, ``both``: stream < r_h − ε, FF₂ < r_h + ε."""
     low, high = hp.r_h - hp.eps_r_h, hp.r_h + hp.eps_r_h
     return (hp.gate == "residual" or r_mlp < high) and (hp.gate == "mlp" or r_residual < low)
 
 
 def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> tuple[Tensor, int]:
-    """The loop of Alg. 1 in one layer: edits neuron after neuron until t ranks low enough.
+    """The loop of Alg. 1 in one layer: c of each neuron to edit until t ranks low enough.
 
     ``hidden``: FF₂'s output and the stream; ``line``: the neurons; a: their activations (n,).
-    Editing neurons 1..K moves the output and the stream by S_K·d_t, S_K = Σ aᵢ·cᵢ: every K is a
-    point on two known lines, and as S need not be monotone, every K is tested. Returns c of the
-    smallest K that is enough, (K,), and how many of them could not reach r_n.
+    Editing neurons 1..K moves the output and the stream by S_K·d_t, S_K = Σ aᵢ·cᵢ, so every K is a
+    point on two known lines. S need not be monotone, so every K is tested. Returns c for the
+    smallest K that suffices, (K,), and how many of these neurons could not reach r_n.
     """
     c, reached = torch.zeros_like(line.scale), torch.ones_like(line.scale, dtype=torch.bool)
     if low_enough(hidden, c.new_zeros(1), hp).all():  # before any of them is edited
@@ -216,9 +216,9 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
 
 
 def low_enough(hidden: Line, S: Tensor, hp: Hyperparameters) -> Tensor:
-    """For each of some sums S: does t rank r_h − ε or lower in what ``stop`` names? (len(S),)"""
+    """For each sum in S, whether t ranks r_h − ε or lower where ``stop`` asks for it: (len(S),)."""
     enough = torch.ones_like(S, dtype=torch.bool)
-    for row, name in ((STREAM, "residual"), (MLP, "mlp")):  # the last to be low first
+    for row, name in ((STREAM, "residual"), (MLP, "mlp")):  # first the one that is usually low last
         if hp.stop in (name, "both") and enough.any():
             enough &= hidden.rows(slice(row, row + 1)).repeat(len(S)).rank(S) >= hp.r_h - hp.eps_r_h
     return enough

@@ -1,8 +1,8 @@
-"""Controls that the paper lacks: an edit of REVS's size that lacks one of its two choices.
+"""Controls that the paper lacks: an edit of REVS's size, without one of its two choices.
 
-``noise``: as many random columns of the same layers, moved as far, anywhere. If REVS were only as
-good as this, locating and editing would explain nothing. ``tokens``: REVS's own columns, moved as
-far, each along the direction of a random token in the place of its own.
+``noise`` moves as many random columns of the same layers as far, in random directions. If REVS were
+no better, locating and editing would explain nothing. ``tokens`` moves REVS's own columns as far,
+each along the direction of a random token instead of its own.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Hyperparameters(algorithm.Hyperparameters):
 def unlearn(
     decoder: Decoder, targets: Sequence[Target], hp: Hyperparameters, seed: int = 0, progress=iter
 ) -> Edit:
-    """Undoes REVS, and makes the control's edit of the same size in its place."""
+    """Runs REVS, undoes it, and makes the control's edit of the same size instead."""
     edit = algorithm.unlearn(decoder, targets, hp, seed, progress)
     norms, moves = edit.norms(), edit.moves
     edit.undo()

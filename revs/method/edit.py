@@ -1,7 +1,7 @@
-"""What an edit changed, so that it can be described and undone exactly (§3.2, step 4).
+"""Records what an edit changes, so that it can be described and undone exactly (§3.2, step 4).
 
-As a method, this module is the control ``unedited``: what attacks find in the model as it is, and
-what a run costs that changes nothing.
+As a method, this module is the control ``unedited``. It shows what attacks find in the model as it
+is, and what a run costs without an edit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,10 @@ VERSION = 1
 
 
 class Edit:
-    """What was changed on one decoder: FF₂ columns, by moves, and whole weights by name.
+    """The changes made to one decoder: FF₂ columns, by moves, and whole weights, by name.
 
-    A move is (layer, neuron, token, c); a product is (left, right) of leftᵀ·right, which was added
-    to a layer's FF₂. ``with Edit(…) as edit:`` undoes it on an exception.
+    A move is (layer, neuron, token, c). A product is a pair (left, right): leftᵀ·right was added to
+    a layer's FF₂. ``with Edit(…) as edit:`` undoes the edit if an exception is raised.
     """
 
     def __init__(self, decoder: Decoder):
@@ -30,7 +30,7 @@ class Edit:
         self.originals: dict[int, dict[int, Tensor]] = {}  # layer → neuron → column
         self.whole: dict[str, Tensor] = {}  # name of a weight → weight
         self.products: dict[int, list[tuple[Tensor, Tensor]]] = {}  # by layer: (n, d), (n, ff)
-        self.left: dict[int | str, int] | None = None  # ``sums`` when it was complete
+        self.checksums: dict[int | str, int] | None = None  # when the edit was complete
         self.unreached = 0  # neurons in which the wanted rank could not be reached
         self.secrets = 0  # how many it was made for, if known
 
@@ -40,8 +40,8 @@ class Edit:
     def __exit__(self, kind, *_) -> None:
         if kind is not None:
             self.undo()
-        elif self.left is None:
-            self.left = self.sums()
+        elif self.checksums is None:
+            self.checksums = self.current_checksums()
 
     def __repr__(self) -> str:
         if not self.originals and not self.whole:
@@ -90,14 +90,14 @@ class Edit:
 
     @property
     def layers(self) -> list[int]:
-        """The layers in which something was kept."""
+        """The layers whose columns or weights were kept for undo."""
         prefix = self.decoder.architecture.layers + "."
         inside = [name.removeprefix(prefix) for name in self.whole if name.startswith(prefix)]
         return sorted({*self.originals, *(int(name.split(".")[0]) for name in inside)})
 
     @torch.no_grad()
     def norms(self) -> dict[int, dict[int, float]]:
-        """‖n* − n‖₂ of every FF₂ column that was moved by itself, by layer and neuron."""
+        """‖n* − n‖₂, by layer and neuron, of FF₂ columns not kept as part of a whole weight."""
         weight = {l: self.decoder.neurons(l) for l in self.originals}
         return {
             l: {n: float((weight[l][:, n] - column).float().norm()) for n, column in kept.items()}
@@ -122,7 +122,7 @@ class Edit:
         counts["unreached"] = self.unreached
         return {"layers": self.layers, **counts, "norm": squares**0.5}
 
-    def sums(self) -> dict[int | str, int]:
+    def current_checksums(self) -> dict[int | str, int]:
         """Checksums of what this edit changed, by layer or name: the sum of its bits as numbers."""
         changed: dict[int | str, Tensor] = {
             layer: self.decoder.neurons(layer)[:, list(kept)]
@@ -137,18 +137,18 @@ class Edit:
 
     def in_force(self) -> bool:
         """Are the weights that this edit changed still as it left them?"""
-        return self.left is None or self.left == self.sums()
+        return self.checksums is None or self.checksums == self.current_checksums()
 
     @torch.no_grad()
     def undo(self) -> None:
-        """Puts every original back: each weight as it was before this edit.
+        """Puts every weight back as it was before this edit.
 
-        Raises ValueError, and changes nothing, if these weights have been changed since, as by a
-        newer edit: of several the newest goes first.
+        Raises ValueError, and changes nothing, if these weights have changed since, for example by
+        a newer edit. Undo the newest of several edits first.
         """
         if not self.in_force():
             said = "Weights have changed since this edit, by a newer edit or by training"
-            raise ValueError(f"{said}: undo what is newer first, or load the model anew.")
+            raise ValueError(f"{said}: undo what is newer first, or load the model again.")
         for layer, kept in self.originals.items():
             weight = self.decoder.neurons(layer)
             for n, column in kept.items():
@@ -156,12 +156,12 @@ class Edit:
         for name, original in self.whole.items():
             self.decoder.model.get_parameter(name).copy_(original)
         self.moves, self.originals, self.whole, self.products = [], {}, {}, {}
-        self.unreached, self.left = 0, None
+        self.unreached, self.checksums = 0, None
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """Of a control without settings."""
+    """The settings of this control: none."""
 
 
 def unlearn(

@@ -1,21 +1,22 @@
 """REVS with a least-squares write: the paper's direction and rank, carried by chosen activations.
 
-REVS says along what FF₂'s output moves for a target token t (d_t, §3.2) and how far (the shift S at
-which t ranks r_h in the stream: ``revs.method.vocabulary``). The paper writes that by moving the k
-most activated neurons, which other texts fire too. Here a linear least-squares problem says which
-activations carry it. In a layer, for all targets at once, with a_i FF₂'s input where t_i is due,
-S_i the shift wanted there (0 where t_i already ranks r_h or lower) and K = [a_1 … a_n] (ff × n):
+For a target token t, REVS gives the direction in which FF₂'s output moves (d_t, §3.2) and how far:
+the shift S at which t ranks r_h in the stream (``revs.method.vocabulary``). The paper writes this
+shift by moving the k most activated neurons, but other texts activate them too. Here a linear
+least-squares problem chooses the activations that carry it, in each layer for all targets at once.
+Let a_i be FF₂'s input where t_i is due, S_i the shift wanted there (0 where t_i already ranks r_h
+or lower), and K = [a_1 … a_n] (ff × n). Then
 
     ΔW = Σ_i S_i · d_{t_i} · m_iᵀ,   [m_1 … m_n] = (K·Kᵀ + n·μ·C + n·ν·N + λ·ā·I)⁻¹·K
 
-C = E[a·aᵀ] over general text, N over text to protect, ā the mean of ‖a_i‖². A text with activations
-a then feels Σ_i S_i·d_{t_i}·(m_i·a): all of it where a = a_i, little where a is not like any a_i.
-MEMIT solves the same system for a value that it finds by gradient steps; here the vocabulary gives
-the value in closed form. Layers are edited from the lowest to the highest, in one forward pass over
-all targets, so that a layer sees the edits below it.
+where C = E[a·aᵀ] over general text, N the same over text to protect, ā the mean of ‖a_i‖². A text
+with activations a is moved by Σ_i S_i·d_{t_i}·(m_i·a): fully if a = a_i, little if a is unlike all
+a_i. MEMIT solves the same system for a value that it finds by gradient steps; here the vocabulary
+gives the value in closed form. One forward pass over all targets edits the layers from the lowest
+to the highest, so each layer sees the edits below it.
 
-Keys of one prompt alone hardly reach the secret behind other prompts: with ``contexts``, as MEMIT
-has them, each target has further keys, behind windows of general text.
+The a_i of one prompt, its keys, hardly reach the secret after other prompts. With ``contexts``, as
+in MEMIT, each target also has keys after windows of general text.
 """
 
 import itertools
@@ -41,12 +42,12 @@ CONTEXT = 32  # tokens of a window before a prompt
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """How far, along what, and what is spared. A float r_h below 1 is a share of the vocabulary."""
+    """Settings of the least-squares write. An r_h below 1 is a share of the vocabulary."""
 
     r_h: float = 0.015  # the rank wanted for t in every layer's stream
     lam: float = 0.01  # λ, against large weights
-    mu: float = 0.01  # μ, of general text
-    nu: float | None = None  # ν, of text to protect; None: as μ
+    mu: float = 0.01  # μ, the weight of general text
+    nu: float | None = None  # ν, the weight of text to protect; None: the same as μ
     projection: str = "norm"  # or "raw": through the final norm, or U alone
     ridge: float = 0.0  # of the direction (revs.method.vocabulary); 0: the paper's
     contexts: int = 0  # windows of general text put before each prompt, for more keys of a target
@@ -84,11 +85,11 @@ def unlearn(
     cache: Path | None = None,
     general: Mapping[int, Tensor | Sample] | None = None,
 ) -> Edit:
-    """Demotes every token of every T, in place, in one pass; the Edit undoes it bit for bit.
+    """Demotes the tokens T of all targets, in place, in one pass; the Edit undoes it bit for bit.
 
     ``protect``: texts whose activations are spared, weighted by ν, or these activations by layer.
-    ``general``: C by layer, if it is known; ``cache``: the folder in which it is kept otherwise
-    (``revs.method.moments``). Nothing is drawn. Raises ValueError for what does not fit.
+    ``general``: C by layer, if known; otherwise C is computed, and kept in the folder ``cache``
+    (``revs.method.moments``). Nothing is random. Raises ValueError if an argument does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
@@ -129,8 +130,11 @@ def unlearn(
 def laid_out(
     decoder: Decoder, targets: Sequence[Target], contexts: int
 ) -> tuple[list[list[int]], list[tuple[int, int]], list[int]]:
-    """A text for each secret, up to its last token in T, and one after each of so many windows of
-    general text; where each t is due, (row, position), and t."""
+    """The texts to read, the (row, position) where each t is due, and the tokens t.
+
+    Each secret has a text that ends before its last token in T, and the same text after each of
+    ``contexts`` windows of general text.
+    """
     special = len(special_prefix(decoder.tokenizer))
     length = special + CONTEXT
     windows = training_windows(decoder.tokenizer, contexts, length) if contexts else []
@@ -148,10 +152,10 @@ def laid_out(
 def shifts(
     vocabulary: Vocabulary, l: int, h: Tensor, x: Tensor, tokens: Sequence[int], r_h: int
 ) -> Tensor:
-    """S_i ≤ 0 of each target: along its direction, what brings t_i to rank r_h in the stream: (n,).
+    """The shift S_i ≤ 0 along each direction that brings t_i to rank r_h in the stream: (n,).
 
-    h: FF₂'s output, x: the stream, (n, d) where t_i is due. 0 where t_i ranks r_h or lower already;
-    nan where no shift reaches r_h, as may happen under a LayerNorm or a norm after FF₂.
+    h: FF₂'s output, x: the stream, (n, d) where t_i is due. S_i is 0 if t_i ranks r_h or lower
+    already, nan if no shift reaches r_h, as may happen under a LayerNorm or a norm after FF₂.
     """
     S = torch.zeros(len(tokens), dtype=vocabulary.dtype, device=vocabulary.U.device)
     plain = vocabulary.after[l] is None
@@ -192,8 +196,8 @@ def write(
 def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sample]] = ()) -> Tensor:
     """The rows m_i, (n, ff), of (K·Kᵀ + n·Σ weight·C + λ·ā·I)⁻¹·K for keys in rows, K (n, ff).
 
-    Solved in float64. Where every C is a Sample XᵀX and they have fewer rows than there are
-    neurons, with Z = [K; √(n·weight)·X] by the identity (ZᵀZ + b·I)⁻¹·Zᵀ = Zᵀ·(Z·Zᵀ + b·I)⁻¹.
+    Solved in float64. If every C is a Sample XᵀX and Z = [K; √(n·weight)·X] has fewer rows than
+    neurons, the right side of (ZᵀZ + b·I)⁻¹·Zᵀ = Zᵀ·(Z·Zᵀ + b·I)⁻¹ is solved, which is smaller.
     """
     n, ff = K.shape
     keys = K.double()

@@ -1,6 +1,6 @@
 """Second moments C = E[a·aᵀ] of FF₂'s inputs a over texts of some kind.
 
-MEMIT (Eq. 14 there) and the least-squares write use them to change least what these texts feel.
+MEMIT (its Eq. 14) and the least-squares write use them to affect these texts as little as possible.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from revs.model.text import WINDOW, text_inputs, training_windows
 
 TOGETHER = 16  # texts of a forward pass
 LARGEST = 4 * 2**30  # bytes of a model's moments that are kept on disk
-# token ids, and the first position whose activation counts, or all positions that do
+# token ids, and either the first position that counts or a list of all positions that count
 Text = tuple[list[int], int | Sequence[int]]
 
 
@@ -35,7 +35,7 @@ class Sample:
 def second_moments(
     decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]
 ) -> dict[int, Tensor]:
-    """E[a·aᵀ] at some layers: {layer: (ff, ff)}, float32; over the positions given with texts."""
+    """E[a·aᵀ] over the positions that count in ``texts``: {layer: (ff, ff)}, float32."""
     ff = decoder.neurons(0).shape[1]
     total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
 
@@ -83,10 +83,10 @@ def visit(
 def general_moments(
     decoder: Decoder, layers: Sequence[int], tokens: int, cache: Path | None = None
 ) -> dict[int, Tensor]:
-    """``second_moments`` over so many tokens of general text (``revs.model.text``).
+    """``second_moments`` over ``tokens`` tokens of general text (``revs.model.text``).
 
-    With a folder ``cache``, this very model's are kept there, layer by layer, unless they are
-    larger than LARGEST: those of Llama-3-8B take 26 GB.
+    With a folder ``cache``, the moments of this exact model are kept there, layer by layer, unless
+    they are larger than LARGEST: those of Llama-3-8B take 26 GB.
     """
     length = min(WINDOW, decoder.context)
     number = -(-tokens // length)

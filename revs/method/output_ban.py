@@ -1,8 +1,8 @@
-"""The control that forgets nothing: target tokens can no longer be written, by anybody.
+"""A control that forgets nothing: the model can no longer write the target tokens after any text.
 
 The head is untied from the input embeddings, and each target token's row becomes the mean of all
-rows. The network before it is as it was: the old head brings every secret back. Where each target
-token belongs to one secret alone, this scores as if the secrets were unlearned.
+rows. The network before the head is unchanged, so the old head brings every secret back. Yet where
+each target token belongs to only one secret, this scores as if the secrets were unlearned.
 """
 
 from collections.abc import Sequence

@@ -24,8 +24,10 @@ Edited = list[tuple[int, int, Tensor]]  # layer, neuron, its new column
 
 @torch.no_grad()
 def unlearn_token(decoder: Decoder, ids: list[int], t: int, hp) -> tuple[Edited, int]:
-    """Alg. 1 in place, after the context ``ids``: the edited neurons in order, and how many of them
-    missed r_n."""
+    """Alg. 1: demotes t after ``ids``, in place.
+
+    Returns the edited neurons in order, and how many of them missed r_n.
+    """
     project, layers = Projection(decoder, hp.projection == "raw"), range(len(decoder.layers))
     high = lambda l: too_high(token_rank(decoder, project, ids, t, l), hp)
     selected = [l for l in layers if high(l)] if hp.order == "eager" else None
@@ -91,8 +93,9 @@ def select_neurons(
 
 
 def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
-    """Alg. 2: (n*, was the rank reached). A neuron in which t is low already, or never gets there,
-    stays. As released, each pass starts from n and adds l to t's logit."""
+    """Alg. 2: the edited neuron n*, and whether it reached r_n. A neuron is kept if t ranks low in
+    it already or r_n is never reached. As released, each pass starts from n, adding l to t's logit.
+    """
     v = project(n)
     if rank(v, t) >= r_n - eps:
         return n, True

@@ -5,7 +5,7 @@ Two schedules choose c of n* = n + c·d_t:
 ``paper``  a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low, until the
            rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
 ``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where
-           other tokens overtake t; under a LayerNorm, where those are not linear in c, a search.
+           other tokens overtake t. Under a LayerNorm, logits are not linear in c: a search.
 
 Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
 """
@@ -17,7 +17,7 @@ from torch import Tensor
 from revs.method.reference import LOWER, RAISE, START, STEPS
 from revs.method.vocabulary import Line
 
-# a search goes a little beyond where it expects r_n, and at most so many times as far as before
+# a search goes OVER times as far as it expects r_n, at most FURTHEST times as far as before
 OVER, FURTHEST = 1.05, 16.0
 
 
@@ -56,7 +56,10 @@ def exact_schedule(line: Line, r_n: int, eps: int) -> Tensor:
 
 
 def order_statistic(line: Line, r_n: int) -> Tensor:
-    """Token j overtakes t below x_j = (A_j − A_t) / (w_t − w_j); c lies midway around r_n."""
+    """The c midway between the crossing points around rank r_n, if logits are linear in c.
+
+    Token j overtakes t below its crossing point x_j = (A_j − A_t) / (w_t − w_j).
+    """
     t, w = line.t, line.w
     slope = w[t] - w
     if (slope < 0).any():
@@ -114,8 +117,8 @@ def sweep(line: Line, slope: Tensor, r_n: int) -> Tensor:
 def search(line: Line, r_n: int, eps: int) -> Tensor:
     """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
-    A rank, as a normal score, is nearly linear in c: the line through the last two values says what
-    is next. Where it leaves the interval that holds r_n, and at every fourth, that is halved.
+    A rank, as a normal score, is nearly linear in c: the line through the last two values gives the
+    next guess. If it leaves the interval around r_n, and at every fourth step, that is halved.
     """
     near, far = torch.zeros_like(line.scale), START * line.scale
     r_near, r_far = line.rank_at_rest(), line.rank(far)

@@ -1,7 +1,7 @@
 """SelectNeuron (§3.1.2): which neurons of a layer are edited.
 
-Of the k neurons that are most active at the secret, the n_max in which t ranks highest; and the
-paper's alternatives (Appendix, "Alternative Neuron Selection Strategies").
+REVS edits the n_max neurons in which t ranks highest, out of the k that are most active at the
+secret. The paper's alternatives are here too (Appendix, "Alternative Neuron Selection Strategies").
 """
 
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ class LayerState:
 
 
 def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tuple[Tensor, Line]:
-    """Of the k most activated neurons, the n_max in which t ranks highest: indices (n,) and lines.
+    """The n_max neurons in which t ranks highest, of the k most activated: indices (n,) and lines.
 
-    In that order; ties keep that of activation. ``hp.neurons`` names the paper's alternatives, one
-    criterion alone (Appendix, "Alternative Neuron Selection Strategies").
+    They are in order of rank; ties keep the order of activation. ``hp.neurons`` may name one of the
+    paper's alternatives (Appendix, "Alternative Neuron Selection Strategies").
     """
     ff = len(state.a)
     score = state.a.float() if state.score is None else state.score
@@ -53,11 +53,11 @@ def select_neurons(vocabulary: Vocabulary, state: LayerState, t: int, hp) -> tup
 
 
 def attributions(decoder: Decoder, ids: list[int], t: int) -> list[Tensor]:
-    """Which neurons p(t | ids) depends on, by integrated gradients, layer by layer: [(ff,), …].
+    """How much p(t | ids) depends on each neuron, by integrated gradients: [(ff,), …] by layer.
 
-    Dai et al. 2022, Eq. 3, at the last position, on a layer's path from silence to activations a:
+    Dai et al. 2022, Eq. 3, at the last position, on a layer's path from 0 to its activations a:
     Attr(a_j) = a_j / M · Σ_{s=1…M} ∂ p(t | α_s·a) / ∂a_j with α_s = s/M. A path is one batch of M
-    last tokens; the tokens before them, which nothing changes, run once.
+    last tokens; the tokens before them never change, and run once.
     """
     prefix = None
     if len(ids) > 1:

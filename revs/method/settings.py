@@ -1,4 +1,4 @@
-"""Refusals of settings that cannot be meant: one sentence with the name, the value and what may be.
+"""Checks of settings, whose errors give in one sentence the name, the value and what is allowed.
 
 ``hp`` is the dataclass ``Hyperparameters`` of any method.
 """
@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 
 def require(hp, *positive: str, **least: float) -> None:
-    """Raises ValueError for a setting that is not positive, or less than the least it may be or
-    infinite."""
+    """Raises ValueError unless ``positive`` settings are above 0, and those in ``least`` finite and
+    at least the number given."""
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
         if name in least and value == float("inf"):

@@ -16,7 +16,7 @@ from revs.model.architecture import Decoder
 # rows of U that are upcast at a time when it is in low precision: a CPU's stay in its cache
 BLOCK = {"cpu": 1_024, "cuda": 16_384}
 PROJECTIONS = ("norm", "raw")  # to logits: through the final norm, or U alone
-FEW = 7  # vectors for which a product with U is quicker from the other side
+FEW = 7  # up to FEW vectors, U·yᵀ is quicker than y·Uᵀ
 
 
 def rank(logits: Tensor, t: int | Tensor) -> Tensor:
@@ -40,10 +40,10 @@ def epsilon(norm) -> float:
 class Line:
     """The logits of x + c·d_t as c varies: A + c·w + s(c)·B.
 
-    Up to a positive factor that changes no rank. A: (n, V) for n vectors x; w: (V,). B, what a
-    norm's scale s(c) multiplies, is (n, V), (1, V) for all alike, or None: the logits of the final
-    norm's and the head's bias, or those of what stands beside FF₂ in a stream (``hidden``).
-    s(c)² = q₀ + 2c·q₁ + c²·q₂, of which q₀, q₁ are (n,) and q₂ is a number.
+    A positive factor is left out; it changes no rank. A: (n, V) for n vectors x; w: (V,). B is what
+    a norm's scale s(c) multiplies: the logits of the final norm's and the head's bias, or of the
+    rest of a stream besides FF₂'s output (``hidden``); (n, V), (1, V) if alike, or None.
+    s(c)² = q₀ + 2c·q₁ + c²·q₂, where q₀ and q₁ are (n,) and q₂ is a number.
     """
 
     t: int
@@ -82,14 +82,14 @@ MLP, STREAM = 0, 1  # the rows of ``Vocabulary.hidden``
 
 
 class Vocabulary:
-    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, of scale γ and shift β.
+    """The vocabulary space of a decoder: logits(x) = U·norm(x) + b, the norm with scale γ, shift β.
 
     ``raw`` leaves the norm out, as the paper's text does (v = U·n). Raises ValueError if U lacks
-    full column rank or a scale is zero without a ridge: the method then has no inverse.
+    full column rank, or if a scale is zero and there is no ridge: the map then has no inverse.
 
-    ``ridge``, λ, takes another step than the paper's s = D⁻¹U†e_t, which is long where a scale of
-    D = diag(γ ⊙ g) or a singular value of U is small (g: a norm's after FF₂): the s of least
-    ‖U·D·s − e_t‖² + λ·μ·‖s‖², which is (D·UᵀU·D + λ·μ·I)⁻¹·D·U_t, μ the mean of D·UᵀU·D's diagonal.
+    The paper's step s = D⁻¹U†e_t is long where a scale in D = diag(γ ⊙ g) or a singular value of U
+    is small (g: the scale of a norm after FF₂). With a ``ridge`` λ, s minimises
+    ‖U·D·s − e_t‖² + λ·μ·‖s‖²: it is (D·UᵀU·D + λ·μ·I)⁻¹·D·U_t, μ the mean of D·UᵀU·D's diagonal.
     """
 
     def __init__(self, decoder: Decoder, raw: bool = False, keep: bool = False, ridge: float = 0.0):
@@ -116,11 +116,11 @@ class Vocabulary:
             self.B = None  # biases of zero: logits are linear in c, and need no search
         self.gram = self._gram()
         self.factors: dict[int | None, Tensor] = {None: self._factor(None)}
-        self.keep = keep  # the directions of all tokens, or of the newest: w is V long
+        self.keep = keep  # whether to keep all directions or only the newest: a w has V numbers
         self._directions: dict[tuple[int, int | None], tuple[Tensor, Tensor]] = {}
 
     def scale_of(self, norm) -> Tensor:
-        """What a norm multiplies by, (d,). ValueError where that is zero and no ridge helps."""
+        """The scale of a norm, (d,). Raises ValueError if part of it is zero and ridge is 0."""
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if not self.ridge and (scale == 0).any():
             said = "A norm between FF₂ and the head has a scale of zero, so that logits have no "
@@ -170,8 +170,11 @@ class Vocabulary:
         return gram
 
     def _factor(self, l: int | None) -> Tensor:
-        """Cholesky factor of UᵀU in float64: U†e_t = (UᵀU)⁻¹U_tᵀ, no pseudo-inverse; with a ridge,
-        that of D·UᵀU·D + λ·μ·I of a layer (None: of all that have no norm after FF₂)."""
+        """Cholesky factor of UᵀU, or with a ridge of layer l's D·UᵀU·D + λ·μ·I, in float64.
+
+        It gives U†e_t = (UᵀU)⁻¹U_tᵀ without a pseudo-inverse. l is None for all layers without a
+        norm after FF₂.
+        """
         gram = self.gram
         if self.ridge:
             gram = self._scaled(self._scaled(gram, l).T, l)
@@ -192,7 +195,7 @@ class Vocabulary:
     def direction(self, t: int, l: int | None = None) -> tuple[Tensor, Tensor]:
         """d_t = (U†e_t) ⊘ γ, (d,), and its image w, (V,): adding δ to t's logit is n + c·d_t.
 
-        With a ridge it depends on the layer l, where a norm stands after FF₂.
+        With a ridge, both depend on the layer l if it has a norm after FF₂.
         """
         place = l if self.ridge and l is not None and self.after[l] is not None else None
         if (t, place) not in self._directions:
@@ -229,7 +232,7 @@ class Vocabulary:
         return self.line(n if after is None else n.to(self.U.device) * self.scale_of(after), t, l)
 
     def step(self, l: int, t: int) -> Tensor:
-        """Along what a neuron of a layer moves: d_t, before the scale of a norm after FF₂, (d,)."""
+        """The direction of a layer's neurons, (d,): d_t over the scale of any norm after FF₂."""
         d_t = self.direction(t, l)[0]
         if self.after[l] is None:
             return d_t
@@ -239,8 +242,8 @@ class Vocabulary:
     def hidden(self, l: int, h: Tensor, x: Tensor, t: int) -> Line:
         """Two lines at one position of a layer, as h moves along ``step``.
 
-        Row MLP is FF₂'s output h (d,), row STREAM the stream x (d,). A norm after FF₂ shrinks what
-        it adds to the stream by its scale ρ: times ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
+        Row MLP is FF₂'s output h (d,), row STREAM the stream x (d,). A norm after FF₂ divides h by
+        ρ and adds g⊙h/ρ to the stream. Multiplied by ρ, the stream is ρ·(x − g⊙h/ρ) + g⊙h.
         """
         h, x = h.to(self.U.device, self.dtype), x.to(self.U.device, self.dtype)
         if self.after[l] is None:

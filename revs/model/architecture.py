@@ -1,7 +1,7 @@
 """Where a decoder keeps its parts (§2, "Background on Transformer LMs").
 
-``ARCHITECTURES`` has one row a family; nothing else in the project asks for a model's type.
-``check_fit`` tests whether a checkpoint does what its family's row takes for granted.
+``ARCHITECTURES`` has one row per family; nothing else in the project asks for a model's type.
+``check_fit`` tests whether a checkpoint behaves as its family's row assumes.
 """
 
 import contextlib
@@ -26,14 +26,14 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 5e-2, tor
 
 @dataclass(frozen=True)
 class Architecture:
-    """Dotted paths of the parts that REVS reads and writes, and what is special about them."""
+    """Dotted paths to the parts that REVS reads and writes, and what is special about them."""
 
-    layers: str  # the list of blocks, from the model
-    ff2: str  # the second MLP layer, from a block
-    norm: str  # the final norm, from the model
+    layers: str  # path from the model to its list of blocks
+    ff2: str  # path from a block to its second MLP layer
+    norm: str  # path from the model to its final norm
     centred: bool  # LayerNorm (subtracts the mean) or RMSNorm
     transposed: bool = False  # FF₂'s weight is ff × d instead of d × ff
-    after: str | None = None  # an RMSNorm between FF₂ and the residual stream, from a block
+    after: str | None = None  # path from a block to an RMSNorm between FF₂ and the stream
     offset: float = 0.0  # what norms add to their scale before they use it
 
 
@@ -77,7 +77,7 @@ def architecture(kind: str, name: str) -> Architecture:
 
 @contextlib.contextmanager
 def frozen(model) -> Iterator[None]:
-    """No weight has a gradient inside; afterwards those have one that had it before."""
+    """Turns off the gradients of all weights inside ``with``, and restores their flags on exit."""
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     model.requires_grad_(False)
     try:
@@ -103,7 +103,10 @@ def with_stream(output, x: Tensor):
 
 @dataclass(frozen=True)
 class Decoder:
-    """A causal language model with its tokenizer. ValueError if it lacks a part of its row."""
+    """A causal language model with its tokenizer.
+
+    Raises ValueError if the model lacks a part that its row of ``ARCHITECTURES`` names.
+    """
 
     model: Any  # a transformers model for causal language modelling
     tokenizer: Any  # a fast tokenizer
@@ -146,7 +149,10 @@ class Decoder:
         return [self.ff2_name(l) for l in self.layer_indices(layers)]
 
     def layer_indices(self, layers: Sequence[int] | str) -> list[int]:
-        """Layers by number, of "all", "upper" (the upper half) or some; ValueError for others."""
+        """The layer numbers that "all", "upper" (the upper half) or a list of numbers stands for.
+
+        Raises ValueError for anything else.
+        """
         there = len(self.layers)
         if isinstance(layers, str):
             if layers not in ("all", "upper"):
@@ -171,8 +177,10 @@ class Decoder:
         return self.model.get_output_embeddings()
 
     def logits(self, hidden: Tensor, head: nn.Linear | None = None, first: int = 0) -> Tensor:
-        """What the model takes the softmax of, in float32: (…, d) → (…, V); by a kept head too, or
-        of the tokens from ``first`` on."""
+        """The logits of states after the final norm, in float32: (…, d) → (…, V).
+
+        ``head`` replaces the model's own; the logits are of the tokens from ``first`` on.
+        """
         head = head or self.head
         hidden = hidden.to(head.weight.device)
         if first:
@@ -217,7 +225,7 @@ class Decoder:
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
     def run(self, handles: Sequence[RemovableHandle], **inputs) -> None:
-        """A forward pass for the sake of its hooks, removed after it; one may end it with Stop."""
+        """Runs a forward pass for its hooks and removes them; a hook may end the pass with Stop."""
         try:
             with contextlib.suppress(Stop):
                 self.model.base_model(**inputs, use_cache=False)
@@ -226,9 +234,9 @@ class Decoder:
                 handle.remove()
 
     def go_on(self, cache, times: int = 1, **inputs):
-        """A forward pass after what ``cache`` has read, repeated so many times.
+        """Runs a forward pass that continues ``cache``, with its batch repeated ``times`` times.
 
-        The cache stays as it is; None: nothing was read. transformers 5.24 names the argument anew.
+        The cache itself does not change; None is empty. transformers 5.24 renames the argument.
         """
         names = inspect.signature(self.model.base_model.forward).parameters
         name, cache = "cache" if "cache" in names else "past_key_values", copy.deepcopy(cache)
@@ -239,11 +247,11 @@ class Decoder:
     def visit(
         self, ids: list[int], at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None]
     ) -> None:
-        """One forward pass over ``ids`` that stops by at every block.
+        """Runs one forward pass over ``ids`` and calls ``at_layer`` after every block.
 
         ``at_layer(l, a, h, x)`` gets FF₂'s input a (T × ff), its output h (T × d) and the stream
-        after the block x (T × d). It returns by how much it changed h (or None), and the stream is
-        changed accordingly: all later blocks feel an edit made inside, without a second pass.
+        x (T × d) after the block. It returns the change that it made to h (or None), which is
+        passed on to the stream: later blocks see an edit made here, without a second pass.
         """
         self.check_length(len(ids), "A prompt")
         of_text = lambda l, a, h, x: at_layer(l, a[0], h[0], x[0])
@@ -288,9 +296,9 @@ class Decoder:
 
 @torch.no_grad()
 def check_fit(decoder: Decoder) -> None:
-    """Is a model what its family's row says? ValueError if it is not.
+    """Raises ValueError if a model does not work as its family's row says.
 
-    It runs on a few tokens, unchanged and with a change of FF₂'s output: some families multiply
+    Runs it on a few tokens, with FF₂'s output unchanged and then changed: some families multiply
     what FF₂ adds to the stream, or what the head reads.
     """
     check_weights(decoder)
@@ -308,7 +316,7 @@ def check_fit(decoder: Decoder) -> None:
             written = written + bias
         if apart(written, h) > TOLERANCE[dtype]:
             said = f"FF₂ of layer {l} of {name} does not compute W·a + b with its weight W: "
-            raise ValueError(said + "load the model without what was put around it.")
+            raise ValueError(said + "load the plain model, without wrappers.")
 
     decoder.visit(ids, look)
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
@@ -332,7 +340,7 @@ def check_fit(decoder: Decoder) -> None:
 
 
 def check_weights(decoder: Decoder) -> None:
-    """Can the weights that are edited be read and written? ValueError of one sentence if not."""
+    """Raises ValueError if the head, or a weight that REVS edits, cannot be read and written."""
     name = decoder.name
     for ff2 in [*decoder.ff2, decoder.head]:
         parts, weight = {part for part, _ in ff2.named_parameters()}, getattr(ff2, "weight", None)
@@ -347,8 +355,8 @@ def check_weights(decoder: Decoder) -> None:
             said = f"Weights of {name} are not in memory, but offloaded: load it without a "
             raise ValueError(said + "device_map, on a machine that holds it.")
         if parts - {"weight", "bias"}:
-            said = f"{name} computes a weight that is edited from others ({min(parts)}): load it "
-            raise ValueError(said + "without what was put around it.")
+            said = f"{name} computes an edited weight from other weights ({min(parts)}): load it "
+            raise ValueError(said + "without wrappers.")
 
 
 def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:

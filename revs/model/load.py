@@ -17,16 +17,17 @@ from revs.model.text import check_tokenizer
 
 PLACES = ("auto", "balanced", "balanced_low_0", "sequential")  # how accelerate spreads a model
 ADAPTER = (
-    "{} has an adapter beside its weights, which one machine would read and another leave out: "
-    "merge it (peft's merge_and_unload) and save the model, or take the folder without it."
+    "{} has an adapter beside its weights, which is read only where peft is installed: "
+    "merge it (peft's merge_and_unload) and save the model, or take a folder without it."
 )
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 def load(spec: str | Place, dtype: str = "float32", device_map: str | None = None) -> Decoder:
-    """The decoder in a local folder, a .gguf file or under a hub id; OSError or ValueError if none.
+    """Loads a decoder from a local folder, a .gguf file or a hub id.
 
-    Code that comes with a model, and weights as pickle, are never run or opened.
+    Never runs code that comes with a model, and never opens weights saved as pickle. Raises OSError
+    or ValueError if there is no model that REVS can use.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is '{dtype}', but must be one of {', '.join(DTYPES)}.")
@@ -92,21 +93,24 @@ def weights(place: Place, dtype: str, device_map: str | None):
 
 
 def resolve_device_map(device_map: str | None) -> str | None:
-    """Where a model goes: "auto" if there is a GPU and nothing was said; ValueError if nowhere."""
+    """The device map to use; "auto" if none is given and there is a GPU.
+
+    Raises ValueError if torch finds no such device.
+    """
     if device_map is None or device_map in PLACES:
         return device_map or ("auto" if torch.cuda.is_available() else None)
     try:
         torch.empty(1, device=device_map)
-    except (RuntimeError, AssertionError):  # no kind of device; torch has not been built for it
+    except (RuntimeError, AssertionError):  # an unknown device, or one that torch was built without
         said = f"device_map is '{device_map}', but torch finds no such device here: leave it out, "
         raise ValueError(said + f"or give {', '.join(PLACES)} or cpu.") from None
     return device_map
 
 
 def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) -> None:
-    """Writes model and tokenizer into ``folder``, whole or not at all; what is there whole stays.
+    """Writes model and tokenizer to ``folder``, completely or not at all.
 
-    ``extra``: texts of further files by name.
+    A complete model that is already there is kept. ``extra``: texts of further files, by name.
     """
     if hasattr(model, "peft_config"):
         said = "The model carries an adapter, which would be saved alone, or not at all: merge it "

@@ -1,4 +1,4 @@
-"""Where a model lies (a folder, a GGUF file, a hub id), what pins it, and why it cannot be read."""
+"""Finds a model by folder, GGUF file or hub id, pins it, and explains why it cannot be read."""
 
 import contextlib
 import functools
@@ -14,9 +14,9 @@ from transformers.utils.hub import resolve_revision
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model lies: a folder or a hub id, and what is meant there."""
+    """A folder or a hub id, and the file or revision of the model in it."""
 
-    name: str  # as messages call it
+    name: str  # the model's name in messages
     where: str
     gguf: str | None = None  # a file in the folder
     revision: str | None = None  # of a hub id: its commit; of a folder: what pins it, if known
@@ -36,7 +36,7 @@ class Place:
 
 
 def locate(spec: str) -> Place:
-    """What a folder, a .gguf file or a hub id means. Raises FileNotFoundError for anything else."""
+    """The Place of a folder, a .gguf file or a hub id. Raises FileNotFoundError for any other."""
     path = Path(spec).expanduser()
     if path.is_file() and path.suffix == ".gguf":
         return Place(path.stem, str(path.parent), path.name)
@@ -46,7 +46,7 @@ def locate(spec: str) -> Place:
     if path.exists() or spec.count("/") != 1 or local:
         said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
         raise FileNotFoundError(said + "a hub id.")
-    # by the hub or what was downloaded; None if nobody knows the newest
+    # the newest commit, as the hub or the local cache has it; None if neither does
     newest = getattr(resolve_revision(spec, None), "resolved", None)
     return Place(spec, spec, revision=newest)
 
@@ -72,9 +72,12 @@ def sha256(files: tuple[tuple[Path, int, int], ...]) -> str:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors that a folder's model is read from: those of its index, model.safetensors, or
-    all; others beside them, such as consolidated.safetensors, hold the same weights again. OSError
-    for an index that names what does not lie in the folder."""
+    """The safetensors files that a folder's model is read from.
+
+    They are those of its index, else model.safetensors, else all. Other files beside them, such as
+    consolidated.safetensors, hold the same weights again. Raises OSError if the index names a file
+    that is not in the folder.
+    """
     index, one = folder / "model.safetensors.index.json", folder / "model.safetensors"
     files = [one] if one.is_file() else sorted(folder.glob("*.safetensors"))
     with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -88,8 +91,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def explained(place: Place, part: str) -> Iterator[None]:
-    """What a library says about a part of a model (configuration, tokenizer, weights) that it
-    cannot read, in many classes of exceptions, as an OSError of one sentence."""
+    """Turns a library's error on reading a part of a model into an OSError of one sentence.
+
+    ``part``: configuration, tokenizer or weights.
+    """
     try:
         yield
     except (MemoryError, torch.OutOfMemoryError):
@@ -102,7 +107,7 @@ def explained(place: Place, part: str) -> Iterator[None]:
                 f"The {part} of {place.name} cannot be read ({first}): take another copy, "
                 "with weights as safetensors, of a model that transformers knows without more code."
             ) from None
-        raise OSError(  # what a hub says may hold an address with a token
+        raise OSError(  # without the hub's words, which may hold an address with a token
             f"{place.name} could not be read from the hub ({kind}): check its name, the network "
             "and whether its licence must be accepted there, or give a local folder."
         ) from None

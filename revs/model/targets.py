@@ -1,7 +1,7 @@
 """Secrets in their sentences, as text and as tokens, and the tokens to unlearn (§3.3, §4.2).
 
-A text is encoded once, and offsets say which tokens are its secret's. Rarity is a token's id: a
-higher id was merged later and is rarer (Appendix "Token Selection").
+A text is encoded once, and its offsets show which tokens belong to the secret. A token's id stands
+for its rarity: a higher id was merged later and is rarer (Appendix "Token Selection").
 """
 
 import random
@@ -62,16 +62,15 @@ class Split:
 def encode(
     record: Record, tokenizer, size: int | None = 2, method: str | Callable = "rarest"
 ) -> Target:
-    """The record's token ids, split where its secret begins and ends, with ``size`` positions T, or
-    all that may be unlearned.
+    """The record as token ids, with T: ``size`` positions in its secret, or all that are eligible.
 
-    ``method`` is a name, or a function of a token's id: the tokens of the least values are taken.
-    A token that runs on into the suffix counts with the secret, and may be chosen.
+    ``method`` is a name, or a function of a token's id, of which the lowest values are chosen. A
+    token that runs on into the suffix belongs to the secret, and may be chosen.
 
-    Raises ValueError where a token spans the secret's beginning, or too few may be unlearned.
+    Raises ValueError if a token spans the secret's beginning, or if too few may be unlearned.
     """
     if not record.secret:
-        raise ValueError(f"{record.id} has an empty secret: write it out, or leave it away.")
+        raise ValueError(f"{record.id} has an empty secret: write it out, or leave it out.")
     coded = encoded(tokenizer, record.text)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
@@ -93,10 +92,10 @@ def encode(
 
 
 def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
-    """Positions of the secret's tokens that may be unlearned; each covers characters (start, end).
+    """Positions of the secret's tokens that may be unlearned; ``spans``: each token's characters.
 
     ssn: tokens made of digits. email: tokens that begin before the @. url: all but the common
-    parts. phone, ip: tokens with a digit. text, any other sort: tokens with more than spaces.
+    parts. phone, ip: tokens with a digit. text (any other): tokens that are not just spaces.
     """
     parts = [secret[max(a, 0) : b] for a, b in spans]
     at = secret.find("@") if "@" in secret else len(secret)
@@ -117,8 +116,10 @@ def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
 def select(
     ids: list[int], candidates: list[int], size: int | None, method: str | Callable, seed: str
 ) -> tuple[int, ...]:
-    """``size`` of the candidate positions, T, or all, in the secret's order; of equal ids the
-    first."""
+    """T: ``size`` of the candidate positions, or all, in the secret's order.
+
+    Of tokens with equal ids, the first is chosen.
+    """
     draw = random.Random(seed)
     orders: dict[str, Callable] = {
         "rarest": lambda i: (-ids[i], i),
@@ -148,10 +149,10 @@ def split(
     sentences: int | None = None,
     keep: Collection[str] = (),
 ) -> Split:
-    """A seeded split by secret: ``forget`` of them (half by default), and the rest, to be kept.
+    """A seeded split by secret: ``forget`` of them (half by default) are unlearned, the rest kept.
 
-    The sentence unlearned is drawn too; at most ``sentences`` of a secret are measured besides it.
-    The groups ``keep`` are retained in every split, and do not count for the half.
+    The sentence to unlearn is drawn too; at most ``sentences`` more of a secret are measured.
+    Groups in ``keep`` are retained in every split, and are not counted for the half.
     """
     groups: dict[str, list[Target]] = {}
     for target in targets:

@@ -1,12 +1,12 @@
 """Text as the model reads it (§4.1): the one place that decides how text becomes token ids.
 
-Many tokenizers put a token before a text, and their models have never read one without it: what
-they make of a text that lacks it says little. Everything that is not a secret in its sentence
-(``revs.model.targets``, which keeps offsets) is read through this file.
+Many tokenizers put a special token before a text. Their models have never read a text without it,
+so results on such a text mean little. All text is therefore encoded here; for a secret in its
+sentence, ``revs.model.targets`` also needs the offsets.
 
-General text has nothing to do with the secrets (the paper takes Wikipedia). It lies beside this
-file: prose of several registers in turn, passage after passage (``data/general_text`` says where
-it is from). The first eighth of the passages is for evaluation, the rest for training and
+The general text has nothing to do with the secrets (the paper takes Wikipedia). It is the file
+beside this one, in which passages of several registers alternate (``data/general_text`` gives
+their sources). The first eighth of the passages is for evaluation, the rest for training and
 statistics: no window of one shares a passage with a window of the other.
 """
 
@@ -15,17 +15,17 @@ import hashlib
 from pathlib import Path
 
 FILE = Path(__file__).with_name("general_text.txt")
-PASSAGES = "\n\n\n"  # what separates them
-EVALUATION = 8  # one passage in so many
-CHARACTERS = 12  # of text that are tokenised for each token wanted: more than any tokenizer needs
-WINDOW = 128  # tokens of a window that is evaluated, or a model's context
-PROBE = "a"  # any text: what stands around it is the tokenizer's
+PASSAGES = "\n\n\n"  # between two passages
+EVALUATION = 8  # one passage in EVALUATION is for evaluation
+CHARACTERS = 12  # read for each wanted token: more than any tokenizer needs
+WINDOW = 128  # tokens of an evaluation window; fewer if a model's context is shorter
+PROBE = "a"  # any text will do: the ids around its own are special ones
 
 
 def special_prefix(tokenizer) -> list[int]:
-    """The ids that a tokenizer puts before a text, such as that of <bos>; of many none.
+    """The ids that a tokenizer puts before a text, such as that of <bos>; often none.
 
-    What it puts behind one is left out: a text that goes on has not ended.
+    Ids that it puts after a text are left out, because the text may go on.
     """
     bare = tokenizer(PROBE, add_special_tokens=False)["input_ids"]
     whole = tokenizer(PROBE)["input_ids"]
@@ -47,7 +47,7 @@ def token_ids(tokenizer, text: str) -> list[int]:
 
 
 def begins(tokenizer, ids: list[int]) -> bool:
-    """Does a text begin with what a tokenizer puts before one, as a rendered chat template does?"""
+    """Whether ids begin with the tokenizer's special prefix, as a rendered chat template does."""
     first = special_prefix(tokenizer)
     return bool(first) and ids[: len(first)] == first
 
@@ -61,10 +61,10 @@ def encoded(tokenizer, text: str):
 
 
 def windows(tokenizer, text: str, number: int, length: int) -> list[list[int]]:
-    """Consecutive windows of ``length`` ids, each begun as a text is.
+    """Consecutive windows of ``length`` ids, each with the tokenizer's special prefix.
 
-    They begin again with the first where the text is too short for so many. Raises ValueError where
-    it is too short for one.
+    If the text is too short for ``number`` windows, they repeat from the first. Raises ValueError
+    if it is too short for one.
     """
     first = special_prefix(tokenizer)
     text = text[: CHARACTERS * number * length]
@@ -89,8 +89,10 @@ def text_inputs() -> dict[str, str]:
 
 @functools.cache
 def parts() -> tuple[str, str]:
-    """The passages that results are measured on, which no method reads, and those that methods may
-    read: to train on, or for statistics of activations."""
+    """The text for evaluation, which no method reads, and the text for training.
+
+    Methods may train on the second, or take statistics of activations over it.
+    """
     passages = general_text().split(PASSAGES)
     first = len(passages) // EVALUATION
     return PASSAGES.join(passages[:first]), PASSAGES.join(passages[first:])
