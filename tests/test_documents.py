@@ -185,7 +185,7 @@ def test_damaged_files_of_the_challenge_are_refused(tmp_path, suffix, refused):
     np.save(tmp_path / "train_prefix.npy", np.array([[64, 65], [66, 67]]))
     place = tmp_path / "train_suffix.npy"
     place.write_bytes(suffix) if isinstance(suffix, bytes) else np.save(place, suffix)
-    with refused("do not fit together, or hold something else"):
+    with refused("do not fit together, or hold something other"):
         list(sources.challenge(tmp_path, Gpt2Like()))
 
 

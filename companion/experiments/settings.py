@@ -182,7 +182,7 @@ class Curate(Adapted):
     T: int = count(2, "target tokens that a secret must have")
     keep_leaked: bool = field(True, "keep secrets whose own part stands in their prompt")
     tuning_share: float = field(
-        0.0, "share set aside for tuning, other owners and domains", ge=0, lt=1
+        0.0, "share set aside for tuning, of other owners and domains", ge=0, lt=1
     )
     challenge_tokenizer: str | None = field(None, "tokenizer of the ids in the challenge's files")
 
