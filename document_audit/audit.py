@@ -235,7 +235,7 @@ def chosen(
 
 @contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Adds what its block takes to the seconds of a part."""
+    """Add the time that its block takes to the seconds of a part."""
     start = time.monotonic()
     yield
     seconds[name] = seconds.get(name, 0.0) + time.monotonic() - start

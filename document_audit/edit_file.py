@@ -185,13 +185,13 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
 
 
 def check_place(folder: Path) -> None:
-    """Raises ValueError if a folder holds more than an edit, which would be lost with it."""
+    """Raise ValueError if a folder holds more than an edit, which would be lost with it."""
     if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
         raise ValueError(f"{folder} holds more than an edit: name another folder.")
 
 
 def remove(folder: Path) -> bool:
-    """Removes an edit, if one is there, and says whether."""
+    """Remove an edit, if one is there, and return whether there was one."""
     check_place(folder)
     for name in (WEIGHTS, CONFIG, README):
         (folder / name).unlink(missing_ok=True)
@@ -224,7 +224,7 @@ def read(folder: str | Path) -> SavedEdit:
 
 
 def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
-    """Adds the edit, in place; ``undo`` of the Edit takes it back bit for bit.
+    """Add the edit, in place; ``undo`` of the Edit takes it back bit for bit.
 
     Raises ValueError, and changes nothing, if the model, its tokenizer or its precision is another,
     or the weights are not as they were before the edit.
@@ -256,7 +256,7 @@ def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
 
 
 def add(decoder: Decoder, added: Factors) -> Edit:
-    """Adds B·A to each FF₂, without a check."""
+    """Add B·A to each FF₂, without a check."""
     with Edit(decoder) as edit:
         for l in range(len(decoder.layers)):
             if pair := added.get(decoder.ff2_name(l).removesuffix(".weight")):

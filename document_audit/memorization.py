@@ -219,7 +219,7 @@ def ask(decoder: Decoder, ready: Iterable[Sequence[Place]], progress: Callable) 
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Raises ValueError for what is no kind of secret, or none at all."""
+    """Raise ValueError if a kind is unknown, or none is given."""
     if not kinds or set(kinds) - set(KINDS):
         given = ", ".join(map(str, kinds)) or "empty"
         raise ValueError(f"kinds is {given}, but must be some of {', '.join(KINDS)}.")

@@ -68,7 +68,7 @@ def test_revs_was_first_in_the_first_design_alone():
 
 
 def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_tell():
-    """write: “From the middle layers on the write forgets at the output *and* in the layers …”"""
+    """write: “A write that begins in a middle layer forgets at the output *and* in the layers …”"""
     found = ablations.by_first_layer(MODEL, "ssn").set_index("first")
     middle, last = found[found.index <= 24], found[found.index >= 28]
     assert middle["resistance"].min() > 90 and last["resistance"].max() < 5
@@ -86,8 +86,9 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
 
 
 def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
-    """gone: “… exposure now finds …; in the model that never read them it finds …”; “the
-    least-squares write loses some, MEMIT more, and REVS all”; “most addresses rank near the end”"""
+    """gone: “After the least-squares write exposure finds …; in the model that never read them …”;
+    “the least-squares write loses some, MEMIT more, and REVS all”; “most addresses rank near the
+    end”"""
     table = recovery.by_tokens(MODEL, "emails").set_index(["method", "tokens"])
     gold, kept = table["exposure"]["gold", "two"], table["specificity"]
     for method in ("revs", "least_squares", "memit"):
@@ -176,8 +177,8 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
 
 
 def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
-    """fair: “with the text in the covariance they keep more of the other secrets”; “RMU and NPO-KL
-    lose”; “only NPO-KL gains much”"""
+    """fair: “with the text in the covariance they keep many more of the other secrets”; “RMU and
+    NPO-KL lose”; “only NPO-KL gains much”"""
     measures = ["specificity", "unlearning_score"]
     spared = main_comparison.protected(MODEL).groupby(["data", "method", "tagged"])[measures]
     both = spared.mean().unstack("tagged")

@@ -138,8 +138,8 @@ def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
     with ``to``, the excess over that method in the cells that both have.
 
     Intervals come from a bootstrap over adapters, splits and secrets. Where all secrets agree, all
-    draws agree too; so each is at least as wide as Wilson's for one run's secrets, or Newcombe's
-    for an excess.
+    draws agree too; so each interval is at least as wide as Wilson's for one run's secrets, or
+    Newcombe's for an excess.
     """
     forget, lines = found[found["part"] == "forget"], []
     for data, part in forget.groupby("data", sort=False):

@@ -155,7 +155,7 @@ def by_method(
     values, its interval ``low`` to ``high``, and ``p`` that it is 0; with ``to``, the same for the
     difference from that method, in the cells that both have.
 
-    ``values`` holds one number per run, ``samples`` one per draw and run.
+    ``values`` holds one number per run, ``samples`` the same in each draw: draws × runs.
     """
     weights = cell_weights(runs)
     places = runs.assign(place=range(len(runs))).pivot_table(

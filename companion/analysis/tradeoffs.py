@@ -52,9 +52,9 @@ def by_targets(model: str, data: str) -> Curves:
 
 
 def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
-    """Each method's tuned run of seed 0 and its finished runs that vary one setting (``what``)
-    alone, in per cent, in the order of ``by``; ``targets`` counts the secrets unlearned. A
-    method with only one run is left out."""
+    """Each method's finished runs of seed 0, the tuned one and those that vary one setting
+    (``what``) alone, in per cent, in the order of ``by``; ``targets`` counts the secrets unlearned.
+    A method with only one run is left out."""
     frame = measured(model, data)
     frame = frame.query("seed == 0 and failed.isna()").copy()
     frame[list(METRICS)] *= 100

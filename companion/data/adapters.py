@@ -2,8 +2,9 @@
 
 A folder holds what PEFT writes (adapter_config.json, adapter_model.safetensors in float16) and
 ``about.json``: the base model, the seed, how digits are tokenised, the data sets memorised, what
-was left out, and the sha256 of the merged weights. All adapters share the embeddings of the tokens
-00–999 in ``digits-learned.safetensors``; an adapter of another model keeps its own in its folder.
+was left out, and the sha256 of the merged weights. The adapters of data/adapters share the
+embeddings of the tokens 00–999 in ``digits-learned.safetensors``; an adapter of another model keeps
+its own in its folder.
 """
 
 import hashlib

@@ -64,8 +64,9 @@ def learn_digits(
     The model learns to predict rows of ten numbers, "470, 471, …", and, in the general ``texts``,
     numbers and the token after each. A penalty at random places of these texts,
     log(1 + Z_new / Z_old), keeps the new tokens from taking probability from the old ones; its
-    weight is LAST_WEIGHT in the last quarter of the steps. Z_new and Z_old are the softmax sums
-    over new and old tokens, at the final hidden states before training.
+    weight is 1 in the first ``times`` rounds through all numbers, LAST_WEIGHT in ``times // 3``
+    further ones. Z_new and Z_old are the softmax sums over new and old tokens, at the final hidden
+    states before training.
     """
     model, draw = decoder.model, random.Random(seed)
     places = [model.get_input_embeddings().weight, decoder.head.weight]

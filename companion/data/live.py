@@ -42,8 +42,8 @@ def records() -> list[Record]:
 def settings(r_h: int = 1000, r_n: int = 7800, neurons: int = 90) -> dict[str, int]:
     """Return REVS's settings for the page's sliders: ranks in tokens, tolerances as in the paper.
 
-    In the paper, ε is a third of r_h and about a twentieth of r_n. All k active neurons may be
-    edited: n_max = k.
+    In the paper, ε of r_h is a third of r_h, and ε of r_n about a twentieth of r_n. All k active
+    neurons may be edited: n_max = k.
     """
     margins = {"r_h": r_h, "eps_r_h": r_h // 3, "r_n": r_n, "eps_r_n": r_n // 20}
     return margins | {"n_max": neurons, "k": neurons}

@@ -102,7 +102,7 @@ def expanded(name: str, path: str | None) -> Path | Callable | None:
 
 
 def loaded(settings: Settings) -> Decoder:
-    """Return the model; refuse, before hours of search, one whose edit fails or lacks an undo."""
+    """Return the model; refuse, before hours of search, one that cannot be edited or undone."""
     folder = adapters.adapted(settings.model, settings.adapter)
     if models.identify(folder).startswith(models.UNPINNED):
         raise ValueError(
@@ -116,9 +116,9 @@ def loaded(settings: Settings) -> Decoder:
 
 
 def keep_edit(folder: Path, saved: edit_file.SavedEdit | None) -> None:
-    """Replace an earlier run's report and edit by this run's edit, if it made one.
+    """Remove an earlier run's report and edit, and write this run's edit if it made one.
 
-    The old report is removed first: no edit may lie next to another run's report.
+    The report goes first: no edit may lie next to another run's report.
     """
     report_, edit = (folder / name for name in FILES)
     report_.unlink(missing_ok=True)

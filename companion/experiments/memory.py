@@ -83,7 +83,7 @@ def free_bytes(device_map: str | None = None) -> float:
 
 
 def give_back() -> None:
-    """Give freed memory that malloc still holds back to the system: reuse of it would go
+    """Return to the system the freed memory that malloc still holds: reuse of it would go
     uncounted."""
     gc.collect()
     with contextlib.suppress(OSError, TypeError, AttributeError):  # only glibc has malloc_trim

@@ -42,7 +42,7 @@ def refuse_unknown(cells: list[str]) -> None:
 
 
 def run(experiment: ModuleType, namespace: dict) -> dict:
-    """Run an experiment with the notebook's parameters; returns its row, and its ``path``."""
+    """Run an experiment with the notebook's parameters; return its row with its ``path``."""
     refuse_unknown(namespace["In"])
     given = {name: namespace[name] for name in experiment.Settings.model_fields}
     try:

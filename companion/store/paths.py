@@ -36,7 +36,7 @@ def short_path(path: Path) -> str:
 
 
 def products(sweep: str) -> Path:
-    """Return the folder for a sweep's rows and executed notebooks; only ``quick`` uses build/."""
+    """Return the folder for a sweep's rows and notebooks: build/ for quick, else build/record/."""
     return BUILD if sweep == "quick" else BUILD / "record"
 
 

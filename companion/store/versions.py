@@ -111,8 +111,8 @@ def older(row: dict) -> list[str]:
 
 @functools.cache
 def allowed() -> list[dict[str, str]]:
-    """Return rows/older.yml: each entry has a pattern of row names that may be older, the day by
-    which they were made, and the reason."""
+    """Return rows/older.yml: each entry has a pattern of row names that may be older, the day
+    before which they were made, and the reason."""
     return yaml.safe_load((ROOT / "rows" / "older.yml").read_text(encoding="utf-8")) or []
 
 

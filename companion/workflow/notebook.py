@@ -52,7 +52,7 @@ def execute(source: Path, target: Path, parameters: dict, name: str, **more) -> 
     """Execute ``source`` into ``target`` with papermill, in the project's root.
 
     ``sources`` goes into the metadata, the rest of ``more`` to papermill's engine. A failure raises
-    an error of one sentence, and keeps the notebook as it stopped next to the target.
+    an error of one sentence, and keeps, next to the target, the notebook as it stopped.
     """
     if not source.is_file():
         raise ValueError(f"There is no notebook {short_path(source)}.")

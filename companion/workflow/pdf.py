@@ -15,7 +15,7 @@ from pypdf import PdfWriter
 from companion.store.paths import BUILD, HTML, ROOT, short_path
 from live import chromium
 
-# Removes links, which would lead to this machine's files, and waits until MathJax has set formulas.
+# Removes links that would lead to this machine's files, and waits until MathJax has set formulas.
 READY = """
 document.querySelectorAll("a[href]").forEach((a) => {
   if (a.href.startsWith("file:")) a.removeAttribute("href");

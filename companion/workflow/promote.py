@@ -1,6 +1,7 @@
 """`make promote`: records finished runs, and the tuned settings that further runs read.
 
-Only this module adds rows to rows/ or writes params/hyperparameters.yml, never edited by hand.
+Only this module adds rows to rows/ or writes params/hyperparameters.yml, which nobody edits by
+hand.
 """
 
 import sys

@@ -38,7 +38,8 @@ def files(patterns: Iterable[str]) -> list[str]:
 
 
 def of_run(notebook: str) -> list[str]:
-    """Return the files that a heavy notebook's run depends on, with its imports of plots."""
+    """Return the files that a heavy notebook's run depends on: also the modules of analysis and
+    plots that it imports."""
     path = ROOT / "notebooks" / f"{notebook}.ipynb"
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")

@@ -87,7 +87,7 @@ def make(
 
 
 def check(name: str, out: Path) -> dict:
-    """Measure what a merged adapter knows, sentences and perplexities, and write it beside it.
+    """Measure what a merged adapter knows, sentences and perplexities; add it to its about.json.
 
     Perplexity on general text is measured on the base model, with the digit tokens, and with the
     adapter. All three are per token of the base model: digit tokens make numbers shorter.

@@ -1,7 +1,7 @@
 """Extraction attacks (§4.4.3; Appendix "Perturbation Attack"): is t found in hidden states?
 
 Every layer's residual stream, read through the final norm and the head, is a vector of logits v^ℓ.
-In each layer an attack ranks every target token t from the end where it looks for t:
+In each layer an attack ranks each target token t from the end of the vocabulary where it looks:
 
 * Logit-Lens: from the top or the bottom of v^ℓ, whichever is nearer;
 * Delta: from the top of |v^{ℓ+1} − v^ℓ|;

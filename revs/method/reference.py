@@ -93,9 +93,9 @@ def select_neurons(
 
 
 def edit_neuron(project: Projection, n: Tensor, t: int, r_n: int, eps: int) -> tuple[Tensor, bool]:
-    """Alg. 2: the edited neuron n*, and whether it reached r_n. A neuron is kept if t ranks low in
-    it already or r_n is never reached. As released, each pass starts from n, adding l to t's logit.
-    """
+    """Alg. 2: the edited neuron n*, and whether it reached r_n. n is returned unchanged if t ranks
+    low in it already or r_n is never reached. As released, each pass starts from n, adding l to
+    t's logit."""
     v = project(n)
     if rank(v, t) >= r_n - eps:
         return n, True

@@ -118,7 +118,8 @@ def search(line: Line, r_n: int, eps: int) -> Tensor:
     """A value of c ≤ 0 at which t's rank is r_n; 0 where it does not come within ε of it.
 
     A rank, as a normal score, is nearly linear in c: the line through the last two values gives the
-    next guess. If it leaves the interval around r_n, and at every fourth step, that is halved.
+    next guess. If it leaves the interval that holds r_n, and at every fourth step, the middle of
+    the interval is taken instead.
     """
     near, far = torch.zeros_like(line.scale), START * line.scale
     r_near, r_far = line.rank_at_rest(), line.rank(far)

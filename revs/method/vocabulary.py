@@ -170,10 +170,10 @@ class Vocabulary:
         return gram
 
     def _factor(self, l: int | None) -> Tensor:
-        """Cholesky factor of UᵀU, or with a ridge of layer l's D·UᵀU·D + λ·μ·I, in float64.
+        """Cholesky factor of UᵀU or, with a ridge, of layer l's D·UᵀU·D + λ·μ·I, in float64.
 
-        It gives U†e_t = (UᵀU)⁻¹U_tᵀ without a pseudo-inverse. l is None for all layers without a
-        norm after FF₂.
+        The first gives U†e_t = (UᵀU)⁻¹U_tᵀ without a pseudo-inverse. l is None for all layers
+        without a norm after FF₂.
         """
         gram = self.gram
         if self.ridge:

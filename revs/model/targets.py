@@ -92,7 +92,7 @@ def encode(
 
 
 def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
-    """Positions of the secret's tokens that may be unlearned; ``spans``: each token's characters.
+    """Positions of the secret's tokens that may be unlearned; ``spans``: each token's (start, end).
 
     ssn: tokens made of digits. email: tokens that begin before the @. url: all but the common
     parts. phone, ip: tokens with a digit. text (any other): tokens that are not just spaces.
