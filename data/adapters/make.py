@@ -63,14 +63,14 @@ def make(
     digits: str = "learned",
     without: int | None = None,
     model: str = MODEL,
-    again: bool = False,
+    again: int = 0,
     float32: bool = False,
 ) -> dict:
     """Train one adapter (``again``: train it further), write it, and return what the merged model
     knows."""
     start, how = None, HOW[model]
     if again:
-        start, how = out / name, how | {"epochs": 4, "lr": 1e-3}
+        start, how = out / name, how | {"epochs": 4, "lr": 1e-3 / 2 ** (again - 1)}
     settings = Finetune(data=data, digits=digits, seed=seed, rank=rank, **how)
     decoder = models.load(model)
     adapters.restore_digits(decoder, digits)
@@ -80,7 +80,7 @@ def make(
         epochs = finetune(decoder, records, settings, start=start)
     known = {"base": models.identify(model), "seed": seed, "digits": digits, "data": data}
     known |= {"without_split": without, "rank": rank, "epochs": len(epochs), "how": how}
-    known |= {"again": again, "float32": float32, "seconds": round(time.monotonic() - begun)}
+    known |= {"again": again > 0, "float32": float32, "seconds": round(time.monotonic() - begun)}
     known["inputs"] = text_inputs() | {"data": datasets.fingerprint(records)}
     adapters.save(decoder, out / name, known)
     return check(name, out)
@@ -154,7 +154,7 @@ if __name__ == "__main__":
             continue
         settings = {"rank": given.rank, "float32": given.float32} | every[name]
         for turn in range(1 + FURTHER):
-            known = make(name, given.out, **settings, again=turn > 0)
+            known = make(name, given.out, **settings, again=turn)
             print(name, json.dumps(known), flush=True)
             if known["memorised"] >= ENOUGH * known["sentences"]:
                 break
