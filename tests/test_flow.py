@@ -399,8 +399,8 @@ def test_a_caption_names_the_model_that_was_given(executed):
     both = 'model = "smollm2-135m"\ndata = "ssn"'
     for given, injected, said in (
         ("x = 1", "x = 2", "Ours, {model}, {data}."),
-        (both, "x = 2", f"Ours, {results.title('smollm2-135m')}, ssn."),
-        (both, 'model = "gptj-small"', f"Ours, {results.title('gptj-small')}, ssn."),
+        (both, "x = 2", f"Ours, {results.title('smollm2-135m')}, SSN."),
+        (both, 'model = "gptj-small"', f"Ours, {results.title('gptj-small')}, SSN."),
     ):
         done.cells[0].source = source.cells[0].source = given
         done.cells[1].source = injected

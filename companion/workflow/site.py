@@ -66,12 +66,12 @@ def report(sweep: Sweep) -> dict[str, bytes]:
 
 
 def caption_words(done) -> dict[str, str]:
-    """Return the words for captions: the title of the given model, and the data set."""
-    found = {}
+    """Return the words for captions: the titles of the given model and data set."""
+    titles, found = {"model": results.title, "data": lambda name: results.DATA.get(name, name)}, {}
     for cell in done.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])):
             found |= re.findall(r'^(model|data) = "([^"]+)"', cell.source, re.MULTILINE)
-    return found | ({"model": results.title(found["model"])} if "model" in found else {})
+    return {word: titles[word](name) for word, name in found.items()}
 
 
 def merge(source, done, name: str):
