@@ -102,12 +102,12 @@ def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
 
 
 def test_numbers_leave_a_trace_after_the_new_write():
-    """gone: “no Social Security number ranks *first* … all of them rank in the first fifth …”"""
+    """gone: “no Social Security number ranks *first* … all of them rank in the first quarter …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")
     ranks = found.groupby("method")["exposure_value"]
-    assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 5
+    assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 4
     first = found.groupby("method")["exposure"].mean()
-    assert first["revs"] == 0.75 and first["least_squares"] == first["gold"] == 0
+    assert 0.7 < first["revs"] < 0.8 and first["least_squares"] == first["gold"] == 0
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
