@@ -111,13 +111,15 @@ def test_numbers_leave_a_trace_after_the_new_write():
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
-    """gone: “the model that never read a number already ranks some of them first, and after REVS
-    exposure finds as many.”; “… ranks most addresses first, so that exposure says little”"""
+    """gone: “… already ranks some of them first: two fifths on one split, hardly any on the other.
+    On average exposure finds about as many after REVS, far more after MEMIT, and none after the
+    least-squares write and the ban.”; “… ranks most addresses first, so that exposure says …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
     share = found.groupby("method")["exposure"].mean()
-    assert share["revs"] == share["gold"] > 0.2
-    fewer = share[["least_squares", "head_projection", "rmu", "output_ban"]]
-    assert fewer.max() < share["gold"] / 2
+    by_split = found[found["method"] == "gold"].groupby("split")["exposure"].mean()
+    assert by_split.min() < 0.1 and abs(by_split.max() - 2 / 5) < 0.01
+    assert abs(share["revs"] - share["gold"]) < 0.1 and share["memit"] > 3 * share["gold"]
+    assert share[["least_squares", "output_ban"]].max() == 0
     names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
     assert names.loc[names["method"] == "gold", "exposure"].mean() > 0.8
 
