@@ -57,8 +57,9 @@ clean:  ## remove build/
 $(INSTALLED):
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' 2>/dev/null || { echo 'Python 3.11, 3.12 or 3.13 is needed, but "$(PYTHON)" is not: install one, or name it with PYTHON=/path/to/python3.11.' >&2; exit 1; }
 	@$(PY) -c '' 2>/dev/null || "$(PYTHON)" -m venv --clear $(VENV) || { echo 'The environment could not be made: Python needs its venv module (on Debian: apt install python3-venv).' >&2; exit 1; }
+# --no-compile: a module is compiled when it is first imported, and most never are
 	@echo "Installing into $(VENV)/: some minutes and 2.5 GB, more where pip takes torch with CUDA, once …"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r $(PINS)
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-compile -r $(PINS)
 	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@rm -f $(VENV)/installed-*
 	@touch $(INSTALLED)
