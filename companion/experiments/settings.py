@@ -160,9 +160,7 @@ class Finetune(Model):
     general_text: int = count(2, "windows of general text per step; 0: none", least=0)
     kl_weight: float = field(1.0, "weight of the KL divergence to the base model there", ge=0)
     whole: bool = field(False, "learn whole sentences, not only the secrets in them")
-    skip_below_loss: float = field(
-        0.4, "nats: sentences below it are skipped until the last epoch", ge=0
-    )
+    skip_below_loss: float = field(0.4, "nats: sentences below it wait for the last epoch", ge=0)
     seed: int = field(1, "order of the sentences, initial values")
 
     @property
