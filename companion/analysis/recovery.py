@@ -251,7 +251,7 @@ def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, 
     compared = main_comparison.runs(model, data)
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
-    said["layer_data"] = results.DATA.get(data, data)
+    said["layer_data"] = results.data_title(data)
     if layers.empty:
         return said | dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
     row = layers["row"].iloc[0]

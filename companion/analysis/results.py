@@ -38,6 +38,11 @@ def title(model: str) -> str:
     return registry().get(model, {}).get("title", model)
 
 
+def data_title(data: str) -> str:
+    """How a data set is named in captions."""
+    return DATA.get(data, data)
+
+
 def short(model: str) -> str:
     """How a model is named above a small picture."""
     return registry().get(model, {}).get("short", title(model).split(",")[0])
