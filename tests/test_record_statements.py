@@ -160,8 +160,7 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write goes from … to …”; “No method that reaches an Efficacy …”;
-    landing page: “It also leads where numbers share groups of digits, but not where addresses
-    share …”"""
+    landing page: “It also leads where numbers share groups, not where addresses share …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
