@@ -28,7 +28,7 @@ def stream_ranks(decoder, targets) -> torch.Tensor:
     found = []
     for ids, t in pairs(targets):
         rows = []
-        decoder.visit(ids, lambda l, a, h, x, rows=rows: rows.append(x[-1]))
+        decoder.run_by_layer(ids, lambda l, a, h, x, rows=rows: rows.append(x[-1]))
         logits = decoder.logits(decoder.norm(torch.stack(rows).to(decoder.norm.weight)))
         found.append(rank(logits, t))
     return torch.stack(found)
@@ -72,7 +72,7 @@ def test_the_batched_pass_is_the_plain_loop(options):
     for l in range(3):
         keys, S = [], []
         for ids, t in every:
-            a, h, x = plain.look(ids)[l]
+            a, h, x = plain.activations(ids)[l]
             keys.append(a)
             S.append(shifts(vocabulary, l, h[None], x[None], [t], WANTED)[0])
         K = torch.stack(keys).T  # (ff, n)

@@ -33,7 +33,7 @@ def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
                 seen = algorithm.gate(vocabulary, l, h[-1], x[-1], t, hp)
                 answers.add((seen, algorithm.passes(r_mlp, r_residual, hp)))
 
-    decoder.visit([3, 1, 4, 1, 5], at_layer)
+    decoder.run_by_layer([3, 1, 4, 1, 5], at_layer)
     assert answers == {(True, True), (False, False)}
 
 

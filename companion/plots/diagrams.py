@@ -55,7 +55,7 @@ def example() -> Example:
     decoder = Decoder(model.double().eval(), None)
     vocabulary, ids, seen = Vocabulary(decoder), [1, 2, 3], []
     hp = Hyperparameters(n_max=4, k=4, r_h=6, eps_r_h=0, r_n=9, eps_r_n=0, gate="mlp", stop="mlp")
-    decoder.visit(ids, lambda _, a, h, x: seen.append((a[-1], h[-1], x[-1])))
+    decoder.run_by_layer(ids, lambda _, a, h, x: seen.append((a[-1], h[-1], x[-1])))
     t = int(decoder.logits(decoder.norm(seen[-1][2])).argmax())
     by_layer = evaluate.ranks_by_layer(decoder, vocabulary, ids, t)[:, 0].tolist()
     layer = next(number for number, r in enumerate(by_layer) if r < hp.r_h)

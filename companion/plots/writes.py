@@ -50,7 +50,7 @@ def at_layer(decoder: Decoder, ids: list[int], layer: int) -> tuple[Tensor, Tens
     """FF₂'s input, its output and the stream of a layer, at every position of a text."""
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     keep = lambda l, a, h, x: found.append((a, h, x)) if l == layer else None
-    decoder.visit(ids, keep)
+    decoder.run_by_layer(ids, keep)
     return found[0]
 
 

@@ -88,7 +88,7 @@ def ranks(decoder: Decoder, vocabulary: Vocabulary, target: Target) -> list[list
         lines = (vocabulary.hidden(layer, h[p], x[p], t).rank_at_rest() for p, t in due)
         layers.append([int(of_stream) for _, of_stream in lines])
 
-    decoder.visit(target.before(len(due) - 1), look)
+    decoder.run_by_layer(target.before(len(due) - 1), look)
     return [list(token) for token in zip(*layers, strict=True)]
 
 

@@ -205,7 +205,7 @@ class LastToken:
         layers = self.decoder.layers
         handles = [layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
         try:
-            final = self.decoder.go_on(self.prefix, **self.last)
+            final = self.decoder.continue_from(self.prefix, **self.last)
         finally:
             for handle in handles:
                 handle.remove()
@@ -293,5 +293,5 @@ def keys_and_values(
     for context in requests.contexts:
         ids, mask = decoder.pad(requests.after(context), left=True)
         places = (mask.cumsum(1) - 1).clamp_min(0)
-        decoder.visit_batch(look, input_ids=ids, attention_mask=mask, position_ids=places)
+        decoder.run_batch_by_layer(look, input_ids=ids, attention_mask=mask, position_ids=places)
     return (keys[0] + torch.stack(keys[1:]).mean(0)) / 2, values[0]

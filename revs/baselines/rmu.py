@@ -55,7 +55,7 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
 
     ids, mask = decoder.pad(texts)
     handle = decoder.layers[layer].register_forward_hook(stop)
-    decoder.run([handle], input_ids=ids, attention_mask=mask)
+    decoder.run_with_hooks([handle], input_ids=ids, attention_mask=mask)
     return found[0], mask.sum(1) - 1
 
 

@@ -180,5 +180,5 @@ def streams(
     rows, positions = (list(some) for some in zip(*places))
     ids, mask = decoder.pad(texts)
     keep = lambda l, a, h, x: found.append(x[rows, positions])
-    decoder.visit_batch(keep, input_ids=ids, attention_mask=mask)
+    decoder.run_batch_by_layer(keep, input_ids=ids, attention_mask=mask)
     return found

@@ -134,7 +134,7 @@ def effectiveness(
 def ranks_by_layer(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int) -> Tensor:
     """Rank of t after ``ids`` in FF₂'s output and in the stream of every layer: (layers, 2)."""
     rows = []
-    decoder.visit(
+    decoder.run_by_layer(
         ids, lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest())
     )
     return torch.stack(rows)

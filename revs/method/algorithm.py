@@ -125,7 +125,7 @@ def unlearn_token(
         neurons, change = edited
         return a[:, neurons] @ change.to(a).T  # what it adds to FF₂'s output, (T, d)
 
-    decoder.visit(ids, at_layer)
+    decoder.run_by_layer(ids, at_layer)
 
 
 def select_layers(
@@ -138,7 +138,7 @@ def select_layers(
         if gate(vocabulary, l, h[-1], x[-1], t, hp):
             selected.add(l)
 
-    decoder.visit(ids, at_layer)
+    decoder.run_by_layer(ids, at_layer)
     return selected
 
 

@@ -122,7 +122,7 @@ def unlearn(
 
     with Edit(decoder) as edit:
         ids, mask = decoder.pad(texts)
-        decoder.visit_batch(at_layer, input_ids=ids, attention_mask=mask)
+        decoder.run_batch_by_layer(at_layer, input_ids=ids, attention_mask=mask)
         next(steps, None)
     return edit
 

@@ -42,18 +42,18 @@ def second_moments(
     def add(l: int, a: Tensor) -> None:
         total[l].addmm_(a.float().T, a.float())
 
-    number = visit(decoder, texts, layers, add)
+    number = read_activations(decoder, texts, layers, add)
     return {l: sums / number for l, sums in total.items()}
 
 
 def samples(decoder: Decoder, texts: Sequence[Text], layers: Sequence[int]) -> dict[int, Sample]:
     """The activations at the positions given with texts, by layer."""
     found: dict[int, list[Tensor]] = {l: [] for l in layers}
-    visit(decoder, texts, layers, lambda l, a: found[l].append(a))
+    read_activations(decoder, texts, layers, lambda l, a: found[l].append(a))
     return {l: Sample(torch.cat(parts)) for l, parts in found.items()}
 
 
-def visit(
+def read_activations(
     decoder: Decoder,
     texts: Sequence[Text],
     layers: Sequence[int],
@@ -75,7 +75,7 @@ def visit(
             if l == max(layers):
                 raise Stop
 
-        decoder.visit_batch(look, input_ids=ids, attention_mask=mask)
+        decoder.run_batch_by_layer(look, input_ids=ids, attention_mask=mask)
         number += int(counted.sum())
     return number
 

@@ -83,7 +83,7 @@ def along_path(decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache |
         with torch.enable_grad():
             last = torch.full((M, 1), ids[-1], device=decoder.device)
             places = torch.full_like(last, len(ids) - 1)
-            read = decoder.go_on(prefix, input_ids=last, position_ids=places)
+            read = decoder.continue_from(prefix, input_ids=last, position_ids=places)
             hidden = read.last_hidden_state[:, -1]
             p = decoder.logits(hidden).softmax(-1)[:, t]
             (gradient,) = torch.autograd.grad(p.sum(), scaled[1])

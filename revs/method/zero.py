@@ -58,5 +58,5 @@ def unlearn(
                 state.weight[:, neurons] = 0
                 return -a[:, neurons] @ before.T
 
-            decoder.visit(ids, at_layer)
+            decoder.run_by_layer(ids, at_layer)
     return edit

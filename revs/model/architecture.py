@@ -224,7 +224,7 @@ class Decoder:
         mask = [padded([1] * len(text), 0) for text in texts]
         return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
 
-    def run(self, handles: Sequence[RemovableHandle], **inputs) -> None:
+    def run_with_hooks(self, handles: Sequence[RemovableHandle], **inputs) -> None:
         """Runs a forward pass for its hooks and removes them; a hook may end the pass with Stop."""
         try:
             with contextlib.suppress(Stop):
@@ -233,7 +233,7 @@ class Decoder:
             for handle in handles:
                 handle.remove()
 
-    def go_on(self, cache, times: int = 1, **inputs):
+    def continue_from(self, cache, times: int = 1, **inputs):
         """Runs a forward pass that continues ``cache``, with its batch repeated ``times`` times.
 
         The cache itself does not change; None is empty. transformers 5.24 renames the argument.
@@ -244,7 +244,7 @@ class Decoder:
             cache.batch_repeat_interleave(times)
         return self.model.base_model(**inputs, **{name: cache}, use_cache=True)
 
-    def visit(
+    def run_by_layer(
         self, ids: list[int], at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None]
     ) -> None:
         """Runs one forward pass over ``ids`` and calls ``at_layer`` after every block.
@@ -255,20 +255,20 @@ class Decoder:
         """
         self.check_length(len(ids), "A prompt")
         of_text = lambda l, a, h, x: at_layer(l, a[0], h[0], x[0])
-        self.visit_batch(of_text, input_ids=torch.tensor([ids], device=self.device))
+        self.run_batch_by_layer(of_text, input_ids=torch.tensor([ids], device=self.device))
 
-    def look(self, ids: list[int]) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+    def activations(self, ids: list[int]) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
         """Layer → FF₂'s input (ff,), its output (d,) and the stream after the block (d,), at the
         last position of a text."""
         seen: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        self.visit(ids, lambda l, a, h, x: seen.update({l: (a[-1], h[-1], x[-1])}))
+        self.run_by_layer(ids, lambda l, a, h, x: seen.update({l: (a[-1], h[-1], x[-1])}))
         return seen
 
     @torch.no_grad()
-    def visit_batch(
+    def run_batch_by_layer(
         self, at_layer: Callable[[int, Tensor, Tensor, Tensor], Tensor | None], **inputs
     ) -> None:
-        """``visit`` for a batch of texts: a is (B × T × ff), h and x are (B × T × d)."""
+        """``run_by_layer`` for a batch of texts: a is (B × T × ff), h and x are (B × T × d)."""
         seen: dict[str, Tensor] = {}
 
         def keep(_module, inputs, output):
@@ -291,7 +291,7 @@ class Decoder:
 
         handles = [ff2.register_forward_hook(keep) for ff2 in self.ff2]
         handles += [layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(self.layers)]
-        self.run(handles, **inputs)
+        self.run_with_hooks(handles, **inputs)
 
 
 @torch.no_grad()
@@ -318,7 +318,7 @@ def check_fit(decoder: Decoder) -> None:
             said = f"FF₂ of layer {l} of {name} does not compute W·a + b with its weight W: "
             raise ValueError(said + "load the plain model, without wrappers.")
 
-    decoder.visit(ids, look)
+    decoder.run_by_layer(ids, look)
     logits = decoder.model(input_ids=decoder.pad([ids])[0], use_cache=False).logits[0].float()
     if not logits.isfinite().all():
         said = f"{name} answers with NaN or infinity in {str(dtype).split('.')[1]}: load it in "
@@ -365,7 +365,7 @@ def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:
     push = lambda _module, _inputs, output: output + delta.to(output).view_as(output)
     handle = decoder.ff2[l].register_forward_hook(push)
     try:
-        decoder.visit(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
+        decoder.run_by_layer(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
     finally:
         handle.remove()
     return seen[l]
