@@ -60,8 +60,14 @@ def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
 
 
 def measured(model: str, *data: str) -> pd.DataFrame:
-    """One line a run of unlearning on some data sets: its metrics (nan where there is none), its
-    settings, what its edit and its machine were, and the whole ``row``."""
+    """One line a run of unlearning on some data sets.
+
+    Columns: ``name``, ``data``, ``model``, ``method``, ``seed``, ``tag``, ``origin`` · ``failed``
+    (why, or None), ``processor``, ``finetune`` (begin of the hash of the weights), ``adapter``,
+    ``seconds`` of unlearning, ``memory`` (MiB beyond the loaded model), the whole ``row`` · of the
+    edit ``columns``, ``weights``, ``norm`` · one a setting · one a metric of METRICS, in [0, 1],
+    nan where there is none.
+    """
     found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
     lines = [line(row) for part in found for row in part if row["model"] == model]
     nothing = ["name", "data", "method", "seed", "tag", "adapter", "origin", "failed", "finetune"]
