@@ -14,7 +14,9 @@ KEPT = (  # chapters that keep the limits; a rewritten one is added here
     *("fair", "core", "extraction", "tradeoffs", "neurons", "organic", "integrity"),
     *("ban", "write", "gone"),
 )
-SECTIONS = ("tuning", "curves", "zeroing", "tokens", "gptj", "examples", "cost", "digits")  # below
+SECTIONS = (  # below them
+    *("tuning", "curves", "zeroing", "tokens", "memorised", "gptj", "examples", "cost", "digits"),
+)
 
 WORDS, LONGEST, NUMBERS, ROWS = 1200, 90, 8, 9  # a page; a paragraph, twice; a table
 ANSWER, IN_ANSWER, LIMITS = 50, 3, 50  # words, numbers; words in the box of limits

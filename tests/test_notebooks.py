@@ -134,8 +134,8 @@ def test_a_page_shows_whole_lines_and_hides_short_cells(path):
         assert not [line for line in lines if line.startswith("assert ")], "a test states it"
 
 
-OTHER_MODEL = "claims core examples extraction fair gone hyperparameters integrity neurons organic"
-OTHER_MODEL += " tokens tradeoffs tuning zeroing"
+OTHER_MODEL = "claims core examples extraction fair gone hyperparameters integrity memorised"
+OTHER_MODEL += " neurons organic tokens tradeoffs tuning zeroing"
 OTHER_DATA = "choosing closed_form curves digits fair_details measures one_neuron reading ssn"
 VALUES = [  # what a reader may set: each page has something to show, or says what to run first
     *((name, {"model": "gptj-small"}) for name in OTHER_MODEL.split()),
@@ -150,7 +150,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     ("families", {"example": "gptj"}),
     ("gptj", {"model": "smollm2-135m"}),
     ("integrity", {"larger": "gptj-small"}),
-    ("organic", {"smaller": "gptj-small"}),
+    ("memorised", {"name": "known"}),
     ("problem", {"sentence": 5}),
     ("provenance", {"kind": "tune"}),
     ("tuning", {"data": "emails-tune", "more": "ssn-tune"}),

@@ -16,9 +16,11 @@ WAYS = {"": "", "raw": ", U alone"}  # tag of a search → what its method's tit
 
 
 def curations(model: str, name: str) -> list[dict]:
-    """The rows that say what was found in the documents, a kind after the other."""
+    """The rows that say what was found in the documents: one for all kinds, or a kind after the
+    other."""
     found = rows.find(kind="curate")
-    names = [f"curate/{name}-{part}/{model}" for part in (*SETS, COUNTED)]
+    parts = [name, *(f"{name}-{part}" for part in (*SETS, COUNTED))]
+    names = [f"curate/{part}/{model}" for part in parts]
     return [found[row] for row in names if row in found]
 
 
@@ -96,13 +98,20 @@ def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
     return table.assign(**{"part of it elsewhere": found["leaked"]}).join(shares).astype(str)
 
 
-def answer(found: list[dict], model: str, evaluated: pd.DataFrame) -> dict[str, str]:
+def found_answer(funnel: pd.DataFrame) -> dict[str, str]:
+    """What the page says of the addresses that were found, for ``glue``."""
+    line = funnel.set_index("kind").loc[curation.TITLES["email"]]
+    names = {"tried": "tried", "memorised": "memorised", "leaked": curation.COUNTS["leaked"]}
+    return {name: f"{line[column]:,.0f}" for name, column in names.items()}
+
+
+def answer(found: list[dict], evaluated: pd.DataFrame) -> dict[str, str]:
     """What the page says of the comparison, for ``glue``."""
-    funnel = curation.funnel(*found).set_index("kind")["in the data set"]
-    data = evaluated["data"].iloc[0]
+    model, data = evaluated[["model", "data"]].iloc[0]
     gaps = main_comparison.differences(evaluated)
     side = main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
-    said = {"known_emails": f"{funnel.get('Email addresses', 0):,}"}
+    kept = sum(row["result"]["funnel"]["email"]["kept"] for row in found)
+    said = {"known_emails": f"{kept:,}"}
     for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
