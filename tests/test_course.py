@@ -15,7 +15,18 @@ KEPT = (  # chapters that keep the limits; a rewritten one is added here
     *("ban", "write", "gone"),
 )
 SECTIONS = (  # below them
-    *("tuning", "curves", "zeroing", "tokens", "memorised", "gptj", "examples", "cost", "digits"),
+    *(
+        "tuning",
+        "aggregations",
+        "curves",
+        "zeroing",
+        "tokens",
+        "memorised",
+        "gptj",
+        "examples",
+        "cost",
+        "digits",
+    ),
 )
 
 WORDS, LONGEST, NUMBERS, ROWS = 1200, 90, 8, 9  # a page; a paragraph, twice; a table

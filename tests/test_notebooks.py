@@ -136,10 +136,13 @@ def test_a_page_shows_whole_lines_and_hides_short_cells(path):
 
 OTHER_MODEL = "claims core examples extraction fair gone hyperparameters integrity memorised"
 OTHER_MODEL += " neurons organic tokens tradeoffs tuning zeroing"
-OTHER_DATA = "choosing closed_form curves digits fair_details measures one_neuron reading ssn"
+OTHER_DATA = (
+    "aggregations choosing closed_form curves digits fair_details measures one_neuron reading ssn"
+)
 VALUES = [  # what a reader may set: each page has something to show, or says what to run first
     *((name, {"model": "gptj-small"}) for name in OTHER_MODEL.split()),
     *((name, {"data": "emails"}) for name in OTHER_DATA.split()),
+    ("aggregations", {"model": "gptj-small"}),
     ("algorithm", {"data": "urls"}),
     ("ban", {"data": "ssn"}),
     ("contents", {"only": "tab"}),

@@ -6,12 +6,13 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import results, tables
-from companion.analysis.tables import decimal
+from companion.analysis.tables import percent
 from companion.experiments import methods
 from companion.store import paper, rows
 from revs.measures import metrics
 from revs.measures.attacks import AGGREGATIONS
 
+K = 100  # candidates of an attack
 TITLES = {
     "resistance_score": "Resistance Score",
     "logit_lens": "Logit-Lens",
@@ -148,15 +149,23 @@ def before_and_after(found: pd.DataFrame) -> pd.DataFrame:
 
 def answer(frame: pd.DataFrame) -> dict[str, str]:
     """What the page says beside the main comparison, for ``glue``."""
-    delta = ranks_by_layer(frame[frame["method"] == "unedited"], "delta").explode("rank")
-    among = 100 * (delta["rank"] < 100).groupby(delta["data"].astype(str)).mean()
-    said = {"among": decimal(among.get(results.DATA["ssn"]))}
     targets = results.ranks(frame[frame["data"] == "ssn"])
     half = targets["rank"].max() / 2
     low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()
     controls = [methods.title(name) for name in results.CONTROLS]
-    said["bottom"] = tables.ranking(low.drop(controls, errors="ignore"))
+    said = {"bottom": tables.ranking(low.drop(controls, errors="ignore"))}
     return said | {"shallow": shallow(frame[frame["data"] == "ssn"])}
+
+
+def aggregation_answer(frame: pd.DataFrame, data: str) -> dict[str, str]:
+    """What the page on aggregations says of a data set, for ``glue``: REVS's Resistance Score in
+    each, and how often Delta finds a token of the unedited model."""
+    some, said = frame[frame["data"] == data], {"title": results.data_title(data)}
+    for name in AGGREGATIONS:
+        found = resistance(some[some["method"] == "revs"], name)["resistance_score"]
+        said[f"revs_{name}"] = percent(found.mean())
+    delta = ranks_by_layer(some[some["method"] == "unedited"], "delta").explode("rank")
+    return said | {"among": percent((delta["rank"] < K).mean())}
 
 
 def shallow(frame: pd.DataFrame) -> str:
