@@ -27,8 +27,7 @@ book: $(INSTALLED)  ## run the quick sweep and render the book
 test: $(INSTALLED)  ## style, types, all tests, the strict book, four notebooks once more
 	@$(STYLE)
 	@$(PY) -m companion.workflow.build quick
-	$(PYTEST) tests
-	$(PY) -m pytest -q --nbmake --nbmake-timeout=600 $(NBMAKE)
+	$(PYTEST) --nbmake --nbmake-timeout=900 $(NBMAKE) tests
 
 check: $(INSTALLED)  ## style, types and the quick tests: at most three minutes, before a commit
 	@$(STYLE)
