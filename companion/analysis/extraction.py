@@ -144,7 +144,8 @@ def before_and_after(found: pd.DataFrame) -> pd.DataFrame:
     mean = some.pivot(index=["data", "measured"], columns="method", values="mean")
     ratio = (mean["REVS"] / mean["Unedited"]).map("{:.2f}".format).rename("times as high")
     table = table.join(ratio, on=["data", "measured"])
-    return table.rename(columns={"Unedited": "before", "REVS": "after REVS"})
+    table = table.rename(columns={"Unedited": "before", "REVS": "after REVS"})
+    return table[["data", "measured", "before", "after REVS", "times as high"]]
 
 
 def answer(frame: pd.DataFrame) -> dict[str, str]:
