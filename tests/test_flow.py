@@ -64,7 +64,7 @@ def asked(**parameters) -> dict:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (file(RUN, page=[]), "page: Extra inputs are not permitted: did you"),
+        (file(RUN, titel=""), "titel: Extra inputs are not permitted: did you"),
         (file({"experiment": "unlern"}), "Input should be 'audit', 'curate', 'documents"),
         (asked(sed=1), "There is no parameter 'sed': did you mean 'seed'?"),
         (asked(method="rev"), "There is no method 'rev': did you mean 'revs'?"),
@@ -72,7 +72,6 @@ def asked(**parameters) -> dict:
         (file(RUN | {"grid": {"seed": 1}}), "runs.0.grid.seed: Input should be"),
         (file(RUN | {"parameters": {"seed": 1}}), "seed stands in parameters"),
         (file(RUN, RUN), "the same row unlearn/ssn/smollm2-135m/revs-seed1"),
-        (file(RUN, pages=["nowhere"]), "'nowhere' cannot be a page"),
     ],
 )
 def test_a_mistake_in_a_sweep_is_one_sentence(content, sentence):

@@ -23,7 +23,8 @@ from companion.store.rows import digest
 from companion.workflow import notebook, sources
 from companion.workflow.sweep import read
 
-SLOW = ("edit_file", "write", "ban", "measures", "algorithm", "examples")  # which begin first
+# these begin first
+SLOW = ("write", "measures", "edit_file", "ban", "algorithm", "one_neuron", "problem", "choosing")
 FORGET = """\
 import gc, matplotlib.pyplot as plt
 plt.close("all"), plt.rcdefaults()

@@ -43,7 +43,6 @@ class Content(BaseModel):
     model_config = STRICT
     title: str
     runs: list[Runs] = Field(min_length=1)
-    pages: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Sweep:
     name: str
     title: str
     jobs: dict[str, Job]  # by name, in the file's order
-    pages: list[str]
+    pages: list[str]  # light notebooks that are executed after the runs of the sweep quick
 
     def upstream(self, job: Job) -> list[Job]:
         """The jobs that must be finished before this one."""
@@ -144,13 +143,8 @@ def build(name: str, content: Any) -> Sweep:
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
-    there = sorted({path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {*EXPERIMENTS})
-    for page in asked.pages:
-        if page not in there:
-            raise ValueError(f"'{page}' cannot be a page" + hint(page, there))
-    if asked.pages and name != "quick":
-        raise ValueError("only the sweep quick has pages: the others make rows.")
-    return Sweep(name, asked.title, jobs, asked.pages)
+    light = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {*EXPERIMENTS}
+    return Sweep(name, asked.title, jobs, sorted(light) if name == "quick" else [])
 
 
 def expand(runs: Runs, rows: str) -> Iterator[Job]:
