@@ -70,14 +70,6 @@ def test_top_trials_by_the_mean_of_their_splits(add_row, search):
     assert list(tuning.trials(MODEL, DATA, "x")["number"]) == [3, 7]
 
 
-def test_what_was_drawn_as_numbers():
-    found = {"n_max / k": 0.5, "layers: how many": 3, "layers: the first": 2}
-    found |= {"k": 200, "r_n": 0.6, "ridge": 0.1, "kl": 0.5}
-    assert tuning.drawn(CHOSEN, RANGES) == found  # layer_id follows from layers
-    every = tuning.drawn({"layers": "all", "patil_layers": "upper"}, RANGES)
-    assert every == {"layers: how many": 8, "layers: the first": 0}
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 import yaml
 
@@ -159,54 +157,31 @@ def searched() -> list[str]:
     return [name for name in methods.registry() if name in ranges]
 
 
-def drawn(settings: dict, spaces: dict[str, dict]) -> dict[str, float]:
-    """A trial's settings as the numbers that the search drew: a share stays a share; layers become
-    their number and the first. A setting that follows from another is left out.
-
-    All layers count as the largest number that could be drawn.
-    """
-    found = {}
-    for name, value in settings.items():
-        space = spaces.get(name, {})
-        if isinstance(value, list) or value == "all":
-            every = space.get("in_a_row", math.nan)
-            found[f"{name}: how many"] = every if value == "all" else len(value)
-            found[f"{name}: the first"] = 0 if value == "all" else value[0]
-        elif "share_of" in space:
-            found[f"{name} / {space['share_of']}"] = value / settings[space["share_of"]]
-        elif "last_of" not in space and not isinstance(value, str):
-            found[name] = value
-    return {name: float(value) for name, value in found.items()}
-
-
-def spans(spaces: dict[str, dict]) -> dict[str, dict]:
-    """The ranges with two ends, of the numbers that ``drawn`` gives."""
-    found = {}
-    for name, space in spaces.items():
-        if "share_of" in space:
-            fixed = {"low": space["low"], "high": 1.0, "least": space["low"], "most": 1.0}
-            found[f"{name} / {space['share_of']}"] = fixed
-        elif "in_a_row" in space:
-            most = space["in_a_row"]
-            found[f"{name}: how many"] = space | {"low": 1, "high": most, "most": most}
-        elif "high" in space:
-            found[name] = space
-    return found
-
-
 # --- the ends of ranges --------------------------------------------------------------------------
 
 
 def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, bool]]:
     """The settings at or beyond an end of their range: name, end, and whether the range cannot grow
-    there. A value is at an end if a search (``companion.experiments.optimizer``) calls it near."""
-    values = drawn(settings, spaces)
-    return [
-        (name, end, space[end] == limit(space, end))
-        for name, space in spans(spaces).items()
-        if name in values
-        for end in ends_near(space, values[name])
-    ]
+    there. A value is at an end if a search (``companion.experiments.optimizer``) calls it near.
+
+    A share of another setting counts as a share, layers as their number: that is what is drawn.
+    """
+    found = []
+    for name, space in spaces.items():
+        value = settings.get(name)
+        if value is None:
+            continue
+        if "share_of" in space:
+            name, value = f"{name} / {space['share_of']}", value / settings[space["share_of"]]
+            space = {"low": space["low"], "high": 1.0, "least": space["low"], "most": 1.0}
+        elif "in_a_row" in space:
+            most = space["in_a_row"]
+            name, value = f"{name}: how many", most if value == "all" else len(value)
+            space = space | {"low": 1, "high": most, "most": most}
+        if "high" in space:
+            near = ends_near(space, value)
+            found += [(name, end, space[end] == limit(space, end)) for end in near]
+    return found
 
 
 def edges(found: pd.DataFrame) -> pd.DataFrame:
