@@ -92,7 +92,6 @@ def test_a_caption_names_seeds_and_fine_tunes(add_row):
     assert results.measured_on(MODEL, runs) == said
     many = pd.concat([runs.assign(finetune=name) for name in "abc"])
     assert results.measured_on(MODEL, many) == said.replace("weights x", "3 weights")
-    assert results.seed_list([4, 1, 1]) == "seeds 1, 4" and results.seed_list([]) == "seed –"
 
 
 # --- extraction ----------------------------------------------------------------------------------

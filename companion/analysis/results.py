@@ -30,7 +30,7 @@ COLUMNS = {  # the paper's words for what it shares with us → ours
 }
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("unedited", "output_ban", "random", "other_tokens")  # no methods of unlearning
-FEW = 2  # fine-tunes, at most, that a caption names; more it counts
+FEW = 2  # adapters, at most, that a caption names; more it counts
 
 
 def title(model: str) -> str:
@@ -219,23 +219,18 @@ def best_first(frame: pd.DataFrame) -> str:
 # --- what runs were made on ----------------------------------------------------------------------
 
 
-def seed_list(numbers: Iterable[int]) -> str:
-    """Seeds in order, each once: "seeds 1–6" or "seeds 1, 3, 4"."""
-    some = set(numbers)
-    return ("seeds " if len(some) > 1 else "seed ") + (number_ranges(some) if some else DASH)
-
-
 def measured_on(model: str, frame: pd.DataFrame) -> str:
-    """For a caption: the model, the seeds, and the adapters or fine-tunes of some runs, by name
-    where they are few; of a model that was not tuned, the weights."""
+    """For a caption: the model, the seeds, and the adapters of some runs, by name where they are
+    few; of a model without an adapter, the weights."""
     done = frame[frame["failed"].isna()]
     kind, known = "adapter", list(dict.fromkeys(done["adapter"].dropna()))
     if not known:
-        tuned = any(row["settings"].get("finetune") for row in done["row"])
-        kind, known = "fine-tune" if tuned else "weights", list(dict.fromkeys(done["finetune"]))
+        kind, known = "weights", list(dict.fromkeys(done["finetune"]))
     kind += "s" * (len(known) > 1 and kind != "weights")
+    seeds = set(done["seed"])
+    numbered = f"seed{'s'[: len(seeds) > 1]} {number_ranges(seeds) if seeds else DASH}"
     which = f"{kind} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {kind}"
-    return f"{title(model)}, {seed_list(done['seed'])}, {which}{older_mark(done['row'])}"
+    return f"{title(model)}, {numbered}, {which}{older_mark(done['row'])}"
 
 
 def older_mark(some: Iterable[dict]) -> str:

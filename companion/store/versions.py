@@ -99,8 +99,6 @@ def older(row: dict) -> list[str]:
     # what a row does not name counts as older, except for an attack
     had = {name: now[name] for name in now if name.startswith("attack ")} | row["versions"]
     found = [name for name, number in now.items() if had.get(name, 0) < number]
-    if row["settings"].get("finetune"):
-        found.append("fine-tune of all weights")  # none is made now
     sets = {name: row["settings"].get(name) for name in ("data", "protect", "never_trained")}
     sets["never_trained"] = sets["never_trained"] or f"{sets['data']}-tune"
     for name, value in row["inputs"].items():

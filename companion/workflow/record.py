@@ -22,8 +22,7 @@ def same_settings(job: Job, row: dict) -> bool:
     typed = getattr(job.settings, "hyperparameters", None) or {}
     # a row does not contain the path of a user's documents
     same = all(had[name] in (value, "") for name, value in asked.items() if name in had)
-    full = bool(had.get("finetune"))  # of all weights, instead of an adapter
-    return same and not full and typed.items() <= (had.get("hyperparameters") or {}).items()
+    return same and typed.items() <= (had.get("hyperparameters") or {}).items()
 
 
 def overview() -> list[str]:
