@@ -19,11 +19,9 @@ HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "tables.json"
 SENTENCES = yaml.safe_load((HERE / "sentences.yml").read_text(encoding="utf-8"))
 SHA256 = "4612328769dcefc5e1e3031269fc60481df6b02f9ba6ac96412104c32ad970e7"  # of the source
-BIBKEY = "ashuach2025revs"
 
 DATASETS = ("SSN", "Emails")  # those with hyperparameters of their own; URLs use those of Emails
-# "Llama 3 8B" is one caption's spelling, "GPTJ-6B" another's.
-MODELS = {"Llama-3-8B": r"Llama[- ]3[- ]8B", "GPT-J-6B": r"GPT-?J-6B"}
+MODELS = ("Llama-3-8B", "GPT-J-6B")
 
 # Tables of text, each with the columns whose addresses' domains are kept ({} keeps none).
 TEXT_TABLES = {
@@ -93,11 +91,6 @@ def caption(body):
     return plain(braced(body, only(r"\\caption\{", body).end() - 1))
 
 
-def model_of(text):
-    """The model that a text names, or None."""
-    return next((model for model, spelling in MODELS.items() if re.search(spelling, text)), None)
-
-
 # ------------------------------------------------------------------------------------------- tables
 
 
@@ -109,7 +102,7 @@ def rows_of(body):
 
 
 def cell_of(raw):
-    """One numeric cell: value, std, mark, printed and, for a dagger, a note.
+    """One numeric cell: value, std, mark and printed, with the dagger of significance.
 
     The source wraps numbers in many ways: `$\\bm{1{\\small \\pm 2}}$`, `\\bm{$1$}` (bold around the
     dollars), `${1}$`, `$1{\\small}$` (an empty group where a deviation could stand), `\\textbf{1}`
@@ -122,19 +115,17 @@ def cell_of(raw):
     empty = number == "-"
     shown = ("–" if empty else number) + ("†" if dagger else "") + (f" ± {std}" if std else "")
     value = None if empty else float(number.replace(",", ""))  # thousands are written 17,233
-    cell = {"value": value, "std": float(std) if std else None, "mark": mark, "printed": shown}
-    return cell | ({"note": "dagger"} if dagger else {})
+    return {"value": value, "std": float(std) if std else None, "mark": mark, "printed": shown}
 
 
 def row_name(raw):
-    """A row's normalised name ("REVS (ours)" → "REVS", "ZERO_n=5" → "ZERO (n=5)") and its own."""
-    printed = plain(raw)
-    name = re.sub(r" \((?:ours|modified)\)$", "", printed)
-    return re.sub(r"^ZERO_(n=\d)$", r"ZERO (\1)", name), printed
+    """A row's normalised name: "REVS (ours)" → "REVS", "ZERO_n=5" → "ZERO (n=5)"."""
+    name = re.sub(r" \((?:ours|modified)\)$", "", plain(raw))
+    return re.sub(r"^ZERO_(n=\d)$", r"ZERO (\1)", name)
 
 
-def number_table(body, label):
-    """A table of numbers: its columns, and its cells row by row."""
+def number_table(body, _):
+    """A table of numbers: its cells row by row."""
     title = caption(body)
     header, *rows = rows_of(body)
     # The four result tables open with an unnamed column in which a rotated \textbf{...} names the
@@ -148,12 +139,10 @@ def number_table(body, label):
         if blocks and row[0].strip():  # "URL" in one table, "URLs" in another
             dataset = only(r"\\textbf\{(\w+)\}", row[0])[1]
             dataset = "URLs" if dataset == "URL" else dataset
-        name, printed = row_name(row[blocks])
+        place = {"dataset": dataset, "row": row_name(row[blocks])}
         for column, raw in zip(columns, row[1 + blocks :], strict=True):
-            cell = {"dataset": dataset, "row": name, "column": column} | cell_of(raw)
-            cells.append(cell | ({"row_printed": printed} if printed != name else {}))
-    table = {"label": label, "caption": title, "model": model_of(title)}
-    return table | {"columns": columns, "cells": cells}
+            cells.append(place | {"column": column} | cell_of(raw))
+    return {"caption": title, "cells": cells}
 
 
 def domain_of(raw):
@@ -183,7 +172,7 @@ def text_table(body, label):
     """A table of text: the number of its rows, the domains of the addresses in the columns that
     TEXT_TABLES names, and the places of the secrets of OF_SENTENCES."""
     _, *rows = rows_of(body)
-    table = {"label": label, "caption": caption(body), "rows": len(rows)}
+    table = {"caption": caption(body), "rows": len(rows)}
     if columns := TEXT_TABLES[label]:
         table["domains"] = {
             name: [domain_of(row[i]) for row in rows] for name, i in columns.items()
@@ -216,8 +205,7 @@ def figures(tex):
     for body in environments(tex, "figure"):
         panels = re.findall(r"\\subcaption\{\}\s*\\label\{(fig:[^{}]*)\}", body)
         (own,) = set(re.findall(r"\\label\{(fig:[^{}]*)\}", body)) - set(panels)
-        figure = {"number": len(found) + 1, "label": own, "caption": caption(body)}
-        found[own] = figure | {"panels": panels}
+        found[own] = {"number": len(found) + 1, "caption": caption(body), "panels": panels}
     return found
 
 
@@ -383,9 +371,8 @@ def extract(path):
             f"{path} is not the LaTeX source of the REVS paper: its sha256 is another one."
         )
     tex = re.sub(r"(?<!\\)%.*", "", raw.decode("utf-8"))  # comments
-    title = plain(only(r"\\title\{(.*?)\}\s", tex)[1])
     return {
-        "source": {"title": title, "sha256": SHA256, "bibkey": BIBKEY},
+        "source": {"sha256": SHA256},
         "tables": tables(tex),
         "figures": figures(tex),
         "hyperparameters": hyperparameters(tex),
