@@ -6,7 +6,6 @@ sources is skipped.
 """
 
 import argparse
-import asyncio
 import os
 import queue
 import sys
@@ -17,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import nbformat
 from jupyter_client import AsyncKernelManager
 from jupyter_core.utils import run_sync
+from nbclient import NotebookClient
 
 from companion.store.paths import BUILD, ROOT
 from companion.store.rows import digest
@@ -88,30 +88,19 @@ def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:
     except (ValueError, OSError, RuntimeError) as error:
         raise type(error)(f"{page}: {error}") from None
     try:
-        run_sync(forget)(kernel)
-    except RuntimeError:  # the client raises it, too, if the kernel is gone
+        forget(kernel)
+    except RuntimeError:
         raise RuntimeError(f"{page}: {notebook.KILLED}") from None
     print(f"{page}: finished in {time.monotonic() - start:.0f} s", flush=True)
 
 
-async def forget(kernel: AsyncKernelManager) -> None:
-    """Make a kernel forget its names. RuntimeError if it is killed meanwhile, since its client
-    would wait forever."""
-    client = kernel.client()
-    client.start_channels()
-    try:
-        await client.wait_for_ready(timeout=60)
-        asked = asyncio.ensure_future(
-            client.execute_interactive(FORGET, silent=True, store_history=False)
-        )
-        while not asked.done():
-            await asyncio.wait([asked], timeout=1)
-            if not await kernel.is_alive():
-                asked.cancel()
-                raise RuntimeError("killed")
-        await asked
-    finally:
-        client.stop_channels()
+def forget(kernel: AsyncKernelManager) -> None:
+    """Make a kernel forget its names. RuntimeError if it is killed meanwhile."""
+    cell = nbformat.v4.new_code_cell(FORGET)
+    client = NotebookClient(nbformat.v4.new_notebook(cells=[cell]), km=kernel)
+    with client.setup_kernel():
+        client.execute_cell(cell, 0, store_history=False)
+    client.kc.stop_channels()
 
 
 def main() -> None:
