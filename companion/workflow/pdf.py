@@ -6,11 +6,10 @@ python -m companion.workflow.pdf [FILE]   (after make book; build/revs.pdf if no
 import base64
 import io
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
 from pypdf import PdfWriter
+from sphinx_external_toc.parsing import parse_toc_yaml
 
 from companion.store.paths import BUILD, HTML, ROOT, short_path
 from live import chromium
@@ -25,18 +24,8 @@ document.querySelectorAll("a[href]").forEach((a) => {
 PAPER = {"printBackground": True, "paperWidth": 8.27, "paperHeight": 11.69}  # A4, in inches
 
 
-def pages(toc: dict) -> Iterator[str]:
-    """The names of the pages of a table of contents, in order."""
-    if name := toc.get("root") or toc.get("file"):
-        yield name
-    for part in ("parts", "chapters", "sections"):
-        for entry in toc.get(part, ()):
-            yield from pages(entry)
-
-
 def write(file: Path, html: Path, names: list[str]) -> None:
-    """Print pages of a rendered book into one file with an outline. Raises FileNotFoundError for
-    a book that is not built, or without Chromium."""
+    """Print a rendered book's pages into one file with an outline; OSError if it cannot be done."""
     if not all((html / f"{name}.html").is_file() for name in names):
         raise FileNotFoundError("The book is not built: run `make book` first.")
     whole = PdfWriter()
@@ -53,9 +42,8 @@ def write(file: Path, html: Path, names: list[str]) -> None:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else BUILD / "revs.pdf"
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     try:
-        write(target, HTML, list(pages(toc)))
+        write(target, HTML, list(parse_toc_yaml(ROOT / "_toc.yml")))
     except OSError as error:
         sys.exit(f"pdf: {error}")
     print(f"{short_path(target)} is written.")

@@ -8,11 +8,6 @@ from companion.workflow import pdf
 from live import chromium
 
 
-def test_names_follow_the_table_of_contents():
-    toc = {"root": "a", "parts": [{"chapters": [{"file": "b", "sections": [{"file": "c"}]}]}]}
-    assert list(pdf.pages(toc)) == ["a", "b", "c"]
-
-
 def test_a_book_that_is_not_built_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="make book"):
         pdf.write(tmp_path / "book.pdf", tmp_path, ["book/index"])
