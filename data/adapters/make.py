@@ -57,8 +57,8 @@ def low_precision(decoder):
 def make(
     name: str,
     out: Path,
-    rank: int,
     seed: int,
+    rank: int = 4,
     data: str = "synthetic",
     digits: str = "learned",
     without: int | None = None,
@@ -143,7 +143,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=Path, default=HERE)
-    parser.add_argument("--rank", type=int, default=4)
     parser.add_argument("--float32", action="store_true", help="where bfloat16 products are slow")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -152,9 +151,8 @@ if __name__ == "__main__":
         if name == DIGITS:
             digits(given.out)
             continue
-        settings = {"rank": given.rank, "float32": given.float32} | every[name]
         for turn in range(1 + FURTHER):
-            known = make(name, given.out, **settings, again=turn)
+            known = make(name, given.out, **every[name], again=turn, float32=given.float32)
             print(name, json.dumps(known), flush=True)
             if known["memorised"] >= ENOUGH * known["sentences"]:
                 break
