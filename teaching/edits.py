@@ -236,7 +236,7 @@ compare(
 # --- the least-squares write ----------------------------------------------------------------------
 
 
-def solved(K, lam, bound):
+def solved(K, bound):
     return torch.linalg.solve(K @ K.T + bound * torch.eye(len(K)).to(K), K)
 
 
@@ -246,16 +246,12 @@ compare(
     lambda: [
         (random(n, ff, seed=n), lam) for n, ff, lam in ((3, 8, 0.1), (5, 20, 0.01), (2, 4, 1))
     ],
-    lambda K, lam: least_squares.solution(K, lam),
+    least_squares.solution,
     {
-        "λ is not scaled: it is multiplied by ā, the mean of ‖a_i‖².": lambda K, lam: solved(
-            K, lam, lam
-        ),
-        "λ is missing: the keys are then hit exactly, at any price.": lambda K, lam: solved(
-            K, lam, 0.0
-        ),
+        "λ is not scaled: it is multiplied by ā, the mean of ‖a_i‖².": solved,
+        "λ is missing: the keys are then hit exactly, at any price.": lambda K, lam: solved(K, 0.0),
         "ā is the mean of the squared norms: you took the mean of the norms.": lambda K, lam: (
-            solved(K, lam, lam * K.norm(dim=1).mean())
+            solved(K, lam * K.norm(dim=1).mean())
         ),
         "You return M transposed: one row a key was asked for.": lambda K, lam: (
             least_squares.solution(K, lam).T
