@@ -110,8 +110,6 @@ def test_resistance_is_averaged_over_seeds_in_every_aggregation(add_row):
     assert mean(scores, metric="Logit-Lens", aggregation="per example") == spread
     assert mean(scores, metric="black box") == [100, 0]
     assert list(extraction.by_layer(runs, "logit_lens")["efficacy"]) == pytest.approx([0.75, 1])
-    depths = extraction.ranks_by_layer(runs[runs["seed"] == 1], "delta")
-    assert list(depths["rank"]) == [(0, 100), (100, 0)]
 
 
 def test_layers_are_drawn_from_two_below_the_first_in_which_a_secret_shows():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import results, tables
-from companion.analysis.tables import percent
+from companion.analysis.tables import decimal, percent
 from companion.experiments import methods
 from companion.store import paper, rows
 from revs.measures import metrics
@@ -27,10 +27,8 @@ def attacked(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Mean and deviation over runs of each attack and of the Resistance Score, by aggregation.
-
-    The shape of ``results.scores`` with ``aggregation``; "black box" is of the last layer alone.
-    """
+    """``results.scores`` of each attack and of the Resistance Score, by ``aggregation``, of which
+    "black box" is the last layer alone."""
     found, parts = attacked(frame), []
     for aggregation in AGGREGATIONS:
         part = results.scores(resistance(found, aggregation), of=TITLES)
@@ -52,18 +50,6 @@ def resistance(frame: pd.DataFrame, aggregation: str) -> pd.DataFrame:
 def printed() -> pd.DataFrame:
     """Both extraction tables of the paper in the shape of ``results.scores``."""
     return results.printed(paper.EXTRACTION)
-
-
-def ranks_by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
-    """One line per target token of the attacked runs: data, method, seed, and its ``rank`` in each
-    layer, from 0, in the order in which the attack tries tokens."""
-    lines = [
-        {key: run[key] for key in ("data", "method", "seed")} | {"rank": token}
-        for run in attacked(frame).to_dict("records")
-        for layers in rows.per_example(run["row"])[attack].dropna()
-        for token in zip(*layers, strict=True)
-    ]
-    return results.titled(pd.DataFrame(lines))
 
 
 def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
@@ -92,10 +78,8 @@ def perturbed(model: str, *data: str) -> pd.DataFrame:
 
 
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
-    """Resistance that is left after each way of changing a prompt (revs.measures.attacks).
-
-    One line a run, strategy and aggregation; ``mean`` in per cent.
-    """
+    """Resistance, in per cent, after each way of changing a prompt (revs.measures.attacks): one
+    line a run, strategy and aggregation."""
     lines = [
         {"data": run["data"], "method": run["method"], "strategy": name, "aggregation": aggregation}
         | {"mean": 100 * found[aggregation], "std": float("nan")}
@@ -154,19 +138,24 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
     half = targets["rank"].max() / 2
     low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()
     controls = [methods.title(name) for name in results.CONTROLS]
-    said = {"bottom": tables.ranking(low.drop(controls, errors="ignore"))}
-    return said | {"shallow": shallow(frame[frame["data"] == "ssn"])}
+    low = low.drop(controls, errors="ignore").sort_values(ascending=False, kind="stable")
+    bottom = ", ".join(f"{title} {decimal(value)}" for title, value in low.items())
+    return {"bottom": bottom, "shallow": shallow(frame[frame["data"] == "ssn"])}
 
 
 def aggregation_answer(frame: pd.DataFrame, data: str) -> dict[str, str]:
     """What the page on aggregations says of a data set, for ``glue``: REVS's Resistance Score in
     each, and how often Delta finds a token of the unedited model."""
-    some, said = frame[frame["data"] == data], {"title": results.data_title(data)}
+    some, said = attacked(frame[frame["data"] == data]), {"title": results.data_title(data)}
     for name in AGGREGATIONS:
         found = resistance(some[some["method"] == "revs"], name)["resistance_score"]
         said[f"revs_{name}"] = percent(found.mean())
-    delta = ranks_by_layer(some[some["method"] == "unedited"], "delta").explode("rank")
-    return said | {"among": percent((delta["rank"] < K).mean())}
+    deltas = [
+        rows.per_example(row)["delta"].dropna()
+        for row in some.loc[some["method"] == "unedited", "row"]
+    ]
+    ranks = pd.concat(deltas).explode().explode()  # of each layer, then of each token
+    return said | {"among": percent((ranks < K).mean())}
 
 
 def shallow(frame: pd.DataFrame) -> str:

@@ -52,12 +52,6 @@ def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def ranking(values: pd.Series) -> str:
-    """Values by title in words, highest first: "REVS 2.0, …"."""
-    ordered = values.sort_values(ascending=False, kind="stable")
-    return ", ".join(f"{title} {decimal(value)}" for title, value in ordered.items())
-
-
 def comma_list(titles: Iterable[str]) -> str:
     """Some titles in words; "none" if there are none."""
     return ", ".join(titles) or "none"
@@ -125,8 +119,7 @@ class Table:
         return forms | {"text/plain": plain}
 
     def to_markdown(self) -> str:
-        """A MyST table directive, numbered, captioned and referable, and a link to its data. A
-        long table is folded."""
+        """A numbered MyST table directive, folded if it is long, and a link to its data."""
         head, *body = [
             [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
             for row in [self.frame.columns, *self.frame.astype(object).values]
@@ -168,10 +161,8 @@ class Data(Table):
 
 @dataclass(frozen=True)
 class Filtered(Table):
-    """A long table with a field to search it, a choice of one column's values, and its data as CSV.
-
-    Without scripts it is a plain table.
-    """
+    """A long table with a search field and a choice of one column's values; plain without
+    scripts."""
 
     choose: str
 

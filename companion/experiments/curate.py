@@ -43,7 +43,10 @@ VERSION = 3
 def run(settings: Settings) -> dict:
     """Find the secrets in documents that a model has memorised."""
     where = rows.writable(resolve(settings.rows))
-    place = document_place(settings.documents)
+    place = settings.documents
+    if place != sources.PACKAGES:
+        with errors_without_paths():  # a path may contain a secret
+            place = existing_path(resolve(place))
     with alone(BUILD / "curated", "give another name", f".{settings.name}.lock"):
         row = curated(where, place, settings)
     lines = [f"{row['result']['documents']} documents read."]
@@ -52,12 +55,6 @@ def run(settings: Settings) -> dict:
         lines += [f"{kind}: {found}."] if counts["found"] else []
     print(*lines, sep="\n")
     return row
-
-
-def document_place(documents: str) -> Path | str:
-    """Return where documents lie; errors omit the path, which may contain a secret."""
-    with errors_without_paths():
-        return documents if documents == sources.PACKAGES else existing_path(resolve(documents))
 
 
 def documents_at(

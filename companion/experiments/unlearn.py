@@ -98,11 +98,6 @@ class Run:
             given["protect"] = [(token_ids(decoder.tokenizer, one.text), 0) for one in records]
         return given
 
-    def existing_row(self) -> dict | None:
-        """Return the row of this name if it has a result, else None."""
-        row = rows.kept(self.folder / f"{self.name}.json")
-        return row if row and "failed" not in row["result"] else None
-
     def finished_row(self) -> dict | None:
         """Return the row of this run if it is finished and current, else None."""
         path = self.folder / f"{self.name}.json"
@@ -135,7 +130,8 @@ class Run:
 
     def write_failure(self, decoder: Decoder, error: Exception, seconds: dict) -> None:
         """Write a row that says why the run failed, unless there is one with a result."""
-        if not self.existing_row():
+        earlier = rows.kept(self.folder / f"{self.name}.json")
+        if not earlier or "failed" in earlier["result"]:
             self.write(decoder, {"failed": str(error)}, [], seconds, None)
 
     def write(
@@ -238,10 +234,8 @@ class LoadedModel:
 def effects(
     resolved: Run, loaded: LoadedModel, edit: Edit, seconds: dict
 ) -> tuple[dict, list[dict]]:
-    """Measure the edited model: return the result and the values by example.
-
-    Effectiveness comes first, then the run's ``measures``. Adds the time of each to ``seconds``.
-    """
+    """Measure the edited model, effectiveness first: return the result and the values by example,
+    and add the time of each to ``seconds``."""
     decoder, split, k = loaded.decoder, loaded.split, resolved.settings["score_k"]
     start = time.monotonic()
     ranks = evaluate.secret_ranks(decoder, split.forget + split.unseen + split.retain)

@@ -17,13 +17,11 @@ MEASURED = {"measures", "generate"}  # settings that decide what a run measures,
 def is_same_run(one: dict, other: dict) -> bool:
     """Did two rows of one name come from the same edit of the same model?"""
     fields = ("settings", "inputs", "versions")
-    pairs = [
-        (one[field][name], other[field][name])
+    return all("after" in row["result"] for row in (one, other)) and all(
+        one[field][name] == other[field][name]
         for field in fields
         for name in (one[field].keys() & other[field].keys()) - MEASURED
-    ]
-    whole = all("after" in row["result"] for row in (one, other))
-    return whole and all(here == there for here, there in pairs)
+    )
 
 
 def differences(built: Path = rows.MEASURED, recorded: Path = rows.RECORDED) -> dict[str, float]:
