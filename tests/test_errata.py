@@ -59,13 +59,6 @@ def test_captions_and_panels():
     assert found == [("`fig:combined_plots`", "c"), ("`fig:combined_plots`", "f")]
 
 
-@pytest.mark.parametrize(
-    "printed, half", [("14.3", 0.05), ("43.60", 0.005), ("0", 0.5), ("5.12 ± 3.50", 0.005)]
-)
-def test_half_a_unit_of_the_last_digit(printed, half):
-    assert errata.rounding({"printed": printed}) == pytest.approx(half)
-
-
 @pytest.mark.parametrize("score, broken", [("60.1", False), ("60.2", True)])
 def test_what_rounding_explains_is_not_listed(monkeypatch, score, broken):
     """One more unit in the last digit is."""

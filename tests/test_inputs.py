@@ -1,4 +1,4 @@
-"""Parameters, data sets, rows and sweeps: what is wrong ends in a sentence, what is taken is taken
+"""Parameters, data sets and sweeps: what is wrong ends in a sentence, what is taken is taken
 as it is.
 """
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from companion.data import datasets
 from companion.experiments.settings import EXPERIMENTS, check
-from companion.store import rows
 from companion.workflow import sweep
 
 NAMES = sorted({name for one in EXPERIMENTS.values() for name in one.model_fields})
@@ -28,7 +27,6 @@ VALUE = st.recursive(
 )
 COLUMNS = st.sampled_from([*datasets.COLUMNS, "more"])
 LINE = st.dictionaries(COLUMNS, VALUE, max_size=7).map(json.dumps) | VALUE.map(json.dumps) | TEXT
-ROW = rows.line({"schema": 3, "kind": "unlearn", "name": "unlearn/ssn/m/x"})
 
 
 def is_a_sentence(error: Exception) -> bool:
@@ -60,17 +58,6 @@ def test_data_sets_are_read_whole_or_refused(tmp_path_factory, lines):
         assert is_a_sentence(error), error
     else:
         assert len(found) == len("\n".join(lines).rstrip("\n").split("\n"))
-
-
-@examples
-@given(key=st.sampled_from(list(json.loads(ROW))) | TEXT, value=VALUE, cut=st.integers(0, 60))
-def test_rows_are_whole_or_refused(tmp_path_factory, key, value, cut):
-    path = tmp_path_factory.mktemp("rows") / "row.json"
-    for text in (json.dumps(json.loads(ROW) | {key: value}), json.dumps(value), ROW[:cut]):
-        path.write_text(text)
-        with pytest.raises(ValueError) as caught:
-            rows.read(path)
-        assert is_a_sentence(caught.value), caught.value
 
 
 @examples

@@ -24,17 +24,11 @@ needs_source = pytest.mark.skipif(
 # Read by eye in the source: table, data set, row, column, value, deviation, mark.
 PINNED = """
 core_results_llama | SSN | REVS | Unlearning Score | 89.58 | 1.99 | bold
-core_results_llama | SSN | Unedited | Specificity | 100 | 0 | 
 core_results_llama | SSN | REVS | GSM8K | 44.2 |  | 
-core_results_llama | Emails | FT-L | Specificity | 49.25 | 8.5 | 
 core_results_llama | Emails | MEMIT | Generalization@100 | – |  | 
-extraction_results_llama | SSN | Unedited | Perturb@100 | 92.13 | 5.15 | 
 extraction_results_llama | URLs | FT-L | Logit-Lens@100 | 58.8 | 7.37 | underline
-core_results_gptj | SSN | MEMIT | Specificity | 84.17 | 3.07 | bold
 extraction_results_gptj | SSN | REVS | Resistance Score | 99.12 | 3.56 | bold
 ablation_neuron_selection | Emails | Rank & Activations (hybrid) | Resistance Score | 84.2 |  | bold
-method_results | Emails | ZERO (n=2) | Unlearning Score | 14.3 |  | 
-ablation_token_method | Emails | Rarest | Resistance Score | 83.9 |  | bold
 pii-distribution |  | Email addresses | Memorized | 205 |  | 
 """
 
@@ -102,14 +96,11 @@ GPTJ = {"n_max": 30, "k": 100, "r_h": 2600, "eps_r_h": 1400, "r_n": 37500, "eps_
 @pytest.mark.parametrize(
     "method, model, dataset, values",
     [
-        ("REVS", "Llama-3-8B", "SSN", LLAMA),
         ("REVS", "Llama-3-8B", "Emails", LLAMA | {"n_max": 45}),
         ("REVS", "GPT-J-6B", "Emails", GPTJ),
         ("FT-L", "Llama-3-8B", "SSN", {"layers": "all", "lr": 1.12e-7, "norm_constraint": 3.3e-5}),
         ("MEMIT", "Llama-3-8B", "Emails", {"layers": [3], "loss_break": 1e-5, "n_max_len": 100}),
         ("Max-Entropy", "Llama-3-8B", "SSN", {"patil_layers": list(range(15, 32)), "steps": 25}),
-        ("Head-Projection", "GPT-J-6B", "Emails", {"k": 100, "loss_break": 6e-4, "lr": 1.868e-1}),
-        ("RMU", "Llama-3-8B", "Emails", {"alpha": 1000, "lr": 6.819e-4, "epochs": 2}),
         ("NPO-KL", "GPT-J-6B", "Emails", {"beta": 0.1, "kl_coefficient": 1000, "lr": 6.1e-7}),
     ],
 )

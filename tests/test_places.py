@@ -43,13 +43,3 @@ def captions(page: str) -> list[str]:
 @pytest.mark.parametrize(("label", "page"), [(one, page) for one, page in SHOWN if one in FIGURES])
 def test_a_figure_of_the_paper_is_named_by_a_caption(label, page):
     assert any(f"`{label}`" in caption for caption in captions(page))
-
-
-@pytest.mark.parametrize(("number", "word"), list(enumerate(("c_size", "specificity", "targets"))))
-def test_a_caption_names_the_panels_of_its_kind(number, word):
-    letters = {}
-    for figure, one in FIGURES.items():
-        some = [of for of, label in zip("abcdefghi", one["panels"]) if word in label]
-        letters |= {figure: some} if one["panels"] else {}
-    named = " and ".join(f"{', '.join(some)} of `{figure}`" for figure, some in letters.items())
-    assert named in captions("notebooks/tradeoffs")[number]
