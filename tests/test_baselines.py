@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from conftest import KINDS, build, next_tokens, secrets, weights
+from conftest import build, next_tokens, secrets, weights
 
 from companion.experiments import methods
 from revs.baselines import ft_l, memit, npo_kl, rmu, training
@@ -358,7 +358,7 @@ def counted(steps: list):
     return progress
 
 
-CASES = [(kind, torch.float32) for kind in KINDS] + [("llama-tied", torch.bfloat16)]
+CASES = [("gptj", torch.float32), ("llama-tied", torch.bfloat16)]  # test_golden.py: untied
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -458,7 +458,7 @@ def test_the_size_of_an_edit_of_whole_weights(decoder):
         ("ft_l", {"lr": float("inf"), "norm_constraint": float("inf")}),
         ("rmu", {"lr": 1e30, "epochs": 3}),
         ("npo_kl", {"lr": 1e30}),
-        *((name, {"lr": float("inf")}) for name in ("memit", "max_entropy", "head_projection")),
+        ("memit", {"lr": float("inf")}),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -483,7 +483,6 @@ def test_divergence_says_so_and_leaves_the_model_as_it_was(name, settings, dtype
         ("memit", {"lr": float("nan")}, "lr is nan, but must be positive"),
         ("memit", {"objective": "lens"}, "objective is 'lens', but must be one of probability, "),
         ("npo_kl", {"batch": 0}, "batch is 0, but must be at least 1"),
-        ("npo_kl", {"kl_coefficient": -1}, "kl_coefficient is -1, but must be at least 0"),
         ("rmu", {"layer_id": 2, "layers": [3]}, "some up to layer_id, which is 2"),
         ("revs", {"neurons": "best"}, "neurons is 'best', but must be one of hybrid, "),
         ("revs", {"n_max": 30, "k": 20}, "n_max is 30 and k is 20"),
@@ -493,7 +492,6 @@ def test_divergence_says_so_and_leaves_the_model_as_it_was(name, settings, dtype
         ("least_squares", {"r_h": -1}, "r_h is -1"),
         ("least_squares", {"lam": float("inf")}, "lam is inf, but must be finite"),
         ("least_squares", {"lam": 0.0, "mu": 0.0}, "both 0"),
-        ("least_squares", {"projection": "no"}, "must be one of norm, raw"),
         ("least_squares", {"tokens": 3}, "C needs general text"),
         # these do not fit the model, or the texts
         ("least_squares", {"r_h": 300}, "a rank from 1 to"),

@@ -24,12 +24,12 @@ from revs.model.targets import Record, Target, encode
 HP = Hyperparameters(n_max=5, k=24, r_h=200, eps_r_h=20, r_n=240, eps_r_n=12)
 LEAST_SQUARES = least_squares.Hyperparameters(r_h=280, lam=1e-3, mu=0.0)
 METHODS = {"revs": (algorithm, HP), "least_squares": (least_squares, LEAST_SQUARES)}
+OTHERS = (("revs", "float32"), ("least_squares", "bfloat16"))
 SECRETS = [
     Record(name, "ssn", name, f"The number of {name.title()} is ", number, ".")
     for name, number in (("ada", "941-14-8265"), ("bea", "935-27-1068"))
 ]
-# tied or not, a bias, transposed, norms of its own after FF₂
-KINDS = ["llama-tied", "llama-untied", "gptj", "gpt2", "gemma2"]
+KINDS = ["llama-tied", "gpt2", "gemma2"]  # plain, transposed, a norm of its own after FF₂
 
 
 @pytest.fixture
@@ -74,8 +74,7 @@ def written(folder, about) -> Path:
     "kind, method, dtype",
     [
         *((kind, "least_squares", "float32") for kind in FAMILIES),
-        *((kind, "revs", "float32") for kind in KINDS),
-        *((kind, "least_squares", "bfloat16") for kind in KINDS),
+        *((kind, *way) for kind in KINDS for way in OTHERS),
     ],
 )
 @torch.no_grad()
@@ -101,7 +100,7 @@ def test_peft_loads_unloads_and_merges_it(base, tmp_path, kind, method, dtype):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["llama-tied", "gpt2", "gemma2"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_applied_again_it_gives_the_same_bits_and_undone_it_leaves_none(
     base, tmp_path, kind, method
 ):
