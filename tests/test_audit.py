@@ -2,7 +2,6 @@
 secret is in it."""
 
 import base64
-import contextlib
 import html
 import json
 import re
@@ -24,7 +23,7 @@ from companion.experiments import documents as experiment
 from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import ROOT
-from companion.workflow import notebook
+from companion.workflow import notebook, pages
 from document_audit import audit, edit_file, nearby_text, report, secret_list
 from document_audit.settings import Limits
 from document_audit.settings_search import SearchResult, Trial, cost_of
@@ -277,15 +276,13 @@ def test_a_secret_is_tried_at_several_places(decoder, folder):
     assert funnel_adds_up(found.funnel["email"])
 
 
-@pytest.mark.parametrize(
-    "name, packed", [("a.txt", "\n".join), ("a.txt", ". ".join), ("a.json", json.dumps)]
-)
-def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, name, packed):
+@pytest.mark.parametrize("packed", ["\n".join, ". ".join])
+def test_it_does_not_matter_how_texts_are_packed(decoder, tmp_path, packed):
     """The model learned each sentence by itself; in a file they stand one after the other.
     test_documents.py has other formats."""
     noise = "Minutes of the last meeting of the club, of which nothing else is known"
     lines = [f"Please write to {one} ({mail}), who knows" for one, mail in PEOPLE.items()]
-    (tmp_path / name).write_text(packed([part for line in lines for part in (noise, line)]))
+    (tmp_path / "a.txt").write_text(packed([part for line in lines for part in (noise, line)]))
     found = audit.find_memorized(decoder, tmp_path)
     assert len(found.targets) == 3 and not found.skipped
 
@@ -465,29 +462,34 @@ def test_no_secret_is_written_anywhere(planted, run, knowing, tmp_path, capsys, 
     assert result["absent"] == [4, 5, 6] and result["memorised"] == 3 and result["trials"]
 
 
-@pytest.mark.parametrize("broken", [None, "evaluate"])
-def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(
-    planted, knowing, tmp_path, capfd, broken
-):
-    """The notebook as papermill writes it, also where a step fails as nobody thought."""
+def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(planted, knowing, tmp_path, capfd):
+    """The notebook as papermill writes it, also where a step fails as nobody thought; both in one
+    kernel."""
     canaries, theirs = planted
     source, done = tmp_path / "documents.ipynb", tmp_path / "done.ipynb"
     cells = json.loads((ROOT / "notebooks/documents.ipynb").read_text())
-    if broken:
-        code = (
-            "from document_audit import audit\ndef broken(decoder, targets, *_, **__):\n"
-            f"    return {{}}[targets[0].secret_ids[0]]\naudit.{broken} = broken"
-        )
-        cell = {"cell_type": "code", "id": "broken", "metadata": {}, "outputs": []}
-        cells["cells"].insert(1, cell | {"execution_count": None, "source": code})
     source.write_text(json.dumps(cells))
     parameters = {"documents": "$DOCUMENTS", "secrets": "$SECRETS", "model": str(knowing)}
     parameters |= {"adapter": None, "minutes": 0} | ANY
     parameters |= {"out": str(tmp_path / "out"), "rows": str(tmp_path / "rows")}
-    with pytest.raises(RuntimeError, match="KeyError") if broken else contextlib.nullcontext():
-        notebook.execute(source, done, parameters, "documents")
-    assert done.is_file() != bool(broken)
-    assert bool(list(tmp_path.glob("*failed*"))) == bool(broken)
+    kernel = pages.AsyncKernelManager(kernel_name="python3")
+    try:
+        notebook.execute(source, done, parameters, "documents", km=kernel)
+        assert done.is_file() and not list(tmp_path.glob("*failed*"))
+        assert leaks(canaries, tmp_path, *theirs, knowing) == []
+        pages.run_sync(pages.forget)(kernel)
+        code = (
+            "from document_audit import audit\ndef broken(decoder, targets, *_, **__):\n"
+            "    return {}[targets[0].secret_ids[0]]\naudit.evaluate = broken"
+        )
+        cell = {"cell_type": "code", "id": "broken", "metadata": {}, "outputs": []}
+        cells["cells"].insert(1, cell | {"execution_count": None, "source": code})
+        source.write_text(json.dumps(cells))
+        with pytest.raises(RuntimeError, match="KeyError"):
+            notebook.execute(source, tmp_path / "no.ipynb", parameters, "documents", km=kernel)
+    finally:
+        pages.run_sync(kernel.shutdown_kernel)(now=True)
+    assert (tmp_path / "no.failed.ipynb").is_file() and not (tmp_path / "no.ipynb").exists()
     printed = capfd.readouterr()
     assert leaks(canaries, tmp_path, *theirs, knowing) == []
     assert not any(canary in printed.out + printed.err for canary in canaries)
@@ -550,10 +552,7 @@ def test_a_mistake_leaves_an_earlier_report_and_edit(run, knowing, tmp_path, wro
     assert (tmp_path / "out/report.html").read_text() == "an earlier one"
 
 
-@pytest.mark.parametrize("what, name", [(rows, "write"), (audit.export, "export")])
-def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(
-    run, tmp_path, monkeypatch, what, name
-):
+def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(run, tmp_path, monkeypatch):
     run()
     contents = lambda: {file: file.read_bytes() for file in (tmp_path / "out").rglob("*.*")}
     earlier = contents()
@@ -561,10 +560,12 @@ def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(
     def full(*_, **__):
         raise OSError("The disk is full: make room.")
 
-    monkeypatch.setattr(what, name, full)
-    with pytest.raises(OSError, match="make room"):
-        run(seed=1, export=str(tmp_path / "exported"))
-    assert earlier == contents()
+    for what, name in ((rows, "write"), (audit.export, "export")):
+        with monkeypatch.context() as patched:
+            patched.setattr(what, name, full)
+            with pytest.raises(OSError, match="make room"):
+                run(seed=1, export=str(tmp_path / name))
+        assert earlier == contents()
 
 
 # --- examples ------------------------------------------------------------------------------------
