@@ -22,7 +22,6 @@ from revs.model.text import training_windows
 pytestmark = pytest.mark.slow  # tiny models are trained
 
 OLD = 257  # tokens before any are added: 256 bytes and the end of text
-KINDS = pytest.mark.parametrize("kind", ["llama-tied", "llama-untied", "gptj"])
 NAMES = ("Ada", "Ben", "Cleo", "Dora", "Emil")
 RECORDS = [
     Record(f"r-{i}", "ssn", f"r-{i}", f"The number of {name} is ", f"9{i}1-0{i}-1364", ".")
@@ -65,8 +64,9 @@ def test_digits_split_as_in_llama_3(text, split):
 # The fine-tune ------------------------------------------------------------------------------------
 
 
-@KINDS
-@pytest.mark.parametrize("how", ["noise", "keep"])
+@pytest.mark.parametrize(
+    "kind, how", [("llama-tied", "noise"), ("llama-untied", "keep"), ("gptj", "noise")]
+)
 def test_the_loss_falls_and_the_adapter_alone_learns(kind, how):
     """A few epochs lower the loss; embeddings, norms and weights below the adapter stay."""
     decoder, seen = small(kind), []
@@ -109,14 +109,13 @@ def test_the_same_seed_gives_the_same_bits(kind, how):
     assert first != other and any(not torch.equal(a[name], c[name]) for name in a)
 
 
-@KINDS
 @pytest.mark.parametrize("whole", [False, True])
-def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(kind, whole):
+def test_the_loss_is_that_of_the_secrets_or_of_whole_sentences(whole):
     """The mean over the next tokens that are learned, as each text has them alone.
 
     Padding has none.
     """
-    decoder = small(kind)
+    decoder = small("gptj")
     records = [
         replace(record, prompt="x" * 7 * n + record.prompt, suffix=" is known."[: 3 * n])
         for n, record in enumerate(RECORDS[:3], 1)

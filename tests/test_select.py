@@ -26,7 +26,7 @@ def test_a_gate_seen_part_by_part_is_that_of_the_full_ranks(decoder, raw, gate):
 
     @torch.no_grad()
     def at_layer(l, a, h, x):
-        for t in range(0, V, 30):
+        for t in range(0, V, 60):
             r_mlp, r_residual = vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest().tolist()
             for r_h in {0, 1, 4, V // 3, r_mlp, r_mlp + 1, r_residual, r_residual + 1}:
                 hp = algorithm.Hyperparameters(r_h=r_h, eps_r_h=0, gate=gate)
