@@ -78,7 +78,7 @@ def test_a_model_without_adapters_is_compared_by_its_weights(record):
     assert set(record([row(adapter=None, seed=1), row(seed=5)])["split"]) == {5}
 
 
-@pytest.mark.parametrize("keep", [1, 5, 20, 96])
+@pytest.mark.parametrize("keep", [1, 20])
 def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record, keep):
     some = np.random.default_rng(keep).permutation(96)[:keep]
     made = [one for place, one in enumerate(crossed(spread=0.05)) if place in some]

@@ -140,7 +140,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     *((name, {"data": "emails"}) for name in OTHER_DATA.split()),
     ("aggregations", {"model": "gptj-small"}),
     ("algorithm", {"data": "urls"}),
-    ("ban", {"data": "ssn"}),
+    ("ban", {"data": "ssn", "secrets": 4}),
     ("contents", {"only": "tab"}),
     ("core", {"gptj": "qwen2.5-coder-1.5b"}),
     ("cost", {"data": "emails-shared"}),
@@ -155,7 +155,7 @@ VALUES = [  # what a reader may set: each page has something to show, or says wh
     ("tuning", {"data": "emails-tune", "more": "ssn-tune"}),
     ("tuning", {"data": "urls-tune"}),
     ("untuned", {"model": "gemma-3-270m"}),
-    ("write", {"layer": 20}),
+    ("write", {"layer": 20, "secrets": 4}),
 ]
 
 
