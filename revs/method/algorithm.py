@@ -110,7 +110,9 @@ def unlearn_token(
 ) -> None:
     """Alg. 1: demotes t after ``ids``, layer by layer, in place; ``hp`` holds whole ranks."""
     layers = decoder.layer_indices(hp.layers)
-    selected = select_layers(decoder, vocabulary, ids, t, hp) if hp.order == "eager" else None
+    if hp.order == "eager":  # SelectLayers taken literally: all layers gated before any edit
+        seen = decoder.activations(ids)
+        layers = [l for l in layers if gate(vocabulary, l, *seen[l][1:], t, hp)]
     attributed = selection.attributions(decoder, ids, t) if hp.neurons == "gradient" else None
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
@@ -118,7 +120,7 @@ def unlearn_token(
             return None
         score = attributed[l] if attributed else None
         state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1], score, draw)
-        if not (gate(vocabulary, l, h[-1], x[-1], t, hp) if selected is None else l in selected):
+        if hp.order == "lazy" and not gate(vocabulary, l, h[-1], x[-1], t, hp):
             return None
         if (edited := edit_layer(vocabulary, edit, state, t, hp)) is None:
             return None
@@ -126,20 +128,6 @@ def unlearn_token(
         return a[:, neurons] @ change.to(a).T  # what it adds to FF₂'s output, (T, d)
 
     decoder.run_by_layer(ids, at_layer)
-
-
-def select_layers(
-    decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int, hp: Hyperparameters
-) -> set[int]:
-    """SelectLayers of Alg. 1 taken literally: all layers gated before any edit."""
-    selected = set()
-
-    def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
-        if gate(vocabulary, l, h[-1], x[-1], t, hp):
-            selected.add(l)
-
-    decoder.run_by_layer(ids, at_layer)
-    return selected
 
 
 def edit_layer(
