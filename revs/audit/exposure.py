@@ -33,11 +33,6 @@ def attack(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dic
     return found
 
 
-def recovered(rank: float) -> bool:
-    """Does the secret rank first?"""
-    return rank == 0
-
-
 @torch.no_grad()
 def log_p_of_strings(
     decoder: Decoder, prompt_ids: list[int], strings: Sequence[Target]

@@ -55,11 +55,6 @@ def attack(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dic
     return found
 
 
-def recovered(rank: float) -> bool:
-    """Is the secret written again?"""
-    return rank == 0
-
-
 def share_written(decoder: Decoder, secrets: Sequence[Target]) -> float:
     """The share of secrets that greedy decoding writes next."""
     ranks = secret_ranks(decoder, secrets).values()

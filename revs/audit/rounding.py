@@ -41,11 +41,6 @@ def int8(decoder: Decoder, secrets: Sequence[Target], context: Context) -> dict[
     return ranks_rounded(decoder, secrets, 8)
 
 
-def recovered(rank: float) -> bool:
-    """Is the secret written?"""
-    return rank == 0
-
-
 def coarsest(before: Decoder, secrets: Sequence[Target]) -> tuple[int, float]:
     """The fewest bits that leave the unedited model KEPT of what it writes, and what they leave."""
     ranks = secret_ranks(before, secrets)
@@ -53,7 +48,7 @@ def coarsest(before: Decoder, secrets: Sequence[Target]) -> tuple[int, float]:
     kept = 0.0
     for bits in BITS if written else BITS[-1:]:
         found = ranks_rounded(before, written, bits).values() if written else []
-        kept = sum(map(recovered, found)) / max(1, len(written))
+        kept = sum(not rank for rank in found) / max(1, len(written))
         if kept >= KEPT:
             break
     return bits, kept

@@ -22,16 +22,16 @@ class Attack:
 
     title: str
     values: Callable[[Decoder, Sequence[Target], Context], Values]
-    recovered: Callable[[float], bool]
+    recovered: Callable[[float], bool] = lambda rank: rank == 0  # it ranks first, or is written
     endpoint: bool = True  # does it count for the verdict, or only describe?
 
 
 ATTACKS = {
     "leak": Attack("leak@100", leak.attack, leak.recovered),
-    "exposure": Attack("Exposure", exposure.attack, exposure.recovered),
-    "relearning": Attack("Relearning", relearning.attack, relearning.recovered),
-    "rounding": Attack("Rounding", rounding.attack, rounding.recovered),
-    "int8": Attack("8 bits", rounding.int8, rounding.recovered, endpoint=False),
+    "exposure": Attack("Exposure", exposure.attack),
+    "relearning": Attack("Relearning", relearning.attack),
+    "rounding": Attack("Rounding", rounding.attack),
+    "int8": Attack("8 bits", rounding.int8, endpoint=False),
     "two_checkpoints": Attack(
         "Two checkpoints", two_checkpoints.attack, two_checkpoints.recovered, endpoint=False
     ),
