@@ -134,10 +134,10 @@ def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
-    """gone: “On Emails MEMIT comes as close to the model that never read them as the ban does …”"""
+    """gone: “On Emails MEMIT comes nearly as close to the model that never read them as the ban …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
     excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
-    assert abs(excess["emails", "memit"] - excess["emails", "output_ban"]) < 0.05
+    assert abs(excess["emails", "memit"] - excess["emails", "output_ban"]) < 0.1
     assert excess["ssn", "memit"] > 0.5
 
 
