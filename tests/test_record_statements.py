@@ -11,6 +11,7 @@ from companion.analysis import (
     audits,
     extraction,
     main_comparison,
+    organic,
     provenance,
     recovery,
     results,
@@ -134,7 +135,7 @@ def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
-    """gone: “On Emails MEMIT comes nearly as close to the model that never read them as the ban …”"""
+    """gone: “On Emails MEMIT comes nearly as close to the model that never read them as …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
     excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
     assert abs(excess["emails", "memit"] - excess["emails", "output_ban"]) < 0.1
@@ -234,6 +235,23 @@ def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     assert (rivals["efficacy"] >= 0.2).groupby("method").sum().max() <= 3  # “few trials …”
     own = trials.loc["revs"].reset_index()
     assert own.loc[own["unlearning_score"].idxmax(), "printed"]
+
+
+def test_the_new_write_leads_on_addresses_that_a_model_knows():
+    """organic: “forgets every address and keeps about four fifths …; Max-Entropy …”; “begin in the
+    lower third of the layers, and its Resistance Score is …”; landing page: “… leads …”"""
+    runs = organic.comparison("qwen2.5-coder-0.5b", "known-email")
+    mean = runs.groupby("method")[["efficacy", "specificity", "resistance"]].mean()
+    kept, resistance = mean["specificity"], mean["resistance"]
+    assert mean["efficacy"]["least_squares"] == 1 and abs(kept["least_squares"] - 4 / 5) < 0.02
+    assert mean["efficacy"]["max_entropy"] > 0.98 and abs(kept["max_entropy"] - 1 / 2) < 0.05
+    assert resistance.idxmax() == "least_squares"
+    (first,) = {
+        row["settings"]["hyperparameters"]["layers"][0]
+        for row in runs["row"][runs["method"] == "least_squares"]
+    }
+    assert 0 < first < 24 / 3
+    assert (main_comparison.differences(runs, "least_squares")["high"] < 0).all()
 
 
 def test_the_papers_columns_forget_less_of_the_documents_and_harm_more():
