@@ -177,8 +177,7 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
         ):
             write_file(scratch / name, content, PRIVATE)
         scratch.chmod(0o700)
-        if folder.exists():
-            shutil.rmtree(folder)
+        remove(folder)
         scratch.replace(folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -189,6 +188,16 @@ def check_place(folder: Path) -> None:
     """Raise ValueError if a folder holds more than an edit, which would be lost with it."""
     if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
         raise ValueError(f"{folder} holds more than an edit: name another folder.")
+
+
+def remove(folder: Path) -> bool:
+    """Remove an edit, if one is there, and return whether there was one."""
+    check_place(folder)
+    for name in (WEIGHTS, CONFIG, README):
+        (folder / name).unlink(missing_ok=True)
+    if there := folder.is_dir():
+        folder.rmdir()
+    return there
 
 
 def read(folder: str | Path) -> SavedEdit:

@@ -3,6 +3,7 @@ does not belong together is refused."""
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,8 +136,9 @@ def test_the_folder_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_pat
     written(folder, about)
     assert [file.name for file in tmp_path.glob("*edit*")] == ["edit"]
     (folder / "mine.txt").write_text("a note")
-    with pytest.raises(ValueError, match="holds more than an edit"):
-        written(folder, about)
+    for lose in (partial(written, folder, about), partial(edit_file.remove, folder)):
+        with pytest.raises(ValueError, match="holds more than an edit"):
+            lose()
     assert {file.name for file in folder.iterdir()} == names | {"mine.txt"}
 
 
