@@ -477,7 +477,7 @@ def test_no_secret_is_in_the_notebook_its_log_or_a_traceback(planted, knowing, t
         notebook.execute(source, done, parameters, "documents", km=kernel)
         assert done.is_file() and not list(tmp_path.glob("*failed*"))
         assert leaks(canaries, tmp_path, *theirs, knowing) == []
-        pages.run_sync(pages.forget)(kernel)
+        pages.forget(kernel)
         code = (
             "from document_audit import audit\ndef broken(decoder, targets, *_, **__):\n"
             "    return {}[targets[0].secret_ids[0]]\naudit.evaluate = broken"
