@@ -145,9 +145,9 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
 
 def aggregation_answer(frame: pd.DataFrame, data: str) -> dict[str, str]:
     """What the page on aggregations says of a data set, for ``glue``: REVS's Resistance Score in
-    each, and how often Delta finds a token of the unedited model."""
+    three, and how often Delta finds a token of the unedited model."""
     some, said = attacked(frame[frame["data"] == data]), {"title": results.data_title(data)}
-    for name in AGGREGATIONS:
+    for name in ("released", "per_example", "token_wise"):
         found = resistance(some[some["method"] == "revs"], name)["resistance_score"]
         said[f"revs_{name}"] = percent(found.mean())
     deltas = [
