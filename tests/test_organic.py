@@ -49,10 +49,14 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(add_row)
 def test_the_recorded_comparison_is_told_in_tables_and_sentences():
     model, data = "qwen2.5-coder-0.5b", "known-email"
     evaluated = organic.comparison(model, data)
-    said = organic.answer(organic.curations(model, "known"), evaluated)
-    found = curation.funnel(*organic.curations("qwen2.5-coder-1.5b", "machine"))
+    (known,) = organic.curations(model, "known")
+    said = organic.answer([known], evaluated)
+    found = organic.curations("qwen2.5-coder-1.5b", "machine")
     for one in (said, organic.found_answer(found)):
         assert all(isinstance(text, str) and text for text in one.values())
+    assert int(said["known_emails"]) == known["result"]["funnel"]["email"]["kept"]
+    links = organic.found_answer([row for row in found if row["data"] == "machine-url"])
+    assert set(links.values()) == {DASH}
     assert int(said["prompt_leaked"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
     assert len(main_comparison.table(evaluated)) == evaluated["method"].nunique()
     swaps = organic.name_swap_table("qwen2.5-coder-1.5b", "machine-email", MODEL)

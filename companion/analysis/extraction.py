@@ -52,6 +52,11 @@ def printed() -> pd.DataFrame:
     return results.printed(paper.EXTRACTION)
 
 
+def beside_paper(found: pd.DataFrame) -> pd.DataFrame:
+    """Of ``scores``, those that are aggregated as released, and the paper's after them."""
+    return pd.concat([found[found["aggregation"] == "released"], printed()])
+
+
 def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
     """Mean Efficacy@100 of the unlearned secrets, layer by layer, all seeds together: where an
     attack gets through. A secret counts by its best hidden token."""

@@ -98,11 +98,17 @@ def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
     return table.assign(**{"part of it elsewhere": found["leaked"]}).join(shares).astype(str)
 
 
-def found_answer(funnel: pd.DataFrame) -> dict[str, str]:
+def addresses(found: list[dict]) -> pd.Series:
+    """The line of addresses in the funnel of some curations, as texts; dashes if none was asked for
+    them."""
+    lines = curation.counted(curation.funnel(*found)).set_index("kind")
+    return lines.reindex([curation.TITLES["email"]]).fillna(DASH).iloc[0]
+
+
+def found_answer(found: list[dict]) -> dict[str, str]:
     """What the page says of the addresses that were found, for ``glue``."""
-    line = funnel.set_index("kind").loc[curation.TITLES["email"]]
     names = {"tried": "tried", "memorised": "memorised", "leaked": curation.COUNTS["leaked"]}
-    return {name: f"{line[column]:,.0f}" for name, column in names.items()}
+    return {name: addresses(found)[column] for name, column in names.items()}
 
 
 def answer(found: list[dict], evaluated: pd.DataFrame) -> dict[str, str]:
@@ -110,8 +116,7 @@ def answer(found: list[dict], evaluated: pd.DataFrame) -> dict[str, str]:
     model, data = evaluated[["model", "data"]].iloc[0]
     gaps = main_comparison.differences(evaluated)
     side = main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
-    kept = sum(row["result"]["funnel"]["email"]["kept"] for row in found)
-    said = {"known_emails": f"{kept:,}"}
+    said = {"known_emails": addresses(found)[curation.COUNTS["kept"]]}
     for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
