@@ -20,7 +20,6 @@ from companion.store.paths import BUILD, HTML, LOGS, ROOT, short_path
 from companion.store.rows import write_file
 from companion.workflow import live
 from companion.workflow.build import TIED
-from companion.workflow.pages import SLOW
 from companion.workflow.plan import duration
 from companion.workflow.sweep import EXPERIMENTS, Sweep, read
 from teaching import slides
@@ -30,7 +29,8 @@ RERUN = """{{.again}}
 Run this page again: {{download}}`download the notebook <{0}.ipynb>` and open it in Jupyter beside
 this repository, or call `papermill notebooks/{0}.ipynb out.ipynb` ({1})."""
 TAKES = "{}, at most {} GiB"  # seconds of this build
-MEMORY = dict.fromkeys(SLOW, 4)  # measured, with the parameters that the pages have
+# measured, with the parameters that the pages have; the others take at most 2
+MEMORY = dict.fromkeys(("write", "measures", "edit_file", "ban", "algorithm"), 4)
 DEPENDS = "time and memory depend on the parameters: {doc}`../book/run`"
 # names of the theme's controls for screen readers, without repeating visible text
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
