@@ -228,7 +228,7 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
         kind, known = "weights", list(dict.fromkeys(done["finetune"]))
     kind += "s" * (len(known) > 1 and kind != "weights")
     seeds = set(done["seed"])
-    numbered = f"seed{'s'[: len(seeds) > 1]} {number_ranges(seeds) if seeds else DASH}"
+    numbered = "seed" + "s" * (len(seeds) > 1) + f" {number_ranges(seeds) if seeds else DASH}"
     which = f"{kind} {' and '.join(known)}" if len(known) <= FEW else f"{len(known)} {kind}"
     return f"{title(model)}, {numbered}, {which}{older_mark(done['row'])}"
 
