@@ -8,7 +8,7 @@ import gguf
 import pytest
 import torch
 from conftest import CONTEXT, FF, LAYERS, WIDTH, V, build
-from huggingface_hub import ResolvedRevision, constants
+from huggingface_hub import constants
 from transformers import GenerationConfig
 
 from companion.data import models
@@ -87,9 +87,7 @@ def test_gated_weights_say_what_to_do_and_never_show_the_token():
 def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
     """Those that nothing pins are told apart by their names."""
     assert models.identify("owner/one") == "unpinned owner/one" != models.identify("owner/two")
-    monkeypatch.setattr(
-        places, "resolve_revision", lambda _, revision: ResolvedRevision(COMMIT, initial=revision)
-    )
+    monkeypatch.setattr(places, "cached_file", lambda _, file: f"snapshots/{COMMIT}/{file}")
     place = places.Place("owner/one", "owner/one", revision=COMMIT)
     assert models.locate("owner/one") == place
     assert models.identify("owner/one") == COMMIT and place.options == {"revision": COMMIT}

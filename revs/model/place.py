@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers.utils.hub import resolve_revision
+from transformers.utils import cached_file
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ def locate(spec: str) -> Place:
     if path.exists() or spec.count("/") != 1 or local:
         said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
         raise FileNotFoundError(said + "a hub id.")
-    # the newest commit, as the hub or the local cache has it; None if neither does
-    newest = getattr(resolve_revision(spec, None), "resolved", None)
+    newest = None  # the newest commit, as the hub or the local cache has it
+    with contextlib.suppress(OSError, ValueError):  # neither has it: loading will say so
+        newest = Path(cached_file(spec, "config.json")).parent.name
     return Place(spec, spec, revision=newest)
 
 
