@@ -145,7 +145,7 @@ def test_the_recorded_ledger_is_complete_and_drawn(monkeypatch):
     drawing.plt.close(drawing.grid(recorded))
     said = ledger.answer(recorded)
     assert said["claims_asked_held"] <= said["claims_held"] <= said["claims_known"]
-    # landing page: “hold, about as many as with the methods' names shuffled”
+    # landing page: “hold, about as many as with the names shuffled”
     assert abs(said["claims_asked_held"] - said["claims_chance"]) < 2
     assert ledger.table(recorded)["chance"].map(type).eq(str).all()
 

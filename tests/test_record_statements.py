@@ -47,8 +47,8 @@ def test_single_digits_decide():
 
 def test_revs_harms_the_rest_of_the_model_most():
     """integrity: “On average … REVS harms general text most”; “RMU comes close”"""
-    runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
-    rise = runs.groupby("method")["perplexity_rise"].mean()
+    rise = main_comparison.perplexity_rise(main_comparison.runs(MODEL))
+    rise = rise.drop(list(main_comparison.CONTROLS))
     assert rise.idxmax() == "revs" and rise.drop("revs").idxmax() == "rmu"
     assert rise["revs"] - rise["rmu"] < 0.02
 

@@ -8,6 +8,7 @@ Unlearning Score.
 from __future__ import annotations
 
 import functools
+import re
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ TITLES = {
     "perplexity_rise": "Perplexity, rise",
     "kl": "KL, nats",
     "unchanged": "Next tokens unchanged",
-    "token_rank": "Rank of a target where it is due",
+    "token_rank": "Rank of a target in innocent text",
     "near": "Near secrets kept",
     "seconds": "Seconds",
     "memory": "Memory, MiB",
@@ -265,10 +266,10 @@ def designs(frame: pd.DataFrame) -> str:
     alike: dict[str, list[str]] = {}
     for data, title in results.DATA.items():
         if len(part := frame[frame["data"] == data]):
-            alike.setdefault(design(part), []).append(title)
-    if list(alike.values()) == [list(results.DATA.values())]:
+            alike.setdefault(design(part), []).append(re.sub(", (.+)", r" (\1)", title))
+    if list(map(len, alike.values())) == [len(results.DATA)]:
         return f"{next(iter(alike))} for every data set"
-    return "; ".join(f"{crossed} for {' and '.join(names)}" for crossed, names in alike.items())
+    return "; ".join(f"{crossed} for {spoken_list(names)}" for crossed, names in alike.items())
 
 
 def place(scores: pd.Series, method: str) -> int:
@@ -297,6 +298,13 @@ def revs_means(model: str, data: str, *columns: str) -> dict[str, str]:
     return {f"revs_{column}": text(own[column].mean(), column) for column in columns}
 
 
+def perplexity_rise(frame: pd.DataFrame) -> pd.Series:
+    """By method, the mean rise of perplexity over the paper's data sets, each by its mean."""
+    frame = frame[frame["data"].isin(methods.PAPER_DATA)]
+    by_data = frame.groupby(["method", "data"])["perplexity_rise"].mean()
+    return by_data.groupby("method").mean()
+
+
 def findings(frame: pd.DataFrame) -> dict[str, str]:
     """Two findings for the landing page, on the paper's data sets: where REVS and its least-squares
     write rank, where a first place is clear by the intervals, what an insider finds after them, and
@@ -322,7 +330,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
             if clear != firsts:
                 ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
-        rise = frame.loc[frame["method"] == method, "perplexity_rise"].mean()
+        rise = perplexity_rise(frame).get(method, np.nan)
         said[f"finding_{name}"] = (
             f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "
             f"{spoken_list(resisted)} per cent. Perplexity rises by {percent(rise)} per cent."

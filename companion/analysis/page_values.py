@@ -12,7 +12,7 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import errata, results
+from companion.analysis import errata, main_comparison, results
 from companion.analysis.tables import comma_list, decimal, percent
 from companion.experiments import methods, tune
 from companion.measures import replacement
@@ -88,10 +88,9 @@ def digits(runs: pd.DataFrame) -> Values:
 
 def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Values:
     """By how many per cent REVS and its least-squares write raise the perplexity, on average over
-    the runs on the paper's data sets; and what two models answer on MMLU, of how many items."""
+    the paper's data sets; and what two models answer on MMLU, of how many items."""
     lost, won = (int(able.loc["revs", f"mmlu {which}"]) for which in ("lost", "won"))
-    runs = runs[runs["data"].isin(methods.PAPER_DATA)]
-    rise = 100 * runs.groupby("method")["perplexity_rise"].mean()
+    rise = 100 * main_comparison.perplexity_rise(runs)
     return {
         "rise_revs": float(rise["revs"]),
         "rise_least_squares": float(rise["least_squares"]),

@@ -135,18 +135,21 @@ def unlearning(ax: Axes, prompt: str, points: pd.DataFrame) -> None:
             ax.plot(*level, color=INK, linewidth=0.6, alpha=0.35, zorder=0)
     points = points.assign(fallen=18 - 14 * points["rank"].map(math.log1p) / math.log1p(deepest))
     for middle in (14, 50, 86):
-        secret(ax, middle, points if middle == 86 else points.assign(fallen=18.0))
+        own = points if middle == 86 else points.assign(fallen=18.0)
+        secret(ax, middle, own, list(height.values()))
 
 
-def secret(ax: Axes, middle: float, points: pd.DataFrame) -> None:
-    """Its tokens side by side, each at its height; those that fell with their rank below them."""
+def secret(ax: Axes, middle: float, points: pd.DataFrame, levels: list[float]) -> None:
+    """Its tokens side by side, each at its height; those that fell with their rank below them, as
+    far as it can be from the lines at ``levels``."""
     widths = 1.7 + 1.05 * points["piece"].str.len()
     x, top = middle - (widths.sum() + 0.6 * (len(points) - 1)) / 2, points["fallen"].max()
     for width, (piece, on, rank, y) in zip(widths, points.itertuples(index=False), strict=True):
         box(ax, x, y - 1.4, (width, 2.8), 0.2 * on)
         write(ax, x + width / 2, y - 0.15, piece, on=on)
         if y < top:
-            write(ax, x + width / 2, y - 2.9, f"{rank:,}", on=True)
+            apart = lambda below, y=y: min(abs(y - below - level) for level in levels)
+            write(ax, x + width / 2, y - max((2.9, 4.1), key=apart), f"{rank:,}", on=True)
         if top - y > 3:
             arrow(ax, (x + width / 2, top), (x + width / 2, y + 1.6))
         x += width + 0.6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
@@ -12,7 +14,7 @@ from companion.analysis import recovery, results
 from companion.experiments.settings import GOLD
 from companion.plots.figures import INK, in_order, look
 
-NUMBERS = 120  # where the shares stand as numbers, right of the axis' 100 per cent
+NUMBERS = 127  # where the shares stand as numbers, right of the axis' 100 per cent
 NAMED = {"marker": "D", "color": INK, "markerfacecolor": "none", "markersize": 6, "linestyle": ""}
 DASHED = {"color": INK, "linestyle": "--", "linewidth": 1.2}
 
@@ -50,7 +52,7 @@ def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
         ax.barh(place, mean, height=0.62, color=look(method)["color"])
         ax.plot([low, high], [place] * 2, color=INK, linewidth=1.2)
         text = {"va": "center", "ha": "right", "fontsize": 8, "color": INK}
-        ax.text(NUMBERS, place, f"{mean:.0f}", **text)
+        ax.text(NUMBERS, place, f"{math.floor(mean + 0.5)}", **text)
         if method != GOLD:
             ax.plot(named[method], place, **NAMED)
     if GOLD in shares.index:
