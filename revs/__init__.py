@@ -35,7 +35,7 @@ def unlearn(
     """Unlearns secrets, given as pairs (prompt, secret), in place; ``edit.undo()`` reverts it.
 
     In each secret, tokenised with its prompt, the T tokens with the highest ids are demoted (§3.3).
-    Any token may be chosen; the paper's rules for SSNs, e-mail addresses and URLs are in
+    Any token but spaces may be chosen; the paper's rules for SSNs, e-mail addresses and URLs are in
     ``revs.model.targets``. After several edits, undo the newest first.
 
     ``method``: "revs" moves the most active neurons, as the paper does (Alg. 1);
@@ -55,16 +55,23 @@ def unlearn(
     names = [field.name for field in fields(used.Hyperparameters)]
     if unknown := [name for name in hyperparameters or {} if name not in names]:
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
-    if T < 1:
-        raise ValueError(f"T is {T}, but must be 1 or more.")
+    if not isinstance(T, int) or T < 1:
+        raise ValueError(f"T is {T}, but must be a whole number, 1 or more.")
     if isinstance(protect, str):
         raise ValueError("protect is one text: give a list of texts.")
-    texts = [(token_ids(tokenizer, text), 0) for text in protect]
-    if texts and used is algorithm:
-        raise ValueError('REVS\'s columns protect no text: choose method="least_squares".')
     decoder, hp = _decoder(model, tokenizer), used.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
-    targets = _targets(secrets, tokenizer, T)
+    texts = []
+    for text in protect or ():
+        if not isinstance(text, str) or not text:
+            raise ValueError("protect holds something other than texts: give texts, none empty.")
+        texts.append((token_ids(tokenizer, text), 0))
+        decoder.check_length(len(texts[-1][0]), "A text of protect")
+    if texts and used is algorithm:
+        raise ValueError('REVS\'s columns protect no text: choose method="least_squares".')
+    if texts and not (hp.mu if hp.nu is None else hp.nu):
+        raise ValueError("protect has no effect with the weight nu (or mu) of 0: raise it.")
+    targets = _targets(secrets, decoder, T)
     edit = used.unlearn(decoder, targets, hp, **{"protect": texts} if texts else {})
     edit.secrets = len({target.group for target in targets})
     return edit
@@ -73,23 +80,30 @@ def unlearn(
 def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
     """The 0-based rank of each token of a secret, after the prompt and the true tokens before it.
 
-    The model would write the token of rank 0: if all are 0, greedy decoding extracts the secret.
+    The model would write the token of rank 0: if all are 0, greedy decoding extracts the secret
+    (in low precision two tokens may tie for it).
     """
     from revs.measures.evaluate import secret_ranks
 
-    targets = _targets([(prompt, secret)], tokenizer, T=0)
-    return secret_ranks(_decoder(model, tokenizer), targets)[targets[0].id]
+    decoder = _decoder(model, tokenizer)
+    targets = _targets([(prompt, secret)], decoder, T=0)
+    return secret_ranks(decoder, targets)[targets[0].id]
 
 
-def _targets(secrets: Iterable[tuple[str, str]], tokenizer, T: int) -> list[Target]:
+def _targets(secrets: Iterable[tuple[str, str]], decoder: Decoder, T: int) -> list[Target]:
     from revs.model.targets import Record, encode
 
-    secrets = list(secrets)
+    secrets = list(secrets or ())
     if not secrets or not all(isinstance(s, tuple | list) and len(s) == 2 for s in secrets):
         raise ValueError("Give secrets as a list of pairs (prompt, secret), one at least.")
+    if not all(isinstance(text, str) for pair in secrets for text in pair):
+        raise ValueError("A prompt or a secret is not a text: give strings, numbers in quotes.")
     every = enumerate(secrets, 1)
     records = [Record(f"Secret {n}", "text", s, prompt, s, "") for n, (prompt, s) in every]
-    return [encode(record, tokenizer, T) for record in records]
+    targets = [encode(record, decoder.tokenizer, T) for record in records]
+    for target in targets:
+        decoder.check_ids(target.prompt_ids + target.secret_ids)
+    return targets
 
 
 def _unwrapped(model):
@@ -100,6 +114,9 @@ def _unwrapped(model):
         elif type(model).__name__.endswith("DataParallel"):
             model = model.module
         elif hasattr(model, "get_base_model"):
+            if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+                said = "The model reads a learned prompt, which REVS does not see: "
+                raise ValueError(said + "give its base model, or one with a LoRA adapter.")
             model = model.get_base_model()
         else:
             return model
@@ -107,12 +124,19 @@ def _unwrapped(model):
 
 def _decoder(model, tokenizer) -> Decoder:
     """The model as REVS sees it. Raises ValueError for one that cannot be looked at."""
+    import torch
+
     from revs.model.architecture import Decoder
     from revs.model.text import check_tokenizer
 
     model = _unwrapped(model)
-    if model.training:
+    if not getattr(model, "get_output_embeddings", lambda: None)():
+        said = "The model is none that transformers writes text with: load one with "
+        raise ValueError(said + "AutoModelForCausalLM.")
+    if model.training or model.base_model.training:
         raise ValueError("The model is in training mode, so its ranks vary: call model.eval().")
+    if any(map(torch.is_autocast_enabled, ("cpu", "cuda"))):
+        raise ValueError("torch.autocast is on, which changes ranks: call revs outside of it.")
     name = getattr(model.config, "name_or_path", "") or "the model"
     check_tokenizer(tokenizer, name)
     return Decoder(model, tokenizer, name)

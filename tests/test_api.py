@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from conftest import same_bits, weights
 from test_packages import MODULES, imported
 
@@ -15,6 +16,7 @@ from revs.model.targets import Record, encode
 
 SETTINGS = {"n_max": 20, "k": 40, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12}
 SECRETS = [("Her number is ", "941-14-8265"), ("His is ", "123")]
+LEAST_SQUARES = {"method": "least_squares"}
 
 
 REFERENCE = (Path(__file__).parents[1] / "book" / "api.md").read_text(encoding="utf-8")
@@ -72,14 +74,40 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         (SECRETS[0], "a list of pairs", {}),
         ([], "a list of pairs", {}),
         (SECRETS, "There is no setting 'nmax'", {"hyperparameters": {"nmax": 3}}),
-        (SECRETS, "T is 0, but must be 1 or more", {"T": 0}),
+        (SECRETS, "T is 0, but must be a whole number, 1 or more", {"T": 0}),
+        (SECRETS, "T is 1.5, but must be a whole number", {"T": 1.5}),
+        ([("A: ", 941)], "numbers in quotes", {}),
+        (None, "a list of pairs", {}),
+        (SECRETS, "n_max is '20', but must be a number", {"hyperparameters": {"n_max": "20"}}),
+        (SECRETS, "protect holds something other", {"protect": [""], **LEAST_SQUARES}),
+        (SECRETS, "A text of protect has", {"protect": ["a" * 9999], **LEAST_SQUARES}),
+        (
+            SECRETS,
+            "protect has no effect",
+            {"protect": ["A."], **LEAST_SQUARES} | {"hyperparameters": {"mu": 0.0}},
+        ),
         (SECRETS, "There is no method 'revsl'", {"method": "revsl"}),
         (SECRETS, 'choose method="least_squares"', {"protect": ["A."]}),
         (SECRETS, "give a list of texts", {"protect": "A.", "method": "least_squares"}),
     ):
         with refused(said):
             revs.unlearn(model, tokenizer, secrets, **more)
-    model.train()
+    with refused("none that transformers writes text with"):
+        revs.rank("a name", tokenizer, *SECRETS[0])
+    with refused("torch.autocast is on"), torch.autocast("cpu", torch.bfloat16):
+        revs.rank(model, tokenizer, *SECRETS[0])
+    model.base_model.train()
     with refused("is in training mode"):
         revs.rank(model, tokenizer, *SECRETS[0])
     assert same_bits(decoder, before)
+
+
+def test_tokens_that_the_model_does_not_know_are_refused(decoder, refused):
+    """The tokenizer of another model, or one that was extended without the model."""
+    decoder.tokenizer.add_tokens([f" w{number}" for number in range(60)])
+    secrets = [("The word is", " w59")]
+    for method in ("revs", "least_squares"):
+        with refused("take the tokenizer that came with the model"):
+            revs.unlearn(decoder.model, decoder.tokenizer, secrets, T=1, method=method)
+    with refused("take the tokenizer that came with the model"):
+        revs.rank(decoder.model, decoder.tokenizer, *secrets[0])

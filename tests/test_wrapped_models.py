@@ -69,6 +69,15 @@ def offloaded(decoder):
     decoder.layers[1].mlp.down_proj.to("meta")
 
 
+def made_in_inference_mode(decoder):
+    with torch.inference_mode():
+        decoder.layers[0].mlp.down_proj.weight.data = torch.zeros_like(decoder.neurons(0))
+
+
+def compiled_in_parts(decoder):
+    decoder.layers[1].compile(backend="eager")
+
+
 @pytest.mark.parametrize(
     "spoil, said",
     [
@@ -77,6 +86,8 @@ def offloaded(decoder):
         (with_another_scale, "does not compute W·a"),
         (adapted, "merge it first, model = model.merge_and_unload"),
         (parametrised, "computes an edited weight from other weights"),
+        (made_in_inference_mode, "made inside torch.inference_mode"),
+        (compiled_in_parts, "compile the whole model, or nothing"),
         (offloaded, "are not in memory, but offloaded: load it without a device_map"),
     ],
 )
@@ -170,6 +181,13 @@ def test_an_adapter_that_peft_would_ignore_is_refused(decoder, tmp_path, spoil, 
         spoil(tmp_path / "adapter")
     with refused(said, (ValueError, FileNotFoundError)):
         adapters.merge(load.load(str(tmp_path / "base")), str(tmp_path / "adapter"))
+
+
+def test_a_learned_prompt_is_refused(decoder, refused):
+    """REVS would look at the model without it."""
+    config = PromptTuningConfig(num_virtual_tokens=3, task_type="CAUSAL_LM")
+    with refused("reads a learned prompt"):
+        revs.rank(get_peft_model(decoder.model, config).eval(), decoder.tokenizer, *SECRETS[0])
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ class Hyperparameters:
 
     def __post_init__(self):
         require_one_of(self, **CHOICES)
-        require(self, ridge=0, **dict.fromkeys(MARGINS, 0))
+        require(self, ridge=0, n_max=0, k=0, **dict.fromkeys(MARGINS, 0))
         if not 1 <= self.n_max <= self.k:
             said = f"n_max is {self.n_max} and k is {self.k}, but 1 ≤ n_max ≤ k must hold: neurons "
             raise ValueError(said + "are edited out of the k most activated.")

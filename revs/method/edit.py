@@ -44,15 +44,16 @@ class Edit:
             self.checksums = self.current_checksums()
 
     def __repr__(self) -> str:
+        missed = f"; the wanted rank was out of reach {self.unreached} times" * bool(self.unreached)
         if not self.originals and not self.whole:
-            return f"<Edit of {self.decoder.name}: nothing is changed>"
+            return f"<Edit of {self.decoder.name}: nothing is changed{missed}>"
         size = self.summary()
         tokens = len({t for _, _, t, _ in self.moves})
         return (
             f"<Edit of {self.decoder.name}: {self.secrets or 'some'} secrets, "
             f"{tokens or 'some'} tokens; {size['columns']:,} columns of FF₂ in "
-            f"{len(size['layers'])} layers moved by {size['norm']:.3g} in all (Frobenius norm); "
-            "undo() restores it bit by bit>"
+            f"{len(size['layers'])} layers moved by {size['norm']:.3g} in all (Frobenius norm)"
+            f"{missed}; undo() restores it bit by bit>"
         )
 
     @torch.no_grad()

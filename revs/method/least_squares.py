@@ -55,7 +55,7 @@ class Hyperparameters:
     tokens: int = 5120  # of general text from which C is estimated
 
     def __post_init__(self):
-        require(self, lam=0, mu=0, ridge=0, r_h=0)
+        require(self, lam=0, mu=0, ridge=0, r_h=0, contexts=0)
         if self.nu is not None:
             require(self, nu=0)
         require_one_of(self, projection=PROJECTIONS)

@@ -11,6 +11,8 @@ def require(hp, *positive: str, **least: float) -> None:
     at least the number given."""
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
+        if not isinstance(value, int | float):
+            raise ValueError(f"{name} is {value!r}, but must be a number.")
         if name in least and value == float("inf"):
             raise ValueError(f"{name} is {value}, but must be finite.")
         if not (value >= least[name] if name in least else value > 0):

@@ -204,17 +204,22 @@ class Decoder:
     def check_length(self, n: int, what: str) -> None:
         if n > self.context:
             said = f"{what} has {n} tokens, but {self.name} reads at most {self.context}"
-            raise ValueError(f"{said}: shorten the prompt.")
+            raise ValueError(f"{said}: shorten it.")
+
+    def check_ids(self, ids: Sequence[int]) -> None:
+        """Raises ValueError if a text has a token that the model does not know."""
+        rows = self.model.get_input_embeddings().weight.shape[0]
+        if (highest := max(ids, default=0)) >= rows:
+            said = f"A text has the token {highest}, but {self.name} has embeddings for {rows}: "
+            raise ValueError(said + "take the tokenizer that came with the model.")
 
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
+        for text in texts:
+            self.check_ids(text)
         width, rows = max(map(len, texts)), self.model.get_input_embeddings().weight.shape[0]
         pad = self.tokenizer.pad_token_id or 0
         pad = pad if pad < rows else 0  # a token that was added without an embedding: masked anyway
-        highest = max(max(text, default=0) for text in texts)
-        if highest >= rows:
-            said = f"A text has the token {highest}, but {self.name} has embeddings for {rows}: "
-            raise ValueError(said + "take the tokenizer that came with the model.")
 
         def padded(row: list[int], filler: int) -> list[int]:
             gap = [filler] * (width - len(row))
@@ -302,11 +307,16 @@ def check_fit(decoder: Decoder) -> None:
     what FF₂ adds to the stream, or what the head reads.
     """
     check_weights(decoder)
+    for part in (decoder.model.base_model, *decoder.layers):
+        if hasattr(part, "_orig_mod") or getattr(part, "_compiled_call_impl", None):
+            said = f"Parts of {decoder.name} are compiled, and their layers cannot be seen: "
+            raise ValueError(said + "compile the whole model, or nothing.")
     name, d, dtype = decoder.name, decoder.neurons(0).shape[0], decoder.head.weight.dtype
     if (width := decoder.head.weight.shape[1]) != d:
         said = f"The head of {name} reads {width} numbers, but its stream has {d}"
         raise ValueError(f"{said}: {UNFIT}")
     ids = token_ids(decoder.tokenizer, TEXT)[:8]
+    decoder.check_ids(ids)
     found: dict[int, tuple[Tensor, Tensor]] = {}
 
     def look(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
@@ -354,6 +364,9 @@ def check_weights(decoder: Decoder) -> None:
         if weight.is_meta:
             said = f"Weights of {name} are not in memory, but offloaded: load it without a "
             raise ValueError(said + "device_map, on a machine that holds it.")
+        if weight.is_inference() and not torch.is_inference_mode_enabled():
+            said = f"Weights of {name} were made inside torch.inference_mode(), which forbids to "
+            raise ValueError(said + "change them: load it outside.")
         if parts - {"weight", "bias"}:
             said = f"{name} computes an edited weight from other weights ({min(parts)}): load it "
             raise ValueError(said + "without wrappers.")

@@ -48,7 +48,7 @@ def locate(spec: str) -> Place:
         raise FileNotFoundError(said + "a hub id.")
     newest = None  # the newest commit, as the hub or the local cache has it
     with contextlib.suppress(OSError, ValueError):  # neither has it: loading will say so
-        newest = Path(cached_file(spec, "config.json")).parent.name
+        newest = Path(cached_file(spec, "config.json") or "").parent.name or None
     return Place(spec, spec, revision=newest)
 
 

@@ -85,7 +85,7 @@ def encode(
     candidates = eligible(record.kind, record.secret, spans)
     if len(candidates) < (least := 1 if size is None else size):
         said = f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {least} "
-        raise ValueError(said + "were asked for: lower T or leave it out.")
+        raise ValueError(said + "were asked for: lower T, or give a longer secret.")
     T = select(secret_ids, candidates, size, method, seed=record.id)
     prompt_ids = ids[: inside[0]]
     return Target(record.id, record.kind, record.group, prompt_ids, secret_ids, T, record.prompt)
