@@ -112,13 +112,14 @@ def test_numbers_leave_a_trace_after_the_new_write():
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
-    """gone: “… already ranks some of them first: two fifths on one split, hardly any on the other.
-    On average exposure finds about as many after REVS, far more after MEMIT, and none after the
-    least-squares write and the ban.”; “… ranks most addresses first, so that exposure says …”"""
+    """gone: “… already ranks some of them first: two fifths in one run, a tenth at most in the
+    others. On average exposure finds about as many after REVS, far more after MEMIT, and none after
+    the least-squares write and the ban.”; “… ranks most addresses first, so that …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
     share = found.groupby("method")["exposure"].mean()
-    by_split = found[found["method"] == "gold"].groupby("split")["exposure"].mean()
-    assert by_split.min() < 0.1 and abs(by_split.max() - 2 / 5) < 0.01
+    by_run = found[found["method"] == "gold"].groupby(["adapter", "split"])["exposure"].mean()
+    *others, most = sorted(by_run)
+    assert abs(most - 2 / 5) < 0.01 and max(others) <= 0.1
     assert abs(share["revs"] - share["gold"]) < 0.1 and share["memit"] > 3 * share["gold"]
     assert share[["least_squares", "output_ban"]].max() == 0
     names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
@@ -135,11 +136,11 @@ def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
-    """gone: “On Emails MEMIT comes nearly as close to the model that never read them as …”"""
+    """gone: “On Emails MEMIT comes closest of all methods to the model that never read them; …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
     excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
-    assert abs(excess["emails", "memit"] - excess["emails", "output_ban"]) < 0.1
-    assert excess["ssn", "memit"] > 0.5
+    excess = excess.drop(["gold", *main_comparison.CONTROLS], level="method", errors="ignore")
+    assert excess["emails"].idxmin() == "memit" and excess["ssn", "memit"] > 0.5
 
 
 def test_rivals_keep_less_where_the_page_says_so():
