@@ -108,7 +108,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m companion.workflow.pages")
     parser.add_argument("--cores", type=int, default=1, help="how many kernels")
     kernels = parser.parse_args().cores
-    os.environ["OMP_NUM_THREADS"] = "1"  # with more, kernels would wait for one another
+    # with more, kernels would wait for one another; Snakemake sets MKL's own
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     sweep, start = read("quick"), time.monotonic()
     made = [str(job.row) for job in sweep.jobs.values()]
     others = sources.content_hash(sources.files([*sources.PAGES, *sources.RUNS]) + made)
