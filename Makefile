@@ -9,8 +9,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 # named after the content of the pins: a second call finds it and installs nothing
 INSTALLED := $(VENV)/installed-$(shell cat $(PINS) pyproject.toml | cksum | tr -d ' ')
-# two test files at a time, each with one thread: a laptop's two cores and its memory suffice
-PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile
+# two test files at a time, each with one thread: a laptop's two cores and its memory suffice; in
+# the order given, since the notebooks take longest
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest -q -rs -n 2 --dist loadfile --no-loadscope-reorder
 STYLE := $(VENV)/bin/ruff format --check --quiet . && $(VENV)/bin/ruff check --quiet . && $(VENV)/bin/mypy
 # notebooks to execute once more, as a reader's Jupyter does; three of them load the model
 NBMAKE := notebooks/ssn.ipynb notebooks/core.ipynb notebooks/algorithm.ipynb teaching/lab_key.ipynb

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import gguf
 import pytest
@@ -87,7 +88,8 @@ def test_gated_weights_say_what_to_do_and_never_show_the_token():
 def test_a_hub_id_is_pinned_by_the_commit_that_it_is_now(monkeypatch):
     """Those that nothing pins are told apart by their names."""
     assert models.identify("owner/one") == "unpinned owner/one" != models.identify("owner/two")
-    monkeypatch.setattr(places, "cached_file", lambda _, file: f"snapshots/{COMMIT}/{file}")
+    said = SimpleNamespace(sha=COMMIT)
+    monkeypatch.setattr(places.HfApi, "model_info", lambda *_: said)
     place = places.Place("owner/one", "owner/one", revision=COMMIT)
     assert models.locate("owner/one") == place
     assert models.identify("owner/one") == COMMIT and place.options == {"revision": COMMIT}

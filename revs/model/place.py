@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers.utils import cached_file
+from huggingface_hub import HfApi, try_to_load_from_cache
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,17 @@ def locate(spec: str) -> Place:
     if path.exists() or spec.count("/") != 1 or local:
         said = f"There is no model at '{spec}': give a folder with a config.json, a .gguf file or "
         raise FileNotFoundError(said + "a hub id.")
-    newest = None  # the newest commit, as the hub or the local cache has it
-    with contextlib.suppress(OSError, ValueError):  # neither has it: loading will say so
-        newest = Path(cached_file(spec, "config.json") or "").parent.name or None
-    return Place(spec, spec, revision=newest)
+    return Place(spec, spec, revision=newest_commit(spec))
+
+
+def newest_commit(spec: str) -> str | None:
+    """The newest commit of a hub id, as the hub or else the local cache has it; None if neither."""
+    with contextlib.suppress(Exception):  # no network, or no such model: loading will say so
+        return HfApi().model_info(spec).sha
+    with contextlib.suppress(ValueError):  # no hub id
+        found = try_to_load_from_cache(spec, "config.json")
+        return Path(found).parent.name if isinstance(found, str) else None
+    return None
 
 
 def fingerprint(folder: Path, gguf: str | None = None) -> str:
