@@ -97,9 +97,10 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         revs.rank("a name", tokenizer, *SECRETS[0])
     with refused("torch.autocast is on"), torch.autocast("cpu", torch.bfloat16):
         revs.rank(model, tokenizer, *SECRETS[0])
-    model.base_model.train()
-    with refused("is in training mode"):
-        revs.rank(model, tokenizer, *SECRETS[0])
+    for part in (model.base_model, model):  # a part alone, then all
+        part.train()
+        with refused("is in training mode"):
+            revs.rank(model, tokenizer, *SECRETS[0])
     assert same_bits(decoder, before)
 
 

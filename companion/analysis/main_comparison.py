@@ -312,6 +312,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
     means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
+    rise = perplexity_rise(frame)
     written = {
         "revs": ("rank", "REVS"),
         "least_squares": ("added", "REVS written by least squares"),
@@ -330,10 +331,10 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
             if clear != firsts:
                 ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
-        rise = perplexity_rise(frame).get(method, np.nan)
         said[f"finding_{name}"] = (
             f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "
-            f"{spoken_list(resisted)} per cent. Perplexity rises by {percent(rise)} per cent."
+            f"{spoken_list(resisted)} per cent. "
+            f"Perplexity rises by {percent(rise[method])} per cent."
             if places
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )

@@ -127,12 +127,12 @@ def unlearning(ax: Axes, prompt: str, points: pd.DataFrame) -> None:
     write(ax, 14, 35.2, "".join(points["piece"]), on=True)
     write(ax, 14, 12.6, "its tokens: the two rarest\nare the targets")
     write(ax, 34.5, 22, "rank", ha="right")
-    height = {r: 18 - 14 * math.log1p(r) / math.log1p(deepest) for r in (0, 10, 100, 1000, 10_000)}
-    for r in (r for r in height if r <= deepest):
-        write(ax, 34.5, height[r], f"{r:,}", ha="right")
+    marks = [r for r in (0, 10, 100, 1000, 10_000) if r <= deepest]
+    height = {r: 18 - 14 * math.log1p(r) / math.log1p(deepest) for r in marks}
+    for r, y in height.items():
+        write(ax, 34.5, y, f"{r:,}", ha="right")
         if r:
-            level = (36, 100), (height[r], height[r])
-            ax.plot(*level, color=INK, linewidth=0.6, alpha=0.35, zorder=0)
+            ax.plot((36, 100), (y, y), color=INK, linewidth=0.6, alpha=0.35, zorder=0)
     points = points.assign(fallen=18 - 14 * points["rank"].map(math.log1p) / math.log1p(deepest))
     for middle in (14, 50, 86):
         own = points if middle == 86 else points.assign(fallen=18.0)

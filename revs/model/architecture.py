@@ -215,8 +215,7 @@ class Decoder:
 
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
-        for text in texts:
-            self.check_ids(text)
+        self.check_ids([max(text, default=0) for text in texts])
         width, rows = max(map(len, texts)), self.model.get_input_embeddings().weight.shape[0]
         pad = self.tokenizer.pad_token_id or 0
         pad = pad if pad < rows else 0  # a token that was added without an embedding: masked anyway
@@ -259,6 +258,7 @@ class Decoder:
         passed on to the stream: later blocks see an edit made here, without a second pass.
         """
         self.check_length(len(ids), "A prompt")
+        self.check_ids(ids)
         of_text = lambda l, a, h, x: at_layer(l, a[0], h[0], x[0])
         self.run_batch_by_layer(of_text, input_ids=torch.tensor([ids], device=self.device))
 
@@ -316,7 +316,6 @@ def check_fit(decoder: Decoder) -> None:
         said = f"The head of {name} reads {width} numbers, but its stream has {d}"
         raise ValueError(f"{said}: {UNFIT}")
     ids = token_ids(decoder.tokenizer, TEXT)[:8]
-    decoder.check_ids(ids)
     found: dict[int, tuple[Tensor, Tensor]] = {}
 
     def look(l: int, a: Tensor, h: Tensor, x: Tensor) -> None:
