@@ -33,6 +33,13 @@ def test_a_shorter_step_makes_no_difference():
     assert means["norm"].idxmax() == 0
 
 
+def test_activation_alone_chooses_as_well_on_ssns():
+    """neurons: “On SSNs these two are level.”"""
+    shown = ablations.beside("neurons", MODEL)
+    ssn = shown[shown["measured"] == "ours, SSN"].set_index("alternative")["Unlearning Score"]
+    assert abs(ssn.astype(float)["activations"] - ssn.astype(float)["hybrid"]) < 1
+
+
 def test_single_digits_decide():
     """digits: “They do.”"""
     found = ablations.digit_ways(MODEL, "ssn")

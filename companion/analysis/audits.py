@@ -138,12 +138,13 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
 def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
     """The runs of ``reached`` as texts; what is beyond a limit stands in italics."""
     texts = frame[list(first)].copy()
-    texts["forgotten, of"] = [
-        f"{round(share * n)} of {n}" for share, n in zip(frame["forgotten"], frame["unlearned"])
-    ]
+    counts = zip(frame["forgotten"], frame["unlearned"], strict=True)
+    said = {"forgotten, of": [f"{round(share * n)} of {n}" for share, n in counts]}
     for name, title in list(LIMITS.items())[1:]:
-        pairs = zip(frame[name], frame[f"{name} within"], strict=True)
-        texts[f"{title}, %"] = [percent(v) if ok else f"*{percent(v)}*" for v, ok in pairs]
+        said[f"{title}, %"] = [percent(value) for value in frame[name]]
+    for name, (title, cells) in zip(LIMITS, said.items(), strict=True):
+        within = frame[f"{name} within"]
+        texts[title] = [text if ok else f"*{text}*" for text, ok in zip(cells, within)]
     texts["seconds"] = frame["seconds"].map("{:.0f}".format)
     missed = [
         comma_list([title for name, title in LIMITS.items() if not one[f"{name} within"]])

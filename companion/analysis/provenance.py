@@ -51,7 +51,7 @@ def campaign() -> tuple[pd.DataFrame, pd.DataFrame]:
     counted = json.loads((rows.RECORDED / "campaign.json").read_text(encoding="utf-8"))
     kills = pd.DataFrame(counted["stages"].items(), columns=["stage", "times killed"])
     others = [
-        {"fault": name, "the build": "ends with an error" if one["code"] else "ends well"}
+        {"fault": name, "the build": "ends with an error" if one["code"] else "is complete"}
         | {"its last line": " ".join(one["said"]), "then lacks": "; ".join(one["faults"]) or DASH}
         for name, one in counted["others"].items()
     ]

@@ -130,7 +130,7 @@ class Table:
         shown += ["", f'<p class="csv">{self.download()}</p>']
         if self.fold and len(self.frame) > IN_FLOW:
             title = re.split(r"[:.;(]", self.caption)[0]
-            title = title if len(title) <= 60 else title.split(",")[0]
+            title = (title if len(title) <= 60 else title.split(",")[0]).strip()
             shown = [f"::::{{dropdown}} {title}, {len(self.frame)} rows", *shown, "::::"]
         return "\n".join(shown)
 
