@@ -6,6 +6,7 @@ not.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -136,7 +137,7 @@ def existing_path(documents: str | Path) -> Path:
     if not str(documents):
         raise ValueError("The path of the documents is empty: give one that leads somewhere.")
     with errors_without_paths():
-        path = Path(documents).expanduser()
+        path = Path(os.path.expanduser(documents))
         if path.is_dir() or path.is_file():
             return path
     raise FileNotFoundError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ class SecretList:
 def lines_by_secret(path: str | Path) -> dict[str, int]:
     """The secrets of a text file, one a line, each with the number of its first line."""
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        text = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(
             "The file of secrets is not UTF-8: save it as UTF-8 text, one secret on a line."

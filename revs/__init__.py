@@ -57,8 +57,8 @@ def unlearn(
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")
     if not isinstance(T, int) or T < 1:
         raise ValueError(f"T is {T}, but must be a whole number, 1 or more.")
-    if isinstance(protect, str):
-        raise ValueError("protect is one text: give a list of texts.")
+    if isinstance(protect, str) or not isinstance(protect or (), Iterable):
+        raise ValueError(f"protect is one {type(protect).__name__}: give a list of texts.")
     decoder, hp = _decoder(model, tokenizer), used.Hyperparameters(**hyperparameters or {})
     check_fit(decoder)
     texts = []
@@ -93,7 +93,7 @@ def rank(model, tokenizer, prompt: str, secret: str) -> list[int]:
 def _targets(secrets: Iterable[tuple[str, str]], decoder: Decoder, T: int) -> list[Target]:
     from revs.model.targets import Record, encode
 
-    secrets = list(secrets or ())
+    secrets = list(secrets) if isinstance(secrets, Iterable) else []
     if not secrets or not all(isinstance(s, tuple | list) and len(s) == 2 for s in secrets):
         raise ValueError("Give secrets as a list of pairs (prompt, secret), one at least.")
     if not all(isinstance(text, str) for pair in secrets for text in pair):

@@ -67,6 +67,18 @@ def test_the_library_needs_nothing_but_torch_and_transformers_and_what_they_brin
     assert found == {"revs", "torch", "transformers"} | brought
 
 
+WRONG = (
+    ({"n_max": "20"}, "n_max is '20', but must be a whole number"),
+    ({"n_max": 2.5}, "n_max is 2.5, but must be a whole number"),
+    ({"r_n": "0.5"}, "r_n is '0.5', but must be a number"),
+    ({"r_h": 1e-6}, "less than one: raise it"),
+    ({"layers": 1}, "layers is 1, but must be all, upper or some whole numbers"),
+    ({"layers": None}, "layers is None, but"),
+    ({"layers": [0.5]}, r"layers is \[0.5\], but"),
+    ({"layers": ["a"]}, r"layers is \['a'\], but"),
+)
+
+
 def test_what_cannot_be_meant_is_refused(decoder, refused):
     model, tokenizer, before = decoder.model, decoder.tokenizer, weights(decoder)
     for secrets, said, more in (
@@ -79,7 +91,10 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         (SECRETS, "T is 1.5, but must be a whole number", {"T": 1.5}),
         ([("A: ", 941)], "numbers in quotes", {}),
         (None, "a list of pairs", {}),
-        (SECRETS, "n_max is '20', but must be a number", {"hyperparameters": {"n_max": "20"}}),
+        (7, "a list of pairs", {}),
+        ([("A\ud800: ", "941")], "Secret 1 holds half of a character", {}),
+        *((SECRETS, said, {"hyperparameters": hp}) for hp, said in WRONG),
+        (SECRETS, "protect is one int", {"protect": 5, **LEAST_SQUARES}),
         (SECRETS, "protect holds something other", {"protect": [""], **LEAST_SQUARES}),
         (SECRETS, "A text of protect has", {"protect": ["a" * 9999], **LEAST_SQUARES}),
         (

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from companion.analysis import results
+from companion.experiments import provenance
 from companion.experiments.command import command
 from companion.experiments.settings import EXPERIMENTS
 from companion.store import rows
@@ -120,6 +121,13 @@ def test_quick_rows_and_long_ones_lie_apart():
     assert quick.row == ROOT / f"build/rows/{name}.json" and "rows" not in quick.given
     assert long.row == ROOT / f"build/record/rows/{name}.json"
     assert long.given["rows"] == "build/record/rows"
+
+
+def test_the_commit_of_a_copy_needs_no_git(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    for given in ("abc", ""):
+        monkeypatch.setenv("REVS_COMMIT", given)
+        assert provenance.commit.__wrapped__() == (given or None)
 
 
 def test_a_run_waits_for_the_adapter_and_the_data_that_it_needs():

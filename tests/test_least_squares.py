@@ -98,6 +98,12 @@ def test_one_target_gets_the_minimum_norm_solution():
     assert abs(float(m[0] @ other)) < 1e-10
 
 
+def test_activations_without_a_number_end_in_one_sentence(refused):
+    """As float16 may leave after a hard trial."""
+    with refused("activations are infinite or NaN", FloatingPointError):
+        solution(torch.full((2, 8), float("nan")), 0.1, [(1.0, torch.eye(8))])
+
+
 def test_a_target_that_ranks_low_already_does_not_move():
     vocabulary = Vocabulary(build("llama-tied"))
     x = torch.randn(2, 16, dtype=torch.float64)

@@ -183,6 +183,7 @@ def test_a_shape_with_random_weights_is_the_same_each_time(name, monkeypatch):
     first, again = models.load(name, device_map="cpu"), models.load(name, "bfloat16", "cpu")
     assert torch.equal(first.neurons(0), models.load(name, device_map="cpu").neurons(0))
     assert again.model.dtype == torch.bfloat16 and first.revision == models.identify(name)
+    assert name in models.identify(name)  # another shape is another model
     real = models.registry()[name.removesuffix("-random")]["shape"]
     assert entry["shape"] == real and entry["random"]["vocab_size"] == real["V"]
     assert len(models.tokenizer(name)) == len(first.tokenizer) <= real["V"]

@@ -154,6 +154,11 @@ def of_another_architecture(folder):
     file.write_text(file.read_text().replace("down_proj", "query_key_value"))
 
 
+def half_written(folder):
+    """As if the writing had ended before the weights, which come last."""
+    (folder / "adapter_model.safetensors").unlink()
+
+
 def as_pickle(folder):
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
 
@@ -164,6 +169,7 @@ def as_pickle(folder):
         (renamed, "is no LoRA adapter of this model, or its weights have other names"),
         (of_another_width, "is no LoRA adapter of this model, or its weights have other names"),
         (of_another_architecture, "is no LoRA adapter of this model, or its weights have other"),
+        (half_written, "has no adapter_model.safetensors"),
         (as_pickle, "has no adapter_model.safetensors, and pickle is not read"),
         (None, "is no LoRA adapter of this model"),
     ],

@@ -74,7 +74,8 @@ def by_secret(done: Sequence[dict], values=score_by_secret) -> Values:
 
 def once(row: dict, values: Callable[[dict], dict[str, pd.Series]]) -> dict[str, pd.Series]:
     """The values of a row, read once in a process: several tables of a page ask for them."""
-    key = values.__name__, str(row.get("path")), row["name"]
+    path = row.get("path")
+    key = values.__name__, path, path and path.stat().st_mtime_ns, row["name"]
     if key not in _READ:
         _READ[key] = values(row)
     return _READ[key]

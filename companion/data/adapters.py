@@ -9,6 +9,7 @@ its own in its folder.
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -23,6 +24,7 @@ from revs.model.architecture import Decoder
 
 FOLDER = ROOT / "data" / "adapters"
 ABOUT, OWN_DIGITS = "about.json", "digits.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 EXACT_BELOW = 500_000_000  # weights: smaller models are merged in float64, free of rounding
 
 
@@ -38,7 +40,7 @@ def locate(adapter: str) -> Path:
     if not (folder / "adapter_config.json").is_file():
         said = f"There is no adapter '{adapter}'"
         raise FileNotFoundError(said + hint(adapter, known, "give the folder of one, or"))
-    if not (folder / "adapter_model.safetensors").is_file():
+    if not (folder / WEIGHTS).is_file():
         raise FileNotFoundError(
             f"The adapter '{adapter}' has no adapter_model.safetensors, and pickle is not read: "
             "save it again with a current version of peft."
@@ -54,7 +56,7 @@ def about(adapter: str) -> dict:
 
 def fingerprint(adapter: str) -> str:
     """The sha256 over an adapter's weights and those of its digits."""
-    digest = hashlib.sha256((locate(adapter) / "adapter_model.safetensors").read_bytes())
+    digest = hashlib.sha256((locate(adapter) / WEIGHTS).read_bytes())
     if (file := digits_file(about(adapter).get("digits", "keep"), locate(adapter))) is not None:
         digest.update(file.read_bytes())
     return digest.hexdigest()
@@ -102,7 +104,7 @@ def merge(decoder: Decoder, adapter: str) -> None:
     exact = sum(weight.numel() for weight in decoder.model.parameters()) < EXACT_BELOW
     dtype = decoder.model.dtype
     base = decoder.model.double() if exact else decoder.model
-    weights = locate(adapter) / "adapter_model.safetensors"
+    weights = locate(adapter) / WEIGHTS
     try:
         whole = PeftModel.from_pretrained(base, locate(adapter), autocast_adapter_dtype=False)
         read = get_peft_model_state_dict(whole, save_embedding_layers=False)
@@ -141,6 +143,7 @@ def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
     ``added``: the number of digit tokens whose embeddings no other adapter shares.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / WEIGHTS).unlink(missing_ok=True)  # comes last: without it nothing is read
     if added:
         tables = {"rows": decoder.model.get_input_embeddings().weight, "head": decoder.head.weight}
         own = {name: table.detach()[-added:].half().cpu() for name, table in tables.items()}
@@ -151,12 +154,13 @@ def save(decoder: Decoder, folder: Path, known: dict, added: int = 0) -> None:
     weights = get_peft_model_state_dict(decoder.model, save_embedding_layers=False)
     weights = {f"base_model.model.{name}": weight.half() for name, weight in weights.items()}
     weights = {name: weight.cpu().contiguous() for name, weight in weights.items()}
-    save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     config |= {"base_model_name_or_path": known["base"], "inference_mode": True}
     config["target_modules"] = sorted(config["target_modules"])
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
     (folder / ABOUT).write_text(json.dumps(known, indent=1) + "\n")
+    save_file(weights, folder / f"{WEIGHTS}.new", metadata={"format": "pt"})
+    os.replace(folder / f"{WEIGHTS}.new", folder / WEIGHTS)
 
 
 def weights_hash(model) -> str:

@@ -97,7 +97,7 @@ def tokenizer(spec: str):
 def identify(spec: str) -> str:
     """Return what identifies the weights: a hub commit, a sha256, or "unpinned" and a name."""
     if "random" in (entry := registry().get(spec, {})):
-        return f"random weights, seed {SEED}"
+        return f"{spec}: random weights, seed {SEED}"
     if "config" in entry:
         return f"{spec}: layers drawn from seed {entry['seed']}, {identify(entry['vocabulary'])}"
     place = locate(spec)

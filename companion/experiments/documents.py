@@ -81,7 +81,7 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
 def output_folder(path: str) -> Path:
     """Return a private result's path: build/ is the project's, others are relative to the user."""
     built = Path(path).parts[:1] == ("build",)
-    return resolve(path) if built else Path(path).expanduser().absolute()
+    return resolve(path) if built else Path(os.path.expanduser(path)).absolute()
 
 
 def expanded(name: str, path: str | None) -> Path | Callable | None:

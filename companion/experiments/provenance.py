@@ -56,9 +56,14 @@ def environment() -> dict:
 def commit() -> str | None:
     """Return REVS_COMMIT, for a copy without history, or the code's commit, with ``-dirty`` at its
     end if files differ; None if neither is known."""
+    if known := os.environ.get("REVS_COMMIT"):
+        return known
     words = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
-    return os.environ.get("REVS_COMMIT") or done.stdout.strip() or None
+    try:
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    except OSError:  # there is no git
+        return None
+    return done.stdout.strip() or None
 
 
 def cpu() -> str:

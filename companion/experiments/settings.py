@@ -6,6 +6,7 @@ nothing slow: a sweep of a thousand runs is checked in a second.
 
 import dataclasses
 import functools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -253,14 +254,16 @@ def sentence(error: ValidationError, Settings: type[S], given: dict, of: str = "
     if faults[0]["type"] == "literal_error":
         shown, kind = "", repr(value)
     said = f"{name}{of} is {shown}{kind}, but must be {in_words(known.annotation)}"
-    return f"{said}{papermill_option(name, known.annotation, value)}."
+    return f"{said}{way_to_pass(name, known.annotation, value)}."
 
 
-def papermill_option(name: str, annotation: Any, value: Any) -> str:
-    """Return papermill's option for a value that its -p cannot pass: a number as text, a list."""
+def way_to_pass(name: str, annotation: Any, value: Any) -> str:
+    """Return how to pass a value that was misread: a number as text, a list, text as a number."""
     inner = get_args(annotation) or (annotation,)
     if isinstance(value, int | float) and str in inner:
         return f" (papermill: -r {name} {value})"
+    if isinstance(value, str) and float in inner and re.fullmatch(r"[-+\d.]+e[-+]?\d+", value):
+        return " (YAML reads a number with an exponent only with a point and a sign: 1.0e-5)"
     several = any(get_origin(one) in (list, dict) or one is dict for one in (annotation, *inner))
     return f" (papermill: -y '{{{name}: …}}')" if isinstance(value, str) and several else ""
 

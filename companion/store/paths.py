@@ -25,7 +25,7 @@ def resolve(path: str | os.PathLike) -> Path:
     run elsewhere. ValueError for an empty path, which would mean the current folder."""
     if not str(path):
         raise ValueError("A path is empty: give one that leads somewhere.")
-    path = Path(path).expanduser()
+    path = Path(os.path.expanduser(path))
     return path if path.is_absolute() or path.exists() else (CHECKOUT or Path.cwd()) / path
 
 
@@ -60,12 +60,12 @@ def alone(folder: Path, remedy: str, lock: str = ".lock"):
     """Lock a folder of results, or one name in it, until the block ends, however it ends; OSError
     if another run holds it or it cannot be written to. A new folder left empty is removed."""
     new = not folder.exists()
-    try:
-        with locked(
-            folder / lock, OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")
-        ):
+    busy = OSError(f"Another run writes to {folder}: wait for it, or {remedy}.")
+    with locked(folder / lock, busy):
+        try:
             yield
-    finally:
-        if new and folder.is_dir() and os.listdir(folder) == [lock]:
-            (folder / lock).unlink()
-            folder.rmdir()
+        finally:
+            if new and os.listdir(folder) == [lock]:
+                (folder / lock).unlink()
+                with contextlib.suppress(OSError):  # another run has begun
+                    folder.rmdir()

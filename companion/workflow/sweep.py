@@ -174,12 +174,14 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
 
 
 def in_a_name(value) -> str:
-    """Return a setting's value for the name of a row; for a list, its ends.
+    """Return a setting's value for the name of a row; for a list, its ends, or "none".
 
-    >>> in_a_name([4, 5, 6])
-    '4to6'
+    >>> in_a_name([4, 5, 6]), in_a_name([])
+    ('4to6', 'none')
     """
-    return f"{value[0]}to{value[-1]}" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return f"{value[0]}to{value[-1]}" if value else "none"
+    return str(value)
 
 
 def options(settings: dict) -> list[str]:

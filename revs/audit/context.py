@@ -34,62 +34,6 @@ class Context:
     notes: dict[str, Any] = field(default_factory=dict)  # what attacks report on their own run
 
 
-def context(
-    before: Decoder,
-    records: Sequence[Record],
-    pool: Sequence[str],
-    T: int | None = 2,
-    number: int = NUMBER,
-    seed: int = 0,
-) -> Context:
-    """The context of an attack on the secrets of some sentences.
-
-    ``pool``: secrets of the same kind that the model was never trained on; the strings are put
-    together from their words and numbers. Raises ValueError where it is too small for ``number``
-    strings and the control.
-    """
-    one_each: list[Target] = []
-    strings: dict[str, list[Target]] = {}
-    taken = {*pool, *(record.secret for record in records)}
-    for record in records:
-        draw = random.Random(record.id)
-        found = never_trained(before, record, pool, taken, number + 1, draw, T)
-        first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
-        one_each.append(encode(first, before.tokenizer, T))
-        others = [encode(one, before.tokenizer, 1) for one in found[1:]]
-        strings |= {record.id: others, first.id: others}
-    return Context(before, one_each, strings, seed)
-
-
-def never_trained(
-    decoder: Decoder,
-    record: Record,
-    pool: Sequence[str],
-    taken: set[str],
-    number: int,
-    draw: random.Random,
-    T: int | None,
-) -> list[Record]:
-    """``number`` copies of a record with different never-trained strings in place of its secret.
-
-    The first, which is attacked itself, has T tokens that may be unlearned.
-    """
-    prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
-    parts = Parts(pool)
-    found: dict[str, Record] = {}
-    for _ in range(TRIES * number):
-        if len(found) == number:
-            return list(found.values())
-        one = replace(record, secret=parts.replaced(record.secret, draw))
-        if one.secret in taken or one.secret in found:
-            continue
-        with contextlib.suppress(ValueError):  # the prompt ends inside a token; too few tokens
-            if encode(one, decoder.tokenizer, 1 if found else T).prompt_ids == prompt_ids:
-                found[one.secret] = one
-    said = f"Only {len(found)} of {number} never-trained strings have the shape of {record.id}"
-    raise ValueError(f"{said}: give more secrets of its kind that the model was not trained on.")
-
-
 class Parts:
     """The words and numbers of a pool, from which strings of a secret's shape are made."""
 
@@ -120,3 +64,58 @@ class Parts:
         wanted = len(text) - len(initial)
         some = [one for one in self.words if abs(len(one) - wanted) <= LONGER]
         return initial + draw.choice(some or self.words)
+
+
+def context(
+    before: Decoder,
+    records: Sequence[Record],
+    pool: Sequence[str],
+    T: int | None = 2,
+    number: int = NUMBER,
+    seed: int = 0,
+) -> Context:
+    """The context of an attack on the secrets of some sentences.
+
+    ``pool``: secrets of the same kind that the model was never trained on; the strings are put
+    together from their words and numbers. Raises ValueError where it is too small for ``number``
+    strings and the control.
+    """
+    one_each: list[Target] = []
+    strings: dict[str, list[Target]] = {}
+    parts, taken = Parts(pool), {*pool, *(record.secret for record in records)}
+    for record in records:
+        draw = random.Random(record.id)
+        found = never_trained(before, record, parts, taken, number + 1, draw, T)
+        first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
+        one_each.append(encode(first, before.tokenizer, T))
+        others = [encode(one, before.tokenizer, 1) for one in found[1:]]
+        strings |= {record.id: others, first.id: others}
+    return Context(before, one_each, strings, seed)
+
+
+def never_trained(
+    decoder: Decoder,
+    record: Record,
+    parts: Parts,
+    taken: set[str],
+    number: int,
+    draw: random.Random,
+    T: int | None,
+) -> list[Record]:
+    """``number`` copies of a record with different never-trained strings in place of its secret.
+
+    The first, which is attacked itself, has T tokens that may be unlearned.
+    """
+    prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
+    found: dict[str, Record] = {}
+    for _ in range(TRIES * number):
+        if len(found) == number:
+            return list(found.values())
+        one = replace(record, secret=parts.replaced(record.secret, draw))
+        if one.secret in taken or one.secret in found:
+            continue
+        with contextlib.suppress(ValueError):  # the prompt ends inside a token; too few tokens
+            if encode(one, decoder.tokenizer, 1 if found else T).prompt_ids == prompt_ids:
+                found[one.secret] = one
+    said = f"Only {len(found)} of {number} never-trained strings have the shape of {record.id}"
+    raise ValueError(f"{said}: give more secrets of its kind that the model was not trained on.")

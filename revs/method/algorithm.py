@@ -69,6 +69,9 @@ class Hyperparameters:
         for name, value in counts.items():
             fraction = isinstance(value, float) and value < 1
             counts[name] = round(value * V) if fraction else int(value)
+            if name in ("r_h", "r_n") and value and not counts[name]:
+                said = f"{name} is {value:g} of {V} tokens, less than one: raise it, or give a rank"
+                raise ValueError(f"{said} of 1 or more.")
         for name in ("r_h", "r_n"):
             if counts[name] >= V:
                 said = f"{name} is {counts[name]}, but the vocabulary has only {V} tokens: lower "

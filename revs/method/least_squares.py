@@ -218,4 +218,8 @@ def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sampl
             system.add_(C.to(system), alpha=n * weight)
     # C of fewer tokens than ff has no full rank: rounding must not make the system indefinite
     system.diagonal().add_(max(float(bound), 1e-9 * float(system.diagonal().mean())))
-    return torch.cholesky_solve(keys.T, torch.linalg.cholesky(system)).T.to(K)
+    factor, failed = torch.linalg.cholesky_ex(system)
+    if failed:
+        said = "The least-squares write has no solution, since activations are infinite or NaN: "
+        raise FloatingPointError(said + "load the model in float32, or raise lam.")
+    return torch.cholesky_solve(keys.T, factor).T.to(K)

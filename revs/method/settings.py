@@ -3,12 +3,21 @@
 ``hp`` is the dataclass ``Hyperparameters`` of any method.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import fields
 
 
 def require(hp, *positive: str, **least: float) -> None:
-    """Raises ValueError unless ``positive`` settings are above 0, and those in ``least`` finite and
-    at least the number given."""
+    """Raises ValueError unless settings have their types, ``positive`` ones are above 0, and those
+    in ``least`` finite and at least the number given."""
+    for field in fields(hp):
+        name, value = field.name, getattr(hp, field.name)
+        if field.type is int and (not isinstance(value, int) or isinstance(value, bool)):
+            raise ValueError(f"{name} is {value!r}, but must be a whole number.")
+        if field.type is float and not isinstance(value, int | float):
+            raise ValueError(f"{name} is {value!r}, but must be a number.")
+        if name.endswith("layers") and not are_layers(value):
+            raise ValueError(f"{name} is {value!r}, but must be all, upper or some whole numbers.")
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
         if not isinstance(value, int | float):
@@ -17,6 +26,12 @@ def require(hp, *positive: str, **least: float) -> None:
             raise ValueError(f"{name} is {value}, but must be finite.")
         if not (value >= least[name] if name in least else value > 0):
             raise ValueError(f"{name} is {value}, but must be {right}.")
+
+
+def are_layers(value) -> bool:
+    """Whether a value can stand for layers of a model: a word, or a list of whole numbers."""
+    some = isinstance(value, Sequence) and all(isinstance(l, int) for l in value)
+    return isinstance(value, str) or some
 
 
 def require_one_of(hp, **known: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from revs.method import algorithm
 from revs.method.edit import Edit
 from revs.method.selection import LayerState, select_neurons
+from revs.method.settings import require
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.targets import Target, pairs
@@ -29,6 +30,7 @@ class Hyperparameters:
     eps_r_h: float = 0.005
 
     def __post_init__(self):
+        require(self)
         if not 1 <= self.n <= self.k:
             said = f"n is {self.n} and k is {self.k}, but 1 ≤ n ≤ k must hold: neurons are zeroed "
             raise ValueError(said + "out of the k most activated.")

@@ -161,7 +161,7 @@ class Decoder:
         if not layers or min(layers) < 0 or max(layers) >= there:
             said = f"layers are {list(layers)}, but {self.name} has the layers 0 to {there - 1}: "
             raise ValueError(said + "choose among those.")
-        return sorted(layers)
+        return sorted(set(layers))
 
     def after(self, l: int) -> Any:
         """The norm between FF₂ of one block and the residual stream, if the family has one."""
@@ -363,6 +363,9 @@ def check_weights(decoder: Decoder) -> None:
         if weight.is_meta:
             said = f"Weights of {name} are not in memory, but offloaded: load it without a "
             raise ValueError(said + "device_map, on a machine that holds it.")
+        if weight.device.type == "mps":
+            said = f"{name} is on Apple's GPU (mps), which cannot count in float64: move it, "
+            raise ValueError(said + 'model.to("cpu").')
         if weight.is_inference() and not torch.is_inference_mode_enabled():
             said = f"Weights of {name} were made inside torch.inference_mode(), which forbids to "
             raise ValueError(said + "change them: load it outside.")

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Place:
 
 def locate(spec: str) -> Place:
     """The Place of a folder, a .gguf file or a hub id. Raises FileNotFoundError for any other."""
-    path = Path(spec).expanduser()
+    path = Path(os.path.expanduser(spec))
     if path.is_file() and path.suffix == ".gguf":
         return Place(path.stem, str(path.parent), path.name)
     if (path / "config.json").is_file():

@@ -71,6 +71,9 @@ def encode(
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it out.")
+    if any("\ud800" <= character <= "\udfff" for character in record.text):
+        said = f"{record.id} holds half of a character, a surrogate: "
+        raise ValueError(said + "read the text as UTF-8.")
     coded = encoded(tokenizer, record.text)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
