@@ -2,7 +2,6 @@
 
 import re
 
-import campaign
 import pandas as pd
 
 from companion.analysis import (
@@ -12,7 +11,6 @@ from companion.analysis import (
     extraction,
     main_comparison,
     organic,
-    provenance,
     recovery,
     results,
     tuning,
@@ -269,10 +267,3 @@ def test_the_papers_columns_forget_less_of_the_documents_and_harm_more():
     assert columns["forgotten"] < 0.8 * ours["forgotten"] and not columns["perplexity within"]
     harm = lambda run: 1 - run[["nearby_text", "next_word_agreement"]].astype(float)
     assert (harm(columns) > 3 * harm(ours)).all()
-
-
-def test_a_build_that_was_killed_or_met_a_fault_ends_well_the_next_time():
-    """provenance: “the next build is complete”"""
-    kills, others = provenance.campaign()
-    assert kills.set_index("stage")["times killed"][list(campaign.STAGES)].min() >= 3
-    assert set(others["fault"]) == set(campaign.FAULTS) and set(others["then lacks"]) == {"–"}

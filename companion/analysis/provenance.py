@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 import pandas as pd
 
-from companion.analysis.tables import DASH, number_ranges
-from companion.store import rows, schema, versions
+from companion.analysis.tables import number_ranges
+from companion.store import schema, versions
 
 
 def machines(found: Mapping[str, dict]) -> pd.DataFrame:
@@ -43,16 +42,3 @@ def dictionary() -> pd.DataFrame:
     """The data dictionary: every field of a row."""
     lines = [one | {"field": f"`{one['field']}`"} for one in schema.dictionary()]
     return pd.DataFrame(lines).drop_duplicates("field")
-
-
-def campaign() -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What ``tests/campaign.py`` counted: by stage of the build, how often it was killed there; and
-    of each other fault, how the build ended, its last line, and what the next build lacks."""
-    counted = json.loads((rows.RECORDED / "campaign.json").read_text(encoding="utf-8"))
-    kills = pd.DataFrame(counted["stages"].items(), columns=["stage", "times killed"])
-    others = [
-        {"fault": name, "the build": "ends with an error" if one["code"] else "is complete"}
-        | {"its last line": " ".join(one["said"]), "then lacks": "; ".join(one["faults"]) or DASH}
-        for name, one in counted["others"].items()
-    ]
-    return kills, pd.DataFrame(others)

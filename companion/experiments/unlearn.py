@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,7 +23,7 @@ from companion.experiments.provenance import provenance
 from companion.experiments.settings import Unlearn as Settings
 from companion.experiments.settings import base
 from companion.store import rows
-from companion.store.paths import BUILD, one_sentence_errors, resolve
+from companion.store.paths import BUILD, resolve
 from revs.measures import evaluate, general_text
 from revs.method.edit import Edit
 from revs.model import load
@@ -198,37 +196,19 @@ class LoadedModel:
         self.before, _ = evaluate.effectiveness(self.split, ranks, settings["score_k"])
         self.predictions = None
         if "general_text" in resolved.measures:
-            self.predictions = self.predictions_before(resolved)
+            self.predictions = general_text.predictions(self.decoder, keep=True)
         clock.append(time.monotonic())
         self.seconds = {"load": clock[1] - clock[0], "evaluate_before": clock[2] - clock[1]}
 
     def ranks_before(self, resolved: Run, targets: list[Target]) -> dict[str, list[int]]:
         """Return the ranks before the edit, cached: every method, seed and setting has the same."""
-        kept = self.cached(resolved, "ranks", resolved.inputs["data"], ".json")
+        about = [VERSION, resolved.settings["dtype"], str(self.decoder.device)]
+        about += [resolved.inputs["data"], resolved.inputs["model"]]
+        key = rows.digest([*about, load.tokenizer_hash(self.decoder.tokenizer)])
+        kept = BUILD / "cache" / f"ranks-{key[:16]}.json"
         if not kept.is_file():
             rows.write_file(kept, json.dumps(evaluate.secret_ranks(self.decoder, targets)))
         return json.loads(kept.read_text(encoding="utf-8"))
-
-    def predictions_before(self, resolved: Run) -> general_text.Predictions:
-        """Return the unedited model's predictions on general text, also cached."""
-        version = resolved.inputs["general_text"], general_text.VERSION
-        kept = self.cached(resolved, "general", version, ".safetensors")
-        if not kept.is_file():
-            found = general_text.predictions(self.decoder, keep=True)
-            with (
-                one_sentence_errors(kept.parent),
-                tempfile.TemporaryDirectory(dir=kept.parent) as scratch,
-            ):
-                found.save(Path(scratch, kept.name))
-                os.replace(Path(scratch, kept.name), kept)  # whole or not at all
-        return general_text.Predictions.read(kept, self.decoder.head)
-
-    def cached(self, resolved: Run, what: str, of, suffix: str) -> Path:
-        """Return the file that caches ``what`` of the unedited model."""
-        settings, tokenizer = resolved.settings, load.tokenizer_hash(self.decoder.tokenizer)
-        about = settings["dtype"], str(self.decoder.device), of, resolved.inputs["model"]
-        key = rows.digest([VERSION, *about, tokenizer])
-        return BUILD / "cache" / f"{what}-{key[:16]}{suffix}"
 
 
 def effects(

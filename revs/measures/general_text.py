@@ -6,12 +6,8 @@ The text is the evaluation part of ``revs.model.text``, which no method reads.
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div
 
@@ -43,22 +39,6 @@ class Predictions:
             raise ValueError("These predict different texts: compare one text before and after.")
         pairs = zip(self.next, after.next, strict=True)
         return sum(a != b for a, b in pairs) / len(self.next)
-
-    def save(self, file: Path) -> None:
-        """Writes predictions that keep their hidden states, without the head."""
-        numbers = {"hidden": torch.stack(self.hidden).cpu(), "next": torch.tensor(self.next)}
-        numbers["perplexity"] = torch.tensor(self.perplexity, dtype=torch.float64)
-        windows = {"start": str(self.windows.start), "stop": str(self.windows.stop)}
-        save_file(numbers, file, windows)
-
-    @classmethod
-    def read(cls, file: Path, head: nn.Linear) -> Self:
-        """What ``save`` wrote, of a model with this head, which is copied."""
-        with safe_open(file, "pt") as saved:
-            windows = range(*(int(saved.metadata()[end]) for end in ("start", "stop")))
-            hidden, following, perplexity = map(saved.get_tensor, ("hidden", "next", "perplexity"))
-        hidden = list(hidden.to(head.weight.device))
-        return cls(windows, float(perplexity), following.tolist(), hidden, copy.deepcopy(head))
 
 
 @torch.no_grad()
