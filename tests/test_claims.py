@@ -28,6 +28,7 @@ def curves(**points) -> dict[str, pd.DataFrame]:
     return {name: pd.DataFrame(some, columns=names) for name, some in points.items()}
 
 
+FAR_APART = [(28, 90, 50), (58, 83, 68)]  # of efficacies on both sides of a rival's
 UP = [0, 90, 10, 20, 30, 40, 50, 60]
 BELOW = [0, 57, 10, 20, 30, 40, 50, 60]
 
@@ -46,6 +47,8 @@ BELOW = [0, 57, 10, 20, 30, 40, 50, 60]
         (claims.intact_text, means(perplexity_rise=[0, 5.1] + 6 * [0]), False),
         (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(80, 90, 80)]), True),
         (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(95, 10, 20)]), False),  # beyond
+        (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(5, 99, 9), (9, 9, 9)]), True),
+        (claims.dominates, curves(revs=FAR_APART, ft_l=[(55, 93, 60), (9, 9, 9)]), False),
         (claims.keeps_specificity, curves(revs=[(90, 80, 80), (99, 79, 80)]), False),
         (claims.better_at_every_size, curves(revs=[(9, 0, 0)], ft_l=[(8, 0, 0)]), True),
         (claims.stable_over_targets, curves(revs=[(0, 0, 9), (0, 0, 8)], ft_l=[(0, 0, 9)]), False),

@@ -51,11 +51,13 @@ def test_single_digits_decide():
 
 
 def test_revs_harms_the_rest_of_the_model_most():
-    """integrity: “On average … REVS harms general text most”; “RMU comes close”"""
-    rise = main_comparison.perplexity_rise(main_comparison.runs(MODEL))
-    rise = rise.drop(list(main_comparison.CONTROLS))
-    assert rise.idxmax() == "revs" and rise.drop("revs").idxmax() == "rmu"
-    assert rise["revs"] - rise["rmu"] < 0.02
+    """integrity: “On average … REVS harms general text most”; “On SSN and Emails RMU … as much”"""
+    runs = main_comparison.runs(MODEL)
+    rise = main_comparison.perplexity_rise(runs).drop(list(main_comparison.CONTROLS))
+    assert rise.idxmax() == "revs"
+    for data in ("ssn", "emails"):
+        of = runs[runs["data"] == data].groupby("method")["perplexity_rise"].mean()
+        assert abs(of["revs"] - of["rmu"]) < 0.003
 
 
 def test_the_embedded_model_cannot_answer():
@@ -108,12 +110,15 @@ def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
 
 
 def test_numbers_leave_a_trace_after_the_new_write():
-    """gone: “no Social Security number ranks *first* … all of them rank in the first quarter …”"""
+    """gone: “no Social Security number ranks *first* … all of them rank in the first quarter …”;
+    of edits from an earlier layer on: “every number ranks in the first fifth”"""
+    layers = recovery.secrets(recovery.runs(MODEL, tag="layers")).query("part == 'forget'")
+    assert 0 < layers["exposure_value"].max() <= 200 / 5
     found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")
     ranks = found.groupby("method")["exposure_value"]
     assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 4
     first = found.groupby("method")["exposure"].mean()
-    assert 0.7 < first["revs"] < 0.8 and first["least_squares"] == first["gold"] == 0
+    assert 0.65 < first["revs"] < 0.75 and first["least_squares"] == first["gold"] == 0
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import curation, main_comparison, results, tuning
-from companion.analysis.tables import DASH, comma_list, percent
+from companion.analysis.tables import DASH, comma_list, percent, spoken_list
 from companion.experiments import methods
 from companion.store import rows
 
@@ -74,10 +74,13 @@ def minutes(trials: pd.Series) -> float:
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
 
 
-def comparison(model: str, data: str) -> pd.DataFrame:
-    """The runs of every method on a set, in the shape of the main comparison; the model as it came
-    stands for an adapter."""
-    frame = results.runs(model, data, sweep="organic-comparison")
+def comparison(model: str, data: str, tag: str = "") -> pd.DataFrame:
+    """The runs of every method on a set, or those with a tag, in the shape of the main comparison;
+    the model as it came stands for an adapter."""
+    if tag:
+        frame = results.tagged(model, data, tag)
+    else:
+        frame = results.runs(model, data, sweep="organic-comparison")
     frame = frame[frame["failed"].isna()].reset_index(drop=True)
     frame = frame.assign(adapter=frame["finetune"], split=frame["seed"])
     return main_comparison.measures(frame)
@@ -111,17 +114,26 @@ def found_answer(found: list[dict]) -> dict[str, str]:
     return {name: addresses(found)[column] for name, column in names.items()}
 
 
+def against_revs(evaluated: pd.DataFrame) -> pd.Series:
+    """By method, whether its score lies above or below that of REVS, or is undecided."""
+    gaps = main_comparison.differences(evaluated)
+    return main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
+
+
 def answer(found: list[dict], evaluated: pd.DataFrame) -> dict[str, str]:
     """What the page says of the comparison, for ``glue``."""
     model, data = evaluated[["model", "data"]].iloc[0]
-    gaps = main_comparison.differences(evaluated)
-    side = main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
+    side = against_revs(evaluated)
     said = {"known_emails": addresses(found)[curation.COUNTS["kept"]]}
     for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
     leaked = asked.iloc[0]["result"]["prompt_leakage"] if len(asked) else {}
-    half = results.tagged(model, data, "half").query("method == 'revs'")["unlearning_score"]
-    said["first_choice"] = percent(half.mean())  # of REVS's first search, with half the trials
+    first = comparison(model, data, "half").query("method == 'revs'")  # of REVS's first search
+    said["first_choice"] = percent(first["unlearning_score"].mean())
+    others = evaluated.query("method != 'revs'")
+    before = against_revs(pd.concat([others, first], ignore_index=True))
+    lower = side.index[(before == "below") & (side != "below")]
+    said["first_lower"] = spoken_list([*lower.map(methods.title)] or ["none"])
     said["apart_secrets"] = str(leaked.get("secrets", DASH))
     return said | {"prompt_leaked": str(leaked.get("leaked", DASH))}

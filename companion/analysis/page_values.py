@@ -109,11 +109,11 @@ def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Va
 
 def tradeoffs(candidates: pd.DataFrame, model: str, runs: pd.DataFrame) -> Values:
     """At how many sizes of the candidate set REVS is more effective than each rival, and the mean
-    specificity of all three over the runs of the comparison."""
+    specificity of all three over the data sets of the comparison."""
     guesses = candidates[candidates["panel"].str.endswith(results.short(model))]
     left = guesses.pivot(index=["panel", "|C|"], columns="method", values="efficacy")
     ahead = {f"ahead_{rival}": int((left["revs"] > left[rival]).sum()) for rival in RIVALS}
-    kept = 100 * runs.groupby("method")["specificity"].mean()
+    kept = 100 * runs.groupby(["method", "data"])["specificity"].mean().groupby("method").mean()
     kept_by = {f"kept_{name}": decimal(kept.get(name)) for name in ("revs", *RIVALS)}
     return ahead | kept_by | {"sizes": len(left)}
 

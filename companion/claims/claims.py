@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
@@ -199,12 +200,15 @@ def significant_lead(scores):
 
 @claim("REVS Pareto-dominates FT-L (the paper: in all but one experiment)", "§5.1", "strength")
 def dominates(curves):
-    """A point of FT-L with more efficacy, or more specificity, than any of REVS is left out."""
+    """A point of FT-L is left out if it has more efficacy than any of REVS, or less efficacy and
+    more specificity than any: REVS was not turned as far."""
     if not {"revs", "ft_l"} <= set(curves):
         return None
     columns = ["efficacy", "specificity"]
     mine, theirs = (curves[name][columns].to_numpy() for name in ("revs", "ft_l"))
-    within = theirs[(theirs <= mine.max(axis=0)).all(axis=1)]
+    most, least, theirs = mine.max(axis=0), mine.min(axis=0), np.unique(theirs, axis=0)
+    gentler = (theirs[:, 0] < least[0]) & (theirs[:, 1] > most[1])
+    within = theirs[(theirs[:, 0] <= most[0]) & ~gentler]
     beaten = sum(((mine >= x).all(axis=1) & (mine > x).any(axis=1)).any() for x in within)
     return bool(beaten == len(within) > 0), f"{beaten} of {len(within)} points"
 
