@@ -47,17 +47,19 @@ def promote(source: Path, target: Path) -> dict[str, list[str]]:
             found["refused"].append(f"{name}: older than {', '.join(newer)}: run it again.")
             continue
         kind = "new" if not old else "same" if old["result"] == row["result"] else "changed"
-        found[kind].append(name + (f" ({difference(old, row)})" if kind == "changed" else ""))
+        found[kind].append(name + (difference(old, row) if kind == "changed" else ""))
         taken.append((row, values))
     rows.record(target, taken)
     return found
 
 
 def difference(old: dict, new: dict) -> str:
-    """By how much a run's Unlearning Score changed, in points, where both have one."""
+    """By how much a run's Unlearning Score changed, in points; nothing if it has none."""
     scores = [row["result"].get("after", row["result"]) for row in (old, new)]
-    scores = [100 * one.get("unlearning_score", float("nan")) for one in scores]
-    return f"Unlearning Score {scores[0]:.1f} → {scores[1]:.1f}"
+    if not all("unlearning_score" in one for one in scores):
+        return ""
+    before, after = (100 * one["unlearning_score"] for one in scores)
+    return f" (Unlearning Score {before:.1f} → {after:.1f})"
 
 
 def tuned(searches: dict[str, dict]) -> dict[str, dict]:
