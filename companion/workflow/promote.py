@@ -55,11 +55,11 @@ def promote(source: Path, target: Path) -> dict[str, list[str]]:
 
 def difference(old: dict, new: dict) -> str:
     """By how much a run's Unlearning Score changed, in points; nothing if it has none."""
-    scores = [row["result"].get("after", row["result"]) for row in (old, new)]
-    if not all("unlearning_score" in one for one in scores):
+    results = [row["result"].get("after", row["result"]) for row in (old, new)]
+    scores = [one.get("unlearning_score") for one in results]
+    if None in scores:
         return ""
-    before, after = (100 * one["unlearning_score"] for one in scores)
-    return f" (Unlearning Score {before:.1f} → {after:.1f})"
+    return f" (Unlearning Score {100 * scores[0]:.1f} → {100 * scores[1]:.1f})"
 
 
 def tuned(searches: dict[str, dict]) -> dict[str, dict]:
