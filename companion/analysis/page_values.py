@@ -35,8 +35,9 @@ def best_alternatives(table: pd.DataFrame) -> Values:
     key = table["measured"].str.split(", ").str[1].where(ours, "paper")
     best = table.set_index("alternative").groupby(key.to_numpy())["score"].idxmax()
     places: dict[str, list[str]] = {}
-    for of, place in {"SSN": "on SSNs", "Emails": "on Emails", "paper": "in the paper"}.items():
-        places.setdefault(best[of], []).append(place)
+    named = {"SSN": "on SSNs", "Emails": "on Emails", "paper": "in the paper"}
+    for of in (of for of in named if of in best):
+        places.setdefault(best[of], []).append(named[of])
     said = [f"“{name}” {spoken_list(where)}" for name, where in places.items()]
     return {"best": ", ".join(said).replace("” ", "” scores highest ", 1)}
 
