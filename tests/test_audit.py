@@ -201,8 +201,13 @@ def test_recorded_runs_are_tables_and_points_of_a_picture():
     for number, line in enumerate(frame.to_dict("records")):
         result, shown = line["row"]["result"], table.loc[number]
         assert line["next_word_agreement"] == result["reached"]["next_word_agreement"]["value"]
-        assert shown["forgotten, of"] == f"{result['after']['forgotten']} of {result['unlearned']}"
-        assert shown["general text, %"].startswith("*") != line["next_word_agreement within"]
+        forgotten = f"{result['after']['forgotten']} of {result['unlearned']}"
+        assert shown["forgotten, of"].strip("*") == forgotten
+        for cell, limit in (
+            ("forgotten, of", "forgotten"),
+            ("general text, %", "next_word_agreement"),
+        ):
+            assert shown[cell].startswith("*") != line[f"{limit} within"]
         within = [line[f"{name} within"] for name in audits.LIMITS]
         assert [of_limit[number] for of_limit in filled] == within
         assert list(audits.limits(result)["verdict"] != "missed") == within
