@@ -100,8 +100,11 @@ def test_one_target_gets_the_minimum_norm_solution():
 
 def test_activations_without_a_number_end_in_one_sentence(refused):
     """As float16 may leave after a hard trial."""
-    with refused("activations are infinite or NaN", FloatingPointError):
-        solution(torch.full((2, 8), float("nan")), 0.1, [(1.0, torch.eye(8))])
+    keys, wrong, C = torch.ones(2, 8), torch.full((2, 8), float("nan")), torch.eye(8)
+    spoilt = moments.Sample(wrong)
+    for K, spared in ((wrong, []), (wrong, [C]), (keys, [spoilt]), (keys, [C * float("nan")])):
+        with refused("activations are infinite or NaN", FloatingPointError):
+            solution(K, 0.1, [(1.0, C) for C in spared])
 
 
 def test_a_target_that_ranks_low_already_does_not_move():

@@ -53,7 +53,8 @@ def test_single_digits_decide():
 def test_revs_harms_the_rest_of_the_model_most():
     """integrity: “On average … REVS harms general text most”; “On SSN and Emails RMU … as much”"""
     runs = main_comparison.runs(MODEL)
-    rise = main_comparison.perplexity_rise(runs).drop(list(main_comparison.CONTROLS))
+    rise = main_comparison.over_data_sets(runs, "perplexity_rise")
+    rise = rise.drop(list(main_comparison.CONTROLS))
     assert rise.idxmax() == "revs"
     for data in ("ssn", "emails"):
         of = runs[runs["data"] == data].groupby("method")["perplexity_rise"].mean()

@@ -298,10 +298,11 @@ def revs_means(model: str, data: str, *columns: str) -> dict[str, str]:
     return {f"revs_{column}": text(own[column].mean(), column) for column in columns}
 
 
-def perplexity_rise(frame: pd.DataFrame) -> pd.Series:
-    """By method, the mean rise of perplexity over the paper's data sets, each by its mean."""
+def over_data_sets(frame: pd.DataFrame, column: str) -> pd.Series:
+    """By method, the mean of a measure over the paper's data sets, each by its mean: not all have
+    as many runs."""
     frame = frame[frame["data"].isin(methods.PAPER_DATA)]
-    by_data = frame.groupby(["method", "data"])["perplexity_rise"].mean()
+    by_data = frame.groupby(["method", "data"])[column].mean()
     return by_data.groupby("method").mean()
 
 
@@ -312,7 +313,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
     means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
-    rise = perplexity_rise(frame)
+    rise = over_data_sets(frame, "perplexity_rise")
     written = {
         "revs": ("rank", "REVS"),
         "least_squares": ("added", "REVS written by least squares"),

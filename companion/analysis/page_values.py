@@ -95,7 +95,7 @@ def integrity(runs: pd.DataFrame, small: pd.DataFrame, able: pd.DataFrame) -> Va
     """By how many per cent REVS and its least-squares write raise the perplexity, on average over
     the paper's data sets; and what two models answer on MMLU, of how many items."""
     lost, won = (int(able.loc["revs", f"mmlu {which}"]) for which in ("lost", "won"))
-    rise = 100 * main_comparison.perplexity_rise(runs)
+    rise = 100 * main_comparison.over_data_sets(runs, "perplexity_rise")
     return {
         "rise_revs": float(rise["revs"]),
         "rise_least_squares": float(rise["least_squares"]),
@@ -114,7 +114,7 @@ def tradeoffs(candidates: pd.DataFrame, model: str, runs: pd.DataFrame) -> Value
     guesses = candidates[candidates["panel"].str.endswith(results.short(model))]
     left = guesses.pivot(index=["panel", "|C|"], columns="method", values="efficacy")
     ahead = {f"ahead_{rival}": int((left["revs"] > left[rival]).sum()) for rival in RIVALS}
-    kept = 100 * runs.groupby(["method", "data"])["specificity"].mean().groupby("method").mean()
+    kept = 100 * main_comparison.over_data_sets(runs, "specificity")
     kept_by = {f"kept_{name}": decimal(kept.get(name)) for name in ("revs", *RIVALS)}
     return ahead | kept_by | {"sizes": len(left)}
 

@@ -174,7 +174,7 @@ def set_weights(model, folder: Path) -> None:
     """Give the injected adapter the weights of one that was saved."""
     from peft import set_peft_model_state_dict
 
-    weights = load_file(folder / "adapter_model.safetensors")
+    weights = load_file(folder / adapters.WEIGHTS)
     weights = {name.removeprefix("base_model.model."): one for name, one in weights.items()}
     result = set_peft_model_state_dict(model, weights)
     if result.unexpected_keys:

@@ -208,6 +208,10 @@ def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sampl
         if isinstance(C, Sample)
     ]
     Z = torch.cat([keys, *samples])
+    said = "The least-squares write has no solution, since activations are infinite or NaN: "
+    said += "load the model in float32, or raise lam."
+    if not Z.isfinite().all():
+        raise FloatingPointError(said)
     if len(samples) == len(spared) and len(Z) < ff:
         gram = Z @ Z.T
         gram.diagonal().add_(bound)
@@ -220,6 +224,5 @@ def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sampl
     system.diagonal().add_(max(float(bound), 1e-9 * float(system.diagonal().mean())))
     factor, failed = torch.linalg.cholesky_ex(system)
     if failed:
-        said = "The least-squares write has no solution, since activations are infinite or NaN: "
-        raise FloatingPointError(said + "load the model in float32, or raise lam.")
+        raise FloatingPointError(said)
     return torch.cholesky_solve(keys.T, factor).T.to(K)

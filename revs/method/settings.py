@@ -14,14 +14,12 @@ def require(hp, *positive: str, **least: float) -> None:
         name, value = field.name, getattr(hp, field.name)
         if field.type is int and (not isinstance(value, int) or isinstance(value, bool)):
             raise ValueError(f"{name} is {value!r}, but must be a whole number.")
-        if field.type is float and not isinstance(value, int | float):
+        if field.type in (float, float | None) and not isinstance(value, int | field.type):
             raise ValueError(f"{name} is {value!r}, but must be a number.")
         if name.endswith("layers") and not are_layers(value):
             raise ValueError(f"{name} is {value!r}, but must be all, upper or some whole numbers.")
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
-        if not isinstance(value, int | float):
-            raise ValueError(f"{name} is {value!r}, but must be a number.")
         if name in least and value == float("inf"):
             raise ValueError(f"{name} is {value}, but must be finite.")
         if not (value >= least[name] if name in least else value > 0):

@@ -71,9 +71,11 @@ def encode(
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it out.")
-    if any("\ud800" <= character <= "\udfff" for character in record.text):
+    try:
+        record.text.encode()
+    except UnicodeEncodeError:
         said = f"{record.id} holds half of a character, a surrogate: "
-        raise ValueError(said + "read the text as UTF-8.")
+        raise ValueError(said + "read the text as UTF-8.") from None
     coded = encoded(tokenizer, record.text)
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
