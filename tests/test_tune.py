@@ -422,6 +422,13 @@ def test_the_first_two_trials_are_the_papers_settings(method, data):
         methods.method(method).Hyperparameters(**found)
 
 
+def test_a_search_of_draws_alone_tries_no_printed_settings(search, found):
+    search(starts=False, trials=2)
+    rates = {row["settings"]["hyperparameters"]["lr"] for row in found().values()}
+    printed = {settings["lr"] for settings in tune.printed_settings("ft_l", 3, "Emails")}
+    assert len(rates) == 2 and not rates & printed
+
+
 def test_a_method_that_the_paper_lacks_is_drawn_from_the_start_if_it_has_ranges(refused):
     assert tune.ranges("least_squares") and not tune.printed_settings("least_squares", 30, "SSN")
     with refused("There are no ranges to search for 'random': "):

@@ -1,9 +1,9 @@
 """Tune: searches each method's settings for the best Unlearning Score (§4.5; App.).
 
 Every method gets the same number of effective trials. A trial is effective if it moves its targets
-at all: no method spends its budget where nothing happens. The paper's own settings are tried first;
-Optuna's TPE draws the rest (``companion.experiments.optimizer``). The objective is the Unlearning
-Score on one split of the tuning set, computed as in a run.
+at all: no method spends its budget where nothing happens. The paper's own settings are tried first,
+unless ``starts`` is false; Optuna's TPE draws the rest (``companion.experiments.optimizer``). The
+objective is the Unlearning Score on one split of the tuning set, computed as in a run.
 The highest of many scores on one split is partly luck. The top trials are therefore evaluated again
 on further splits, and the best mean over all splits wins.
 
@@ -80,8 +80,10 @@ def search_of(
     loaded = LoadedModel(resolved)
     layers = len(loaded.decoder.layers)
     data = methods.PAPER_KINDS.get(resolved.records[0].kind, "SSN")
-    printed = printed_settings(settings.method, layers, data)
-    starts = recorded_starts(settings.method, settings.data) if settings.model == MODEL else []
+    printed, starts = [], []  # settings that are tried before any is drawn
+    if settings.starts:
+        printed = printed_settings(settings.method, layers, data)
+        starts = recorded_starts(settings.method, settings.data) * (settings.model == MODEL)
     fixed = settings.hyperparameters or {}
     search = Search(spaces, layers, seed=settings.search_seed, fixed=fixed)
     tried, scores, effective = [], {}, 0
