@@ -39,8 +39,8 @@ def unlearn(
     ``revs.model.targets``. After several edits, undo the newest first.
 
     ``method``: "revs" moves the most active neurons, as the paper does (Alg. 1);
-    "least_squares" makes the same change with the least effect on other texts, including those
-    in ``protect``. ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of the
+    "least_squares" makes nearly the same change with less effect on other texts, above all on
+    those in ``protect``. ``hyperparameters``, e.g. ``{"n_max": 20}``, replace defaults of the
     ``Hyperparameters`` of ``revs.method.algorithm`` or ``revs.method.least_squares``.
     Raises ValueError if an argument does not fit.
     """

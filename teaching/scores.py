@@ -260,7 +260,7 @@ compare(
     resistance_cases,
     lambda ranks, k: attacks.per_example([ranks], k),
     {
-        "You take the minimum over layers first and the maximum over tokens last: Eq. 4 asks in "
+        "You take the minimum over layers first and the maximum over tokens last: Eq. 5 asks in "
         "each layer for all tokens.": lambda r, k: attacks.union([r], k),
         "You take the minimum over tokens: the attacker needs all tokens, so take the maximum.": (
             lambda r, k: attacks.token_wise([r], k)

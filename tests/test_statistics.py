@@ -76,8 +76,8 @@ def test_adapters_and_splits_are_drawn_together_and_a_single_one_is_kept():
 
 
 def test_the_bootstrap_of_cells_covers_the_truth_most_of_the_time():
-    """fair: “With only two adapters the intervals are much too short …, especially where there is
-    only one split”; with four adapters and four splits it is a little too short."""
+    """fair: “the intervals are too short …: in a simulation about four in five … held the truth”,
+    with two adapters and two splits or four adapters and one; more of both help."""
 
     def covered(adapters: int, splits: int) -> float:
         draw, held = np.random.default_rng(0), 0
@@ -91,7 +91,8 @@ def test_the_bootstrap_of_cells_covers_the_truth_most_of_the_time():
             held += low <= 0 <= high
         return held / 300
 
-    assert covered(2, 1) < 0.6 < covered(2, 2) < 0.85 < covered(4, 4) < 0.99
+    assert all(0.75 < covered(*design) < 0.85 for design in ((2, 2), (4, 1)))
+    assert covered(2, 1) < 0.6 and 0.85 < covered(4, 4) < 0.99
 
 
 def test_a_p_counts_the_draws_on_the_rarer_side_of_nought():

@@ -153,8 +153,8 @@ def by_method(
     runs: pd.DataFrame, values: np.ndarray, samples: np.ndarray, to: str | None = None
 ) -> Iterator[dict]:
     """Yield for each method of one data set the number of its ``runs``, the ``mean`` of their
-    values, its interval ``low`` to ``high``, and ``p`` that it is 0; with ``to``, the same for the
-    difference from that method, in the cells that both have.
+    values, its interval ``low`` to ``high``, and ``p``, of the hypothesis that it is 0; with
+    ``to``, the same for the difference from that method, in the cells that both have.
 
     ``values`` holds one number per run, ``samples`` the same in each draw: draws × runs.
     """
@@ -182,8 +182,8 @@ def by_method(
 
 
 def two_sided(sample: np.ndarray) -> float:
-    """The two-sided p of no difference: twice the share of draws on the rarer side of 0, the
-    observed difference counted among them."""
+    """The two-sided p of no difference: twice the share of draws on the rarer side of 0, with
+    one more draw on that side, so that p is never 0."""
     known = sample[~np.isnan(sample)]
     rarer = min((known <= 0).sum(), (known >= 0).sum())
     return float(min(1.0, 2 * (rarer + 1) / (len(known) + 1)))

@@ -57,7 +57,7 @@ class Edit(Part):
 
 class Aggregations(Part):
     released: Share = of("As in the released code: revs.measures.attacks.released, released_delta")
-    per_example: Share = of("Eq. 4: smallest Efficacy@k over layers of each secret, their mean")
+    per_example: Share = of("Eq. 5: smallest Efficacy@k over layers of each secret, their mean")
     union: Share = of("Candidates united over layers: largest over tokens of their smallest score")
     token_wise: Share = of("One token is enough for the adversary: smallest over layers and tokens")
 

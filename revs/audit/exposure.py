@@ -1,8 +1,10 @@
 """Exposure: where does the secret rank among never-trained strings of its shape?
 
 After the secret's prompt the model gives a log-probability to the secret and to each of 200 strings
-of the same shape that were in no training text. A model that knows nothing of the secret ranks it
-anywhere among them; a trace of the secret moves it up (Carlini et al., "The Secret Sharer", 2019).
+of the same shape that were in no training text (Carlini et al., "The Secret Sharer", 2019). If the
+secret is as likely beforehand as the strings, a model that knows nothing of it ranks it first once
+in 201 times. A prompt that suggests the secret raises that share, so compare with a model that was
+never trained on it. A place near the end is a trace too.
 """
 
 from collections.abc import Sequence

@@ -2,11 +2,12 @@
 
 At temperature 1, a secret of tokens s_1 … s_m is sampled with probability
 p = Π_i p(s_i | prompt, s_1 … s_{i−1}). One teacher-forced pass gives p, and the secret is among k
-samples with probability
+samples, in these tokens, with probability
 
     leak@k = 1 − (1 − p)^k,
 
-exactly, for every k, without sampling.
+exactly, for every k, without sampling. Other tokens may spell the same text: for the text this is
+a lower bound.
 """
 
 import math

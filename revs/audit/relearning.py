@@ -1,8 +1,8 @@
 """Relearning: does training on half of the forgotten secrets bring back the other half?
 
 All weights are trained on the secrets of one half, by AdamW on the cross-entropy of their tokens,
-until greedy decoding writes each of them. The other half, which was not trained on, is tested.
-The halves then swap roles, so that every secret is held out once.
+until greedy decoding writes each of them, for STEPS steps at most. The other half, which was not
+trained on, is tested. The halves then swap roles, so that every secret is held out once.
 """
 
 import random

@@ -6,8 +6,9 @@ prompt. Column j of U·W is what neuron j of a layer writes in the vocabulary. I
     U_after·W_after − U_before·W_before = U_before·ΔW + ΔU·W_after,
 
 where ΔW is the change of FF₂ and ΔU that of the head. Row t says how token t was moved. Tokens are
-ordered by the norm of their rows over all layers, divided by ‖u_t‖, which is what a change without
-direction would give; u_t are the rows of U minus their mean. Other changes of an edit are ignored.
+ordered by the norm of their rows over all layers, divided by ‖u_t‖, to which a change without
+direction is proportional; u_t are the rows of U minus their mean. Other changes of an edit are
+ignored.
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ def recovered(place: float) -> bool:
 
 
 def moved(before: Decoder, after: Decoder) -> Tensor:
-    """By how much each token was moved, relative to what chance would give: (V,).
+    """How far each token was moved, ‖row t of the change‖² / ‖u_t‖² over all layers: (V,).
 
     Squared row norms follow from products of d × d: with D = ΔW, W = W_after and a row u_t and its
     change δ_t, ‖u_t D + δ_t W‖² = u_t(DDᵀ)u_tᵀ + 2·u_t(DWᵀ)δ_tᵀ + δ_t(WWᵀ)δ_tᵀ.

@@ -50,7 +50,7 @@ def released(ranks: Sequence[RanksByLayer], k: int) -> float:
 
 
 def per_example(ranks: Sequence[RanksByLayer], k: int) -> float:
-    """Eq. 4: the mean over secrets of each secret's smallest Efficacy@k over layers."""
+    """Eq. 5: the mean over secrets of each secret's smallest Efficacy@k over layers."""
     return mean([min(max(score(r, k) for r in layer) for layer in layers) for layers in ranks])
 
 

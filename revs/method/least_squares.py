@@ -10,10 +10,11 @@ or lower), and K = [a_1 … a_n] (ff × n). Then
     ΔW = Σ_i S_i · d_{t_i} · m_iᵀ,   [m_1 … m_n] = (K·Kᵀ + n·μ·C + n·ν·N + λ·ā·I)⁻¹·K
 
 where C = E[a·aᵀ] over general text, N the same over text to protect, ā the mean of ‖a_i‖². A text
-with activations a is moved by Σ_i S_i·d_{t_i}·(m_i·a): fully if a = a_i, little if a is unlike all
-a_i. MEMIT solves the same system for a value that it finds by gradient steps; here the vocabulary
-gives the value in closed form. One forward pass over all targets edits the layers from the lowest
-to the highest, so each layer sees the edits below it.
+with activations a is moved by Σ_i S_i·d_{t_i}·(m_i·a): nearly by S_i·d_{t_i} if a = a_i (the
+penalties keep m_i·a_i below 1), little if a is unlike all a_i. MEMIT solves the same system for a
+value that it finds by gradient steps; here the vocabulary gives the value in closed form. One
+forward pass over all targets edits the layers from the lowest to the highest, so each layer sees
+the edits below it.
 
 The a_i of one prompt, its keys, hardly reach the secret after other prompts. With ``contexts``, as
 in MEMIT, each target also has keys after windows of general text.
@@ -194,7 +195,8 @@ def write(
 
 
 def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sample]] = ()) -> Tensor:
-    """The rows m_i, (n, ff), of (K·Kᵀ + n·Σ weight·C + λ·ā·I)⁻¹·K for keys in rows, K (n, ff).
+    """The rows m_i, (n, ff): the columns of (KᵀK + n·Σ weight·C + b·I)⁻¹·Kᵀ for keys in rows, K
+    (n, ff), with b = λ·ā.
 
     Solved in float64. If every C is a Sample XᵀX and Z = [K; √(n·weight)·X] has fewer rows than
     neurons, the right side of (ZᵀZ + b·I)⁻¹·Zᵀ = Zᵀ·(Z·Zᵀ + b·I)⁻¹ is solved, which is smaller.

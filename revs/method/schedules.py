@@ -4,8 +4,9 @@ Two schedules choose c of n* = n + c·d_t:
 
 ``paper``  a change of logit of −10, then ×1.3 while t ranks too high, ×0.8 while too low, until the
            rank is within ε of r_n, at most 100 steps, each starting from the original neuron.
-``exact``  the smallest demotion that brings the rank to r_n: an order statistic of the points where
-           other tokens overtake t. Under a LayerNorm, logits are not linear in c: a search.
+``exact``  the demotion midway along the first step that has rank r_n: an order statistic of the
+           points where other tokens overtake t. Under a LayerNorm, logits are not linear in c: a
+           search.
 
 Both only demote (c ≤ 0) and leave a neuron in which t already ranks r_n − ε or lower as it is.
 """
@@ -51,7 +52,7 @@ def paper_schedule(line: Line, r_n: int, eps: int) -> Tensor:
 
 
 def exact_schedule(line: Line, r_n: int, eps: int) -> Tensor:
-    """The smallest demotion to rank r_n; where ties make that impossible, to the next rank."""
+    """The first demotion to rank r_n; where ties make that impossible, to the next rank."""
     return search(line, r_n, eps) if line.B is not None else order_statistic(line, r_n)
 
 

@@ -1,7 +1,7 @@
 """Zeroing instead of rank editing (Appendix "Alternative Neuron Editing Strategies").
 
 After DEPN, Wu et al. 2023. Of the neurons that REVS locates in a layer, the n in which t ranks
-highest are set to zero; one that is zero already, in which every token ranks first, is passed over.
+highest are set to zero; one that is zero already is passed over.
 """
 
 from collections.abc import Sequence
