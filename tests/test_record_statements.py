@@ -13,10 +13,11 @@ from companion.analysis import (
     organic,
     recovery,
     results,
+    tradeoffs,
     tuning,
 )
 from companion.data import datasets
-from companion.experiments import methods
+from companion.experiments import methods, tune
 from companion.store import rows
 
 MODEL = "smollm2-135m"
@@ -231,6 +232,24 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
     named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
     assert sum(map(bool, named)) < 0.1 * len(ends)
+
+
+def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
+    """fair: “no baseline tried anything but the paper's settings and those of earlier searches”;
+    “FT-L lost much by it”; “above most of those that its lens reads”; limitations: “better settings
+    of at least three of them”"""
+    first = tuning.searches(MODEL, ["ssn-tune", "emails-tune"])
+    for one in first[first["method"] != "least_squares"].itertuples():
+        known = tune.printed_settings(one.method, 30, "SSN")
+        known += tune.recorded_starts(one.method, one.data)
+        assert one.result["trials"] <= len(known)
+    missed = {name: float(of) for name, of in tradeoffs.missed(MODEL).items()}
+    assert all(missed[f"best_{of}"] > 2 * missed[f"chosen_{of}"] for of in ("emails", "urls"))
+    memit = tradeoffs.by_strength(MODEL, "ssn")["memit"]
+    assert memit["unlearning_score"].max() > 2 * memit.query("tuned")["unlearning_score"].max()
+    for run in main_comparison.runs(MODEL, "ssn").query("method == 'max_entropy'")["row"]:
+        last = max(run["settings"]["hyperparameters"]["layers"])
+        assert last - 15 > (30 - 15) / 2  # the lens reads the upper half of 30 layers
 
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
