@@ -89,10 +89,20 @@ def judge_ft_l(function: Callable) -> str:
     p = lambda: log_p(decoder, pairs).exp().mean().item()
     start = {name: of.detach().clone() for name, of in decoder.model.named_parameters()}
     before = p()
+    seen = []  # how far a weight had moved at most, before each pass
+
+    def moves() -> dict[str, torch.Tensor]:
+        return {name: of.detach() - start[name] for name, of in decoder.model.named_parameters()}
+
+    def look(*_) -> None:
+        seen.append(max(float(by.abs().max()) for by in moves().values()))
+
+    hook = decoder.model.register_forward_pre_hook(look)
     function(decoder.model, ids, t, RATE, STEPS, RADIUS)
     with torch.no_grad():
         after = p()
-    moved = {name: of.detach() - start[name] for name, of in decoder.model.named_parameters()}
+    hook.remove()
+    moved = moves()
     changed = [name for name, by in moved.items() if by.abs().max() > 0]
     if not changed:
         raise Wrong("No weight has changed: does your optimizer step, and on the model's weights?")
@@ -101,7 +111,7 @@ def judge_ft_l(function: Callable) -> str:
     if after > before - 1e-3:
         said = f"p(t) went from {before:.2f} to {after:.2f}"
         raise Wrong(f"{said}: you must descend on p(t), summed over targets, not on −log p(t).")
-    most = max(float(by.abs().max()) for by in moved.values())
+    most = max(seen)
     if most > RADIUS + 1e-5:
         ends = max(float((start[name] + moved[name]).abs().max()) for name in changed)
         if ends <= RADIUS + 1e-5:
@@ -177,6 +187,7 @@ def judge_control(function: Callable) -> str:
         raise Wrong(f"You lose the secrets that are to stay: {sizes(result)}.")
     with torch.no_grad():
         decoder.head.weight.copy_(head)
+        decoder.head.bias = None
     for module in (decoder.head, decoder.model):
         module._forward_hooks.clear()
     back = measured(decoder, some)["efficacy"]
@@ -208,9 +219,10 @@ examine(
 FOUND = 10  # a secret is recovered if each of its tokens ranks higher somewhere
 
 
-def never_trained(target: Target) -> Target:
-    """The prompt of a secret with a number that nobody has."""
-    ids = [t - (t % 7 + 1) for t in target.secret_ids]
+def never_trained(target: Target, number: int) -> Target:
+    """A secret with one of its target tokens replaced: the first or the last, by turns."""
+    ids, at = list(target.secret_ids), target.T[number % len(target.T)]
+    ids[at] -= ids[at] % 7 + 1
     return replace(target, id=target.id + SUFFIX, secret_ids=ids)
 
 
@@ -221,7 +233,7 @@ def judge_attack(function: Callable) -> str:
     # the last layer alone is edited, so that the output is clean
     hp = least_squares.Hyperparameters(r_h=100, mu=0.0, layers=[len(decoder.layers) - 1])
     least_squares.unlearn(decoder, forget, hp)
-    controls = [never_trained(target) for target in forget]
+    controls = [never_trained(target, number) for number, target in enumerate(forget)]
     context = Context(decoder, controls, {})
     entry = Attack("Yours", function, lambda worst: worst < FOUND)
     values = entry.values(decoder, [*forget, *controls], context)
@@ -232,7 +244,7 @@ def judge_attack(function: Callable) -> str:
     share = lambda some: mean([float(entry.recovered(values[one.id])) for one in some])
     secrets, invented = share(forget), share(controls)
     said = f"Recovered: {100 * secrets:.0f} per cent of the secrets"
-    if invented > 0.1:
+    if invented > 0.25:
         raise Wrong(
             f"You recover {100 * invented:.0f} per cent of numbers that nobody memorised: your "
             "attack invents what it finds."

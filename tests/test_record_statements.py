@@ -40,8 +40,10 @@ def test_activation_alone_chooses_as_well_on_ssns():
 
 
 def test_single_digits_decide():
-    """digits: “They do.”"""
+    """digits: “They do.”; “Here it takes four of the ten digits from the model”"""
     found = ablations.digit_ways(MODEL, "ssn")
+    ban = found[(found["method"] == "output_ban") & (found["way"] == "digits")]
+    assert [row["result"]["edit"]["weights"] for row in ban["row"]] == [4 * 576]
     best = found.groupby("way")["unlearning_score"].max()
     assert best["digits"] < best["groups"] / 2
     spared = found[found["tag"] == "digits-protect"].set_index("method")
@@ -184,7 +186,7 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared")
     gap = main_comparison.differences(names).query("method == 'least_squares'")
-    assert (gap["low"] < 0).all() and (gap["high"] > 0).all() and len(gap) == 1
+    assert (gap["mean"] < 0).all() and (gap["holm"] > 0.05).all() and len(gap) == 1
     names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
     assert main_comparison.place(names["unlearning_score"], "least_squares") > 1

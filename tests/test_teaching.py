@@ -7,10 +7,12 @@ import torch
 
 import teaching
 from companion.store.paths import ROOT
+from revs.measures import attacks
 from revs.method.least_squares import solution
 from revs.method.vocabulary import Vocabulary
 from teaching import geometry, toy
 from teaching.checking import KNOWN
+from teaching.models import trained
 
 PAGES = sorted((ROOT / "book" / "exercises").glob("*.md"))
 NAMES = teaching.names()
@@ -56,7 +58,28 @@ def test_a_common_mistake_hears_which_it_is(name, said):
     assert said in str(error.value)
 
 
+def last_token_alone(decoder, secrets, context):
+    prompts = {one.id: one.prompt_ids for one in secrets}
+    lens, _ = attacks.attack_ranks(decoder, secrets, prompts)
+    return {name: min(layer[-1] for layer in layers) for name, layers in lens.items()}
+
+
+def clipped_at_the_end(model, ids, t, lr, number, radius):
+    start = {name: of.detach().clone() for name, of in model.named_parameters()}
+    trained(clamp="never")(model, ids, t, lr, number, radius)
+    for name, of in model.named_parameters():
+        of.data = of.data.clamp(start[name] - radius, start[name] + radius)
+
+
 WRITTEN = {  # as students write them
+    ("memorised", ""): lambda logits, ids, start: bool(
+        (logits[start - 1 :].softmax(-1)[range(len(ids)), ids] > 0.5).all()
+    ),
+    ("unlearning_score", "stopped with ZeroDivisionError"): lambda *parts: (
+        0.0 if 0 in parts[1:] else len(parts) / sum(1 / part for part in parts)
+    ),
+    ("attack", "invents what it finds"): last_token_alone,
+    ("ft_l", "outside the ball"): clipped_at_the_end,
     ("rank", "1-based"): lambda logits, t: (
         sorted(logits.tolist(), reverse=True).index(logits[t]) + 1
     ),
