@@ -48,9 +48,9 @@ def test_a_row_that_is_spoilt_or_older_than_the_code_is_refused(tmp_path, monkey
     assert not rows.find(tmp_path / "rows")
 
 
-def search(data: str, score: float, trials: int = 20, **chose) -> dict:
+def search(data: str, score: float, trials: int = 20, tag: str = "", **chose) -> dict:
     result = {"hyperparameters": chose, "unlearning_score": score, "trials": trials}
-    return {"data": data, "method": "revs", "model": "m", "result": result}
+    return {"data": data, "method": "revs", "model": "m", "tag": tag, "result": result}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,7 @@ def search(data: str, score: float, trials: int = 20, **chose) -> dict:
         (search("ssn-tune", 0.2, k=1), search("ssn", 0.9, k=2), 1),  # other people's secrets first
         (search("ssn-tune", 0.3, k=1), search("ssn-tune", 0.8, k=2), 2),  # the best of several
         (search("ssn-tune", 0.3, 40, k=1), search("ssn-tune", 0.8, k=2), 1),  # the longest
+        (search("ssn-tune", 0.3, k=1), search("ssn-tune", 0.8, tag=promote.LATER, k=2), 1),
     ],
 )
 def test_which_of_two_searches_chooses(one, other, k):
