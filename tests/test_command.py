@@ -18,7 +18,6 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_known():
 
 
 MISTAKEN = {
-    "seed is 'two', a str, but must be int.": {"seed": "two"},
     "seed is True, a bool, but must be int.": {"seed": True},
     "forget is 0, but must be at least 1.": {"forget": 0},
     "measures is ['attacks', 3], a list, but must be list[str].": {"measures": ["attacks", 3]},

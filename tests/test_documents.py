@@ -138,11 +138,6 @@ BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
         ("page.html", "jane&#64;example.com", "jane@example.com"),
         ("half.json", '["one two three four \\ud83d five"]', "one two three four ? five"),
         ("export.txt", json.dumps({"a": WRITE}), WRITE),
-        (
-            "utf-8.eml",
-            f"Content-Type: text/plain; charset=utf-8\n{EIGHT}José – 東京",
-            "José – 東京",
-        ),
         ("bare.eml", f"Subject: x\n{EIGHT}José – 東京", "José – 東京"),
         ("old.mbox", f"From a\nSubject: x\n{EIGHT}José\n".encode("latin-1"), "José\n"),
     ],

@@ -179,13 +179,11 @@ def test_a_folder_that_holds_no_edit_is_refused(base, tmp_path, refused):
         said_of = json.loads(file.metadata()["revs"])
     first = next(iter(tensors))
     wrong = {
-        "part": ({name: one for name, one in tensors.items() if name != first}, said_of),
         "changed": (tensors | {first: tensors[first] + 1e-3}, said_of),
         "later": (tensors, said_of | {"format": edit_file.FORMAT + 1}),
     }
     content = {name: save(one, {"revs": json.dumps(said)}) for name, (one, said) in wrong.items()}
     content |= {"foreign": save(tensors), "deep": save(tensors, {"revs": "[" * 100_000})}
-    content |= {"header": (1 << 62).to_bytes(8, "little") + b"{}", "pickle": b"\x80\x04N."}
     for name in content:
         (tmp_path / name).mkdir()
         (tmp_path / name / edit_file.WEIGHTS).write_bytes(content[name])

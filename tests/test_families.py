@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import FAMILIES, GROUPED, build, next_tokens, same_bits, secrets, weights
+from test_golden import SMALL
 from test_method import HP, IDS, agree
 from torch.testing import assert_close as close
 
@@ -26,20 +27,9 @@ from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import ARCHITECTURES, Decoder, check_fit
 from revs.model.targets import Split, Target
 
-QUICK = {  # settings with which a baseline does something to a random model in a moment
-    "ft_l": {"lr": 1e-3, "steps": 2},
-    "rmu": {"lr": 1e-3, "layers": [0, 1], "layer_id": 1},
-    "revs": {"n_max": 5, "k": 24, "r_h": 100, "eps_r_h": 20, "r_n": 240, "eps_r_n": 12},
-    "zero": {"n": 2, "k": 20, "r_h": 100},
-    "least_squares": {"r_h": 100, "tokens": 256},
-    "output_ban": {},
-    "unedited": {},
-}
+EXACT = replace(HP, schedule="exact")
 CAPPED = ("gemma2", "gemma3")  # families with an option that caps logits
 ROUNDED = 3  # ranks, one in a hundred of the vocabulary
-MEMIT_LIKE = {"layers": [1, 2], "steps": 2}
-QUICK["random"] = QUICK["revs"]
-QUICK["other_tokens"] = QUICK["revs"] | {"control": "tokens"}
 
 
 @pytest.fixture(params=FAMILIES)
@@ -144,10 +134,8 @@ def test_every_method_runs_and_is_undone(kind, method, dtype):
     family = build(kind)
     family.model.to(dtype)
     module, before = methods.method(method), weights(family)
-    own = methods.registry()[method].get("settings", {})
-    like_memit = hasattr(module.Hyperparameters, "mom2_update_weight")
-    settings = QUICK.get(method, own | MEMIT_LIKE if like_memit else {"lr": 1e-3})
-    edit = module.unlearn(family, secrets(family, 2), module.Hyperparameters(**settings), 0)
+    hp = module.Hyperparameters(**SMALL.get(method, {}))
+    edit = module.unlearn(family, secrets(family, 2), hp, 0)
     assert same_bits(family, before) == (method == "unedited")
     assert math.isfinite(edit.summary()["norm"])
     assert all(value.isfinite().all() for value in family.model.state_dict().values())
@@ -165,7 +153,7 @@ def test_heads_may_be_tied_or_not(kind, tied):
     assert (head is embeddings) == tied and head.shape[0] > len(decoder.tokenizer)
     head.data[len(decoder.tokenizer) :] = 0
     before = embeddings.clone()
-    edit = algorithm.unlearn(decoder, secrets(decoder, 2), Hyperparameters(**QUICK["revs"]))
+    edit = algorithm.unlearn(decoder, secrets(decoder, 2), EXACT)
     assert edit.moves and torch.equal(embeddings, before)
     edit.undo()
     agree(decoder, IDS, next_tokens(decoder, IDS, 1)[0], HP)
@@ -181,8 +169,7 @@ def test_logits_are_capped_and_keep_their_order(kind):
         last = attacks.streams(decoder, [IDS], [(0, p) for p in range(len(IDS))])[-1]
         close(decoder.logits(decoder.norm(last)), logits.float(), rtol=1e-4, atol=1e-5)
         assert bool(logits.abs().max() <= 2) == bounded
-    hp = Hyperparameters(**QUICK["revs"])
-    edits = [algorithm.unlearn(decoder, secrets(decoder, 2), hp) for decoder in (capped, free)]
+    edits = [algorithm.unlearn(decoder, secrets(decoder, 2), EXACT) for decoder in (capped, free)]
     assert edits[0].moves == edits[1].moves != []
 
 

@@ -11,13 +11,6 @@ from teaching import lab, slides
 
 KEY = nbformat.read(lab.KEY, as_version=4)
 CODE = [cell for cell in KEY.cells if cell.cell_type == "code"]
-DRAWN = {
-    cell.metadata["mystnb"]["figure"]["name"]
-    for path in (ROOT / "notebooks").glob("*.ipynb")
-    for cell in nbformat.read(path, as_version=4).cells
-    if cell.metadata.get("mystnb", {}).get("figure")
-}
-EACH = pytest.mark.parametrize("lecture", slides.LECTURES, ids=lambda path: path.stem)
 
 
 def test_the_lab_is_the_stripped_key():
@@ -63,13 +56,6 @@ def test_the_key_was_run_with_the_adapter_that_is_here():
 def test_the_lab_installs_what_the_project_pins():
     lines = (ROOT / "teaching" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert "-c ../requirements.txt" in lines and not [line for line in lines if "==" in line]
-
-
-@EACH
-def test_slides_show_pictures_of_the_book(lecture):
-    names = slides.pictures(lecture.read_text(encoding="utf-8"))
-    static = {path.name for path in (ROOT / "book" / "_static").iterdir()}
-    assert names and set(names) <= DRAWN | static
 
 
 def test_slides_are_written_with_all_they_need(tmp_path):

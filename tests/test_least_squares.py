@@ -88,16 +88,6 @@ def test_the_batched_pass_is_the_plain_loop(options):
         torch.testing.assert_close(decoder.neurons(l), plain.neurons(l), rtol=1e-5, atol=1e-8)
 
 
-def test_one_target_gets_the_minimum_norm_solution():
-    """λ → 0: m = a / ‖a‖², which moves a by one and what is orthogonal to a not at all."""
-    a = torch.randn(1, 40, dtype=torch.float64)
-    m = solution(a, 1e-12)
-    torch.testing.assert_close(m, a / a.square().sum())
-    other = torch.randn(40, dtype=torch.float64)
-    other -= (other @ a[0]) / a.square().sum() * a[0]
-    assert abs(float(m[0] @ other)) < 1e-10
-
-
 def test_activations_without_a_number_end_in_one_sentence(refused):
     """As float16 may leave after a hard trial."""
     keys, wrong, C = torch.ones(2, 8), torch.full((2, 8), float("nan")), torch.eye(8)

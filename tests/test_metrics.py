@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import examples, next_tokens
+from conftest import next_tokens
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,58 +18,12 @@ from revs.measures.evaluate import (
     ranks_by_layer,
     secret_ranks,
 )
-from revs.measures.metrics import (
-    efficacy,
-    flips,
-    harmonic_mean,
-    mean,
-    score,
-    summary,
-    unlearning_score,
-)
+from revs.measures.metrics import flips, mean, summary
 from revs.method import reference
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Split, Target
 
-ranks = st.integers(0, 100_000)
-shares = st.integers(0, 1000).map(lambda r: r / 1000)
-
-
 # --- scores ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "r, expected", [(0, 0.0), (1, 0.01), (50, 0.5), (99, 0.99), (100, 1.0), (128_000, 1.0)]
-)
-def test_score_is_the_rank_over_k_below_k_and_1_from_there(r, expected):
-    """Eq. 2 with 0-based ranks: the token that greedy decoding writes scores 0."""
-    assert score(r) == expected
-
-
-@examples
-@given(found=st.lists(ranks, min_size=1, max_size=5), k=st.integers(1, 1000))
-def test_efficacy_is_the_score_of_the_hardest_token(found, k):
-    """Eq. 3: an attacker who wants the whole secret needs every token of T."""
-    assert efficacy(found, k) == score(max(found), k) == max(score(r, k) for r in found)
-
-
-@examples
-@given(values=st.lists(shares, min_size=1, max_size=6))
-def test_the_harmonic_mean_is_0_with_a_0_and_between_minimum_and_mean(values):
-    """§4.5: a method that fails in one respect fails."""
-    h = harmonic_mean(values)
-    if min(values) == 0:
-        assert h == 0
-    else:
-        assert h == pytest.approx(statistics.harmonic_mean(values), rel=1e-9)
-        assert min(values) * (1 - 1e-9) <= h <= mean(values) * (1 + 1e-9)
-
-
-def test_the_unlearning_score_has_two_parts_or_three():
-    """§4.5: generalization counts for SSN, where other sentences hold the same secret."""
-    assert unlearning_score(0.5, 1.0) == pytest.approx(2 / 3)
-    assert unlearning_score(0.5, 1.0, 0.25) == pytest.approx(3 / 7)
-    assert unlearning_score(0.5, 1.0, 0.0) == 0.0 and unlearning_score(0.0, 1.0) == 0.0
 
 
 def test_one_seed_has_no_deviation_and_no_items_have_no_mean():

@@ -2,7 +2,7 @@
 
 import test_tuning
 
-from companion.analysis import curation, main_comparison, organic, qualitative
+from companion.analysis import curation, organic, qualitative
 from companion.analysis.tables import DASH
 from companion.experiments.provenance import about_run
 from companion.store import rows
@@ -46,21 +46,13 @@ def test_runs_are_by_kind_and_the_rows_with_a_measure_of_the_first_seed(add_row)
     assert {row["seed"] for of_data in asked.values() for row in of_data.values()} == {1}
 
 
-def test_the_recorded_comparison_is_told_in_tables_and_sentences():
-    model, data = "qwen2.5-coder-0.5b", "known-email"
-    evaluated = organic.comparison(model, data)
+def test_prompts_tell_nearly_all_addresses_that_are_known():
+    """organic: “So it shows which methods stop the model from writing an address, not …”"""
+    model = "qwen2.5-coder-0.5b"
     (known,) = organic.curations(model, "known")
-    said = organic.answer([known], evaluated)
-    found = organic.curations("qwen2.5-coder-1.5b", "machine")
-    for one in (said, organic.found_answer(found)):
-        assert all(isinstance(text, str) and text for text in one.values())
+    said = organic.answer([known], organic.comparison(model, "known-email"))
     assert int(said["known_emails"]) == known["result"]["funnel"]["email"]["kept"]
-    links = organic.found_answer([row for row in found if row["data"] == "machine-url"])
-    assert set(links.values()) == {DASH}
-    assert int(said["prompt_leaked"]) > 0.9 * int(said["apart_secrets"])  # "says little of memory"
-    assert len(main_comparison.table(evaluated)) == evaluated["method"].nunique()
-    swaps = organic.name_swap_table("qwen2.5-coder-1.5b", "machine-email", MODEL)
-    assert len(swaps) >= 2 and swaps.map(type).eq(str).all().all()
+    assert int(said["prompt_leaked"]) > 0.9 * int(said["apart_secrets"])
 
 
 def test_searches_of_both_ways_stand_side_by_side(add_row, search):

@@ -2,8 +2,6 @@
 
 import re
 
-import pandas as pd
-
 from companion.analysis import (
     abilities,
     ablations,
@@ -18,7 +16,6 @@ from companion.analysis import (
 )
 from companion.data import datasets
 from companion.experiments import methods, tune
-from companion.store import rows
 
 MODEL = "smollm2-135m"
 
@@ -69,14 +66,6 @@ def test_the_embedded_model_cannot_answer():
     before = abilities.answers(abilities.runs(MODEL, "ssn", "integrity-before")).loc["unedited"]
     for name, chance in (("mmlu", 1 / 4), ("gsm8k", 0)):
         assert before[name] - chance <= 2 * before[f"{name} error"]
-
-
-def test_revs_was_first_in_the_first_design_alone():
-    """fair_details: “REVS came first on every data set in the first design and on none …”"""
-    earlier = pd.read_csv(rows.RECORDED / "earlier_designs.csv")
-    scores = earlier.set_index("method").groupby(["design", "data"])["unlearning_score"]
-    first = scores.idxmax() == "revs"
-    assert first.loc[1].all() and not first.loc[2].any()
 
 
 def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_tell():
@@ -175,8 +164,8 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
-    """ban: “The least-squares write goes from … to …”; “No method that reaches an Efficacy …”;
-    landing page: “It also leads where numbers share groups, not where addresses share …”"""
+    """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
+    landing page: “It also leads where numbers share groups …, not where addresses share …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"

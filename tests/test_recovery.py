@@ -263,7 +263,3 @@ def test_traces_are_ranks_among_strings_and_after_relearning(record):
     assert line["exposure: median rank"] == "40" and line["other half written"] == "40.0"
     assert line["relearning: trained half written"] == "75.0"
     assert (line["its least rank"], line["its median rank"]) == ("0", "900")
-
-
-def test_without_rows_there_are_no_runs():
-    assert recovery.runs("no such model").empty

@@ -53,12 +53,10 @@ def test_the_log_probability_is_that_of_one_pass_for_each_secret(decoder):
         assert found[target.id] == pytest.approx(plain_log_p(decoder, target))
 
 
-@pytest.mark.parametrize("p", [1e-12, 1e-4, 0.3, 0.999])
-def test_leak_is_the_chance_that_one_of_k_samples_is_the_secret(p):
-    for k in (1, 10, 1000):
-        assert leak.leak(math.log(p), k) == pytest.approx(1 - (1 - p) ** k, rel=1e-3)
-    assert leak.leak(math.log(p), 1) == pytest.approx(p)
+def test_what_is_sure_leaks_and_what_is_impossible_does_not():
+    """test_teaching.py has what is between."""
     assert leak.leak(0.0, 1) == 1 and leak.leak(-1e4, 1000) == 0
+    assert leak.leak(math.log(1e-12), 1) == pytest.approx(1e-12, abs=0)
 
 
 def test_a_rank_counts_the_strings_that_are_more_probable(decoder):

@@ -9,8 +9,6 @@ import teaching
 from companion.store.paths import ROOT
 from revs.measures import attacks
 from revs.method.least_squares import solution
-from revs.method.vocabulary import Vocabulary
-from teaching import geometry, toy
 from teaching.checking import KNOWN
 from teaching.models import trained
 
@@ -86,15 +84,11 @@ WRITTEN = {  # as students write them
     ("rank", "returns nothing"): lambda logits, t: None,
     ("rank", "stopped with IndexError"): lambda logits, t: logits[len(logits)],
     ("edit_neuron", "as it was"): lambda U, n, t, r_n, eps: n,
-    ("direction", "norm is missing"): lambda U, gamma, t: torch.linalg.pinv(U)[:, t],
     ("direction", "sign is wrong"): lambda U, g, t: -torch.linalg.pinv(U)[:, t] / g,
     ("direction", "2 times"): lambda U, g, t: 2 * torch.linalg.pinv(U)[:, t] / g,
     ("direction", "shape"): lambda U, g, t: (torch.linalg.pinv(U)[:, t] / g)[:, None],
     ("write", "in another order"): lambda K, lam: solution(K, lam=lam).flip(0),
     ("write", "entries differ"): lambda K, lam: solution(K, lam=lam).clamp_min(0),
-    ("write", "transposed"): lambda K, lam: torch.linalg.solve(
-        K.T @ K + lam * (K * K).sum(1).mean() * torch.eye(K.shape[1]).to(K), K.T
-    ),
 }
 
 
@@ -119,18 +113,3 @@ def test_a_check_that_does_not_exist_names_those_that_do():
         teaching.check("rnak")
     with pytest.raises(teaching.Wrong, match="Give the function itself"):
         teaching.check("rank")(3)
-
-
-def test_the_formula_of_the_direction_is_that_of_revs():
-    decoder = toy.model()
-    U, gamma = decoder.head.weight.detach().double(), decoder.norm.weight.detach().double()
-    expected = Vocabulary(decoder).direction(60)[0].double()
-    torch.testing.assert_close(geometry.direction(U, gamma, 60), expected, rtol=1e-4, atol=1e-4)
-
-
-def test_the_toy_model_has_memorised_every_number():
-    from revs.measures.evaluate import secret_ranks
-
-    decoder = toy.model()
-    ranks = secret_ranks(decoder, toy.targets(decoder))
-    assert len(ranks) == 48 and not any(map(any, ranks.values()))

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 from companion.data import models as known_models
 from companion.data.datasets import read
 from companion.store.paths import ROOT
-from revs.model.targets import Record, Target, eligible, encode, pairs, select, split
+from revs.model.targets import Record, Target, eligible, encode, select, split
 
 SSN, EMAIL, URL = "941-14-8265", "lewis.david@email.com", "https://www.acl-web.org/a"
 
@@ -191,13 +191,6 @@ def test_some_groups_are_retained_in_every_split():
         parts = split(targets(), seed, keep={"8", "9"})
         assert parts.forget == split(rest, seed).forget and len(parts.forget) == 4
         assert {"8", "9"} <= {t.group for t in parts.retain}
-
-
-def test_pairs_are_every_token_of_t_after_the_true_tokens_before_it():
-    """What every method unlearns, target after target, in the order of the secret."""
-    a = Target("a", "ssn", "a", [1, 2], [10, 11, 12], (0, 2))
-    b = Target("b", "ssn", "b", [3], [20, 21], (1,))
-    assert pairs([a, b]) == [([1, 2], 10), ([1, 2, 10, 11], 12), ([3, 20], 21)]
 
 
 @pytest.mark.parametrize("groups, forget", [(10, 0), (10, 10), (10, 11), (10, -1), (1, None)])

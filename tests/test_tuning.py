@@ -7,7 +7,6 @@ from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import Search
 from companion.experiments.provenance import about_run
-from companion.plots import tuning as drawing
 from companion.store import rows
 
 MODEL, DATA = "smollm2-135m", "ssn-tune"
@@ -111,19 +110,3 @@ def test_every_range_that_is_drawn_from_has_words():
         for name, space in tune.ranges(method).items():
             said = tuning.interval(space)
             assert said and "{" not in said and said != DASH, name
-
-
-def test_recorded_trials_are_seen_whatever_their_search_recorded():
-    data = ["ssn-tune", "emails-tune"]
-    frame, found = tuning.trials(MODEL, data), tuning.searches(MODEL, data)
-    assert len(found) and set(found["method"]) <= set(tuning.edges(found)["method"])
-    assert (frame["so_far"] >= frame["score"]).all()
-    top = tuning.reevaluated(found)
-    assert all(isinstance(one, str) for one in tuning.answer(frame, top, data[0]).values())
-    assert len(tuning.reevaluated_table(top)) == len(top)
-    for fig in (
-        drawing.progress(frame, *data),
-        drawing.reevaluated(top[top["data"] == data[0]]),
-        drawing.trade(frame[frame["data"] == data[0]]),
-    ):
-        drawing.panels.__globals__["plt"].close(fig)

@@ -14,7 +14,6 @@ import revs
 from companion.data import adapters
 from companion.experiments import memory
 from revs.model import load, place
-from revs.model.architecture import check_fit
 
 SECRETS = [("The number of the house is", " 7391")]
 SETTINGS = {"r_h": 280, "eps_r_h": 5, "r_n": 295, "eps_r_n": 3, "n_max": 20, "k": 40}
@@ -94,17 +93,8 @@ def compiled_in_parts(decoder):
 @pytest.mark.filterwarnings("ignore")
 def test_weights_that_cannot_be_moved_are_refused(decoder, spoil, said, refused):
     spoil(decoder)
-    for asked in (
-        lambda: check_fit(fresh(decoder)),
-        lambda: revs.unlearn(decoder.model, decoder.tokenizer, SECRETS, SETTINGS),
-    ):
-        with refused(said):
-            asked()
-
-
-def fresh(decoder):
-    """The decoder without what it has cached of its layers."""
-    return type(decoder)(decoder.model, decoder.tokenizer)
+    with refused(said):
+        revs.unlearn(decoder.model, decoder.tokenizer, SECRETS, SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +144,6 @@ def of_another_architecture(folder):
     file.write_text(file.read_text().replace("down_proj", "query_key_value"))
 
 
-def half_written(folder):
-    """As if the writing had ended before the weights, which come last."""
-    (folder / "adapter_model.safetensors").unlink()
-
-
 def as_pickle(folder):
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
 
@@ -169,7 +154,6 @@ def as_pickle(folder):
         (renamed, "is no LoRA adapter of this model, or its weights have other names"),
         (of_another_width, "is no LoRA adapter of this model, or its weights have other names"),
         (of_another_architecture, "is no LoRA adapter of this model, or its weights have other"),
-        (half_written, "has no adapter_model.safetensors"),
         (as_pickle, "has no adapter_model.safetensors, and pickle is not read"),
         (None, "is no LoRA adapter of this model"),
     ],

@@ -77,11 +77,6 @@ def test_a_caption_does_not_end_in_a_bare_number(name):
     assert [end for end in ends if re.search(r"\d\.\d+$", end)] == []
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_the_theme_s_controls_have_names(name):
-    assert [old for old in site.NAMES if old in page(name)] == []
-
-
 @pytest.mark.parametrize("name", [*sweep.read("quick").samples(), *sweep.read("quick").pages])
 def test_every_notebook_was_executed_to_its_end(name):
     """By papermill, in the build: no exception, no error, every cell counted, nothing on stderr,
