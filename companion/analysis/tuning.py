@@ -19,6 +19,7 @@ from companion.analysis.tables import (
 )
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
+from companion.experiments.settings import DRAWS
 from companion.store import paper, rows
 from companion.store.paths import ROOT
 
@@ -148,6 +149,18 @@ def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
     return comma_list(
         f"{methods.title(name)} from {decimal(chosen[name])} to {decimal(scores[name])}"
         for name in names
+    )
+
+
+def by_draws(model: str, data: str) -> str:
+    """What each method's choice reaches on the tuning set in the first search, and in the second,
+    by draws alone, if that is recorded: the mean over splits, in per cent."""
+    first, second = (searches(model, [data], tag).set_index("method") for tag in ("", DRAWS))
+    return comma_list(
+        f"{methods.title(name)} {percent(first.loc[name, 'result']['unlearning_score'])} and "
+        f"{percent(result['unlearning_score'])}"
+        for name, result in second["result"].items()
+        if name in first.index
     )
 
 

@@ -20,6 +20,7 @@ from document_audit.settings import KINDS, AuditSettings, Kind
 STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
 MODEL = "smollm2-135m"
 ADAPTER = "seed1"  # the adapter that the book's pages start from
+DRAWS = "draws"  # tag of a second search, whose choice is not in use yet (book/design.md)
 GOLD = "gold"  # no method: a model that was never trained on the secrets to forget
 Dtype = Literal["float32", "bfloat16", "float16"]
 

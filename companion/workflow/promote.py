@@ -9,13 +9,13 @@ from pathlib import Path
 
 import yaml
 
+from companion.experiments.settings import DRAWS
 from companion.store import rows, versions
 from companion.store.paths import BUILD, ROOT
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
 DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
-LATER = "draws"  # tag of the second searches, whose choices are not in use yet (book/design.md)
 HEADER = """\
 # Each method's settings, by model and data set: the best of its trials, written by `make promote`.
 # A model or data set that is not here gets "default". Margins and ranks below 1 are fractions of
@@ -77,7 +77,7 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
 
     found: dict[str, dict] = {}
     for row in sorted(searches.values(), key=order):  # the last row of a model and data set wins
-        if row["tag"] == LATER:
+        if row["tag"] == DRAWS:
             continue
         data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
         of_method = found.setdefault(row["method"], {})
