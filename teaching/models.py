@@ -244,7 +244,7 @@ def judge_attack(function: Callable) -> str:
     share = lambda some: mean([float(entry.recovered(values[one.id])) for one in some])
     secrets, invented = share(forget), share(controls)
     said = f"Recovered: {100 * secrets:.0f} per cent of the secrets"
-    if invented > 0.25:
+    if invented > 0.25:  # a control differs from its secret in one token alone
         raise Wrong(
             f"You recover {100 * invented:.0f} per cent of numbers that nobody memorised: your "
             "attack invents what it finds."

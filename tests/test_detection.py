@@ -35,9 +35,12 @@ def test_every_kind_is_found_once():
     assert found("") == found("nothing to see here") == []
 
 
-def test_numbers_are_found_but_for_those_that_nobody_can_have():
+def test_numbers_are_found_but_for_those_that_nobody_can_have(monkeypatch):
     """Areas from 900 on too, which are never issued: invented numbers have them."""
     assert found("941-14-8265 and 941 14 8265") == [("ssn", "941-14-8265"), ("ssn", "941 14 8265")]
+    monkeypatch.delattr("presidio_analyzer.predefined_recognizers.UsSsnRecognizer")
+    detection.recogniser.cache_clear()  # which of them presidio takes changes with its version
+    assert found("941-14-8265") == [("ssn", "941-14-8265")]
     never = (f"{0:03}-12-3456", f"{666}-12-3456", "941-00-1234", "941-12-0000", "941-14 8265")
     assert all(not found(number, ("ssn",)) for number in never)
 

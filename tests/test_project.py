@@ -79,6 +79,12 @@ def test_what_is_said_to_be_made_can_be_made(path):
     assert named and named <= set(re.findall(r"^([a-z]+): ", read("Makefile"), re.MULTILINE))
 
 
+def test_ci_runs_what_the_readme_calls_the_tests():
+    assert read(".ci/run").rstrip().endswith("make test")
+    steps = yaml.safe_load(read(".github/workflows/book.yml"))["jobs"]["test"]["steps"]
+    assert [step["run"] for step in steps if "run" in step][:2] == ["make book", "make test"]
+
+
 def test_the_paper_is_cited_alike():
     cited = yaml.safe_load(read("CITATION.cff"))["preferred-citation"]
     entry = read("book/references.bib").split("@inproceedings{")[1]

@@ -83,7 +83,8 @@ def search_of(
     printed, starts = [], []  # settings that are tried before any is drawn
     if settings.starts:
         printed = printed_settings(settings.method, layers, data)
-        starts = recorded_starts(settings.method, settings.data) * (settings.model == MODEL)
+    if settings.starts and settings.model == MODEL:
+        starts = recorded_starts(settings.method, settings.data)
     fixed = settings.hyperparameters or {}
     search = Search(spaces, layers, seed=settings.search_seed, fixed=fixed)
     tried, scores, effective = [], {}, 0

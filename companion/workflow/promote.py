@@ -68,7 +68,8 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
     params/methods.yml, models and data sets in that of their names.
 
     Settings for NAME are tuned on the tuning set NAME-tune or, without one, on NAME itself. Of
-    several searches the longest counts, then the one with the highest score.
+    several searches the longest counts, then the one with the highest score; second searches
+    (DRAWS) do not count yet.
     """
 
     def order(row: dict) -> tuple:
