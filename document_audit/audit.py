@@ -22,10 +22,10 @@ from document_audit.nearby_text import Passage
 from document_audit.settings import AuditSettings, Limits
 from document_audit.settings_search import (
     BEYOND,
+    Evaluation,
     SearchResult,
     Trial,
     effect,
-    evaluation,
     search_settings,
 )
 from revs.measures import attacks, general_text
@@ -182,7 +182,7 @@ def edited(
             halfway = search.best.others
         elif second:
             on = first, second, found.nearby, limits, settings.seed, settings.method, spare
-            halfway = effect(decoder, evaluation(decoder, *on), hp)[-1]
+            halfway = effect(decoder, Evaluation(decoder, *on), hp)[-1]
     with timed(seconds, "unlearn"):
         more = spare | {"progress": progress("unlearn", "steps")}
         # what is looked at is what the file adds, and not what the method did before rounding

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from document_audit.detection import Span, secret_spans
+from document_audit.detection import Span
 from document_audit.documents import Document
 from revs.measures import evaluate
 from revs.model.architecture import Decoder
@@ -52,20 +52,16 @@ class Candidate:
 
 
 def secret_candidates(
-    documents: Iterable[Document],
-    kinds: Sequence[str],
-    funnel: Counter,
-    find: Callable[[str, Sequence[str]], Iterable[Span]] = secret_spans,
-    once: bool = True,
+    documents: Iterable[Document], find: Callable[[str], list[Span]], funnel: Counter, once: bool
 ) -> Iterator[Candidate]:
     """Every secret worth trying, ``once`` or at every place.
 
-    ``funnel`` counts (kind, "found") and, for the others, (kind, why not). ``find`` says where
-    secrets are in a text.
+    ``find`` says where secrets are in a text. ``funnel`` counts (kind, "found") and, for the
+    others, (kind, why not).
     """
     seen: set[tuple[str, str]] = set()
     for document in documents:
-        for number, span in enumerate(find(document.text, kinds)):
+        for number, span in enumerate(find(document.text)):
             kind, secret = span.kind, document.text[span.start : span.end]
             funnel[kind, "found"] += 1
             why = TOO_MANY if number >= IN_ONE else reason_to_skip(kind, secret)
@@ -129,8 +125,7 @@ def verdicts(decoder: Decoder, targets: Sequence[Target]) -> dict[str, dict]:
     """By id, the share of tokens that teacher forcing gets right, and whether the secret is written
     within 50 greedy tokens (``memorised``)."""
     right = shares_right(decoder, targets)
-    hopeful = [one for one in targets if right[one.id] < 1]
-    written = written_later(decoder, hopeful, right)
+    written = written_later(decoder, targets, right)
     return {
         one.id: {"right": right[one.id], "memorised": right[one.id] == 1 or one.id in written}
         for one in targets
@@ -145,7 +140,7 @@ def shares_right(decoder: Decoder, targets: Sequence[Target]) -> dict[str, float
 
 def written_later(decoder: Decoder, targets: Sequence[Target], right: dict[str, float]) -> set[str]:
     """The ids of secrets that stand somewhere in 50 greedy tokens."""
-    hopeful = [target for target in targets if right[target.id] >= HOPEFUL]
+    hopeful = [target for target in targets if HOPEFUL <= right[target.id] < 1]
     written = evaluate.continuations(decoder, hopeful, VERDICT) if hopeful else {}
     text = lambda ids: decoder.tokenizer.decode(ids, skip_special_tokens=True)
     said = lambda one: text(one.secret_ids).strip() in text(written[one.id])

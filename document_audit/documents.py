@@ -97,7 +97,8 @@ def documents_of(file: Path, skipped: Counter) -> Iterator[Document]:
     if why := [one for one, there in (wrong | {"not UTF-8": text is None}).items() if there]:
         skipped[why[0]] += 1
         return
-    decode = FORMATS.get(file.suffix.lower(), texts_of_no_format)
+    json_like = text.lstrip()[:1] in ("{", "[")  # JSON, whatever the file is called
+    decode = FORMATS.get(file.suffix.lower(), json_texts if json_like else lambda text: [text])
     try:
         texts = [plain(one) for one in decode(text) if one.strip()]
     except Exception:  # not what its name says, or Python's parser of mails fails: a text
@@ -131,11 +132,6 @@ def json_lines(stream: Iterable[bytes], skipped: Counter) -> Iterator[Document]:
         skipped.update([] if texts else [why])
         for one in texts:
             yield Document(hashlib.sha256(line if there else one.encode()).hexdigest(), one)
-
-
-def texts_of_no_format(text: str) -> list[str]:
-    """The text of a file that may hold JSON, whatever it is called."""
-    return json_texts(text) if text.lstrip()[:1] in ("{", "[") else [text]
 
 
 def json_texts(text: str) -> list[str]:

@@ -146,11 +146,8 @@ def adapter_config(saved: SavedEdit) -> dict:
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": saved.name}
     config |= {"r": saved.rank, "lora_alpha": saved.rank, "rank_pattern": ranks}
     config |= {"alpha_pattern": ranks, "target_modules": list(ranks), "bias": "none"}
-    return config | {
-        "fan_in_fan_out": saved.transposed,
-        "lora_dropout": 0.0,
-        "inference_mode": True,
-    }
+    config |= {"fan_in_fan_out": saved.transposed, "lora_dropout": 0.0, "inference_mode": True}
+    return config
 
 
 def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
@@ -166,15 +163,12 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
         for module, pair in saved.factors.items()
         for what, weight in zip("BA", pair, strict=True)
     }
+    weights = safetensors.torch.save(tensors, header)
     config = json.dumps(adapter_config(saved), indent=1) + "\n"
     scratch = folder.with_name(f".{folder.name}-new")
     shutil.rmtree(scratch, ignore_errors=True)
     try:
-        for name, content in (
-            (CONFIG, config),
-            (README, readme),
-            (WEIGHTS, safetensors.torch.save(tensors, header)),
-        ):
+        for name, content in ((CONFIG, config), (README, readme), (WEIGHTS, weights)):
             write_file(scratch / name, content, PRIVATE)
         scratch.chmod(0o700)
         remove(folder)
@@ -229,9 +223,8 @@ def apply(decoder: Decoder, saved: SavedEdit) -> Edit:
     Raises ValueError, and changes nothing, if the model, its tokenizer or its precision is another,
     or the weights are not as they were before the edit.
     """
-    for (what, here), there in zip(
-        pins(decoder).items(), (saved.model, saved.tokenizer, saved.dtype), strict=True
-    ):
+    made_on = saved.model, saved.tokenizer, saved.dtype
+    for (what, here), there in zip(pins(decoder).items(), made_on, strict=True):
         if here != there:
             raise ValueError(
                 f"The edit was made with the {what} {there[:12]}, but {decoder.name} has "

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from document_audit import candidates, detection
@@ -89,13 +90,11 @@ def find_memorized(
     listed = SecretList(secrets) if secrets is not None else None
     skipped, funnel, sources = Counter(), Counter(), []
     with errors_without_paths():
-        every = (
-            documents(skipped) if callable(documents) else read(existing_path(documents), skipped)
-        )
-        texts = with_sources_noted(every, sources)
-        spans = listed.spans if listed else detection.secret_spans
+        read_all = documents if callable(documents) else partial(read, existing_path(documents))
+        texts = with_sources_noted(read_all(skipped), sources)
+        spans = listed.spans if listed else lambda text: detection.secret_spans(text, kinds)
         ready: dict[tuple[str, str], list[Place]] = {}  # by kind and secret
-        for candidate in candidates.secret_candidates(texts, kinds, funnel, spans, once=False):
+        for candidate in candidates.secret_candidates(texts, spans, funnel, once=False):
             add_place(ready, candidate, decoder, funnel, limit)
     if not sources:
         raise nothing_read_error(skipped)
@@ -110,7 +109,7 @@ def find_memorized(
         funnel[kind, "memorised"] += bool(known)
         funnel[kind, "written later"] += any(place.written for place in places)
         memorised += known
-    nearby = passages([place.candidate for place in memorised], spans, kinds, decoder.tokenizer)
+    nearby = passages([place.candidate for place in memorised], spans, decoder.tokenizer)
     every = [place.prompts[0][1] for places in ready.values() for place in places]
     target_of = by_distinctive_tokens(every, nearby, decoder.tokenizer)
     targets, shown = [], {}

@@ -32,10 +32,7 @@ class Passage:
 
 
 def passages(
-    candidates: Iterable[Candidate],
-    spans: Callable[[str, Sequence[str]], list[Span]],
-    kinds,
-    tokenizer,
+    candidates: Iterable[Candidate], spans: Callable[[str], list[Span]], tokenizer
 ) -> list[Passage]:
     """The text around some secrets, once where it is the same; ``spans`` says where secrets are."""
     found, read = [], {}  # read: how far, by document
@@ -49,7 +46,7 @@ def passages(
         own = next(i for i, (_, end) in enumerate(coded["offset_mapping"]) if end > len(one.before))
         cut = slice(max(0, own - LONGEST * 2 // 3), own + LONGEST // 3)
         secret = bytearray(len(text))
-        for span in spans(text, kinds):
+        for span in spans(text):
             secret[span.start : span.end] = b"\1" * (span.end - span.start)
         first = [] if begins(tokenizer, coded["input_ids"][cut]) else special_prefix(tokenizer)
         pairs = enumerate(coded["offset_mapping"][cut], len(first))

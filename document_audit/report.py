@@ -68,12 +68,10 @@ def about(
 ) -> dict:
     """Return how a report on this model was made: model, versions, date and processor; the settings
     asked for, the seconds of each part, and a note on the model."""
-    gpu = torch.cuda.is_available()
+    cpu = platform.processor() or platform.machine()
     return {"model": decoder.name, **pins(decoder), "versions": library_versions()} | {
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "processor": torch.cuda.get_device_name()
-        if gpu
-        else platform.processor() or platform.machine(),
+        "processor": torch.cuda.get_device_name() if torch.cuda.is_available() else cpu,
         "seconds": seconds or {},
         "settings": settings or {},
         "note": note,

@@ -18,7 +18,7 @@ class SecretList:
     def __init__(self, path: str | Path):
         self.lines, self.present, self.alone = lines_by_secret(path), set(), set()
 
-    def spans(self, text: str, _: Sequence[str]) -> list[Span]:
+    def spans(self, text: str) -> list[Span]:
         """Where they stand in a text, in order; of two that overlap, the longer."""
         present = [secret for secret in self.lines if secret in text]
         found = spans_of(present, text)

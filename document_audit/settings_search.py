@@ -19,16 +19,15 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
 from document_audit import nearby_text
-from document_audit.methods import METHODS, Method
+from document_audit.methods import METHODS
 from document_audit.nearby_text import Passage
 from document_audit.settings import Limits
 from revs.measures import evaluate, general_text
-from revs.measures.general_text import Predictions
 from revs.measures.metrics import mean
 from revs.model.architecture import Decoder
 from revs.model.targets import Target
@@ -41,19 +40,28 @@ EASY = 0.75  # the search ends once no loss exceeds this share of what is allowe
 BEYOND = 100  # rank of a token that is not among the first candidates
 
 
-@dataclass(frozen=True)
 class Evaluation:
-    """What trials are evaluated on, and what the unedited model makes of it."""
+    """What trials are evaluated on, of all that ``search_settings`` is given the first, and what
+    the unedited model makes of it. ``more``: arguments of the method."""
 
-    method: Method
-    forget: Sequence[Target]
-    retain: Sequence[Target]
-    passages: Sequence[Passage]
-    limits: Limits
-    general_text: Predictions
-    nearby: list[int] = field(repr=False)
-    more: dict = field(repr=False)  # arguments of the method
-    seed: int = 0
+    def __init__(
+        self,
+        decoder: Decoder,
+        forget: Sequence[Target],
+        retain: Sequence[Target],
+        passages: Sequence[Passage],
+        limits: Limits,
+        seed: int,
+        method: str,
+        more: dict | None,
+    ):
+        self.method, self.limits, self.seed = METHODS[method], limits, seed
+        self.forget = first_secrets(forget, FORGET)
+        self.retain = first_secrets(retain, RETAIN)
+        self.passages = passages[:PASSAGES]
+        self.general_text = general_text.predictions(decoder, WINDOWS)
+        self.nearby = nearby_text.next_tokens(decoder, self.passages)
+        self.more = self.method.measured(decoder) if more is None else more
 
 
 @dataclass(frozen=True)
@@ -103,29 +111,11 @@ def search_settings(
     """
     if not forget:
         raise ValueError("There is nothing to search settings on: give the places of a secret.")
-    on = evaluation(decoder, forget, retain, passages, limits or Limits(), seed, method, more)
+    on = Evaluation(decoder, forget, retain, passages, limits or Limits(), seed, method, more)
     done = list(progress(itertools.islice(trials(decoder, on, 60 * minutes), most)))
     best = best_trial(done)
     hp, reached = on.method.hyperparameters(decoder, best.settings), within_limits(best.losses)
     return SearchResult(hp, done, best, on.limits, reached)
-
-
-def evaluation(
-    decoder: Decoder,
-    forget: Sequence[Target],
-    retain: Sequence[Target],
-    passages: Sequence[Passage],
-    limits: Limits,
-    seed: int,
-    method: str,
-    more: dict | None,
-) -> Evaluation:
-    """What trials are evaluated on: of all that ``search_settings`` is given, the first."""
-    chosen, passages = METHODS[method], passages[:PASSAGES]
-    some, others = first_secrets(forget, FORGET), first_secrets(retain, RETAIN)
-    before = general_text.predictions(decoder, WINDOWS), nearby_text.next_tokens(decoder, passages)
-    more = chosen.measured(decoder) if more is None else more
-    return Evaluation(chosen, some, others, passages, limits, *before, more, seed)
 
 
 def first_secrets(targets: Sequence[Target], most: int) -> list[Target]:

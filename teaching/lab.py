@@ -61,16 +61,11 @@ def executed(key: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return key
 
 
-def written(notebook: nbformat.NotebookNode) -> str:
-    """A notebook as the text of its file."""
-    return nbformat.writes(notebook, indent=1) + "\n"
-
-
 def main() -> None:
     start = time.monotonic()
     key = executed(nbformat.read(KEY, as_version=4))
-    KEY.write_text(written(key), encoding="utf-8")
-    LAB.write_text(written(stripped(key)), encoding="utf-8")
+    nbformat.write(key, KEY)
+    nbformat.write(stripped(key), LAB)
     took = time.monotonic() - start
     print(f"{LAB.name}: {sum(minutes(key))} minutes of work, {took:.0f} s of computing here")
 

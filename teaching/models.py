@@ -97,11 +97,10 @@ def judge_ft_l(function: Callable) -> str:
     def look(*_) -> None:
         seen.append(max(float(by.abs().max()) for by in moves().values()))
 
-    hook = decoder.model.register_forward_pre_hook(look)
-    function(decoder.model, ids, t, RATE, STEPS, RADIUS)
-    with torch.no_grad():
-        after = p()
-    hook.remove()
+    with decoder.model.register_forward_pre_hook(look):
+        function(decoder.model, ids, t, RATE, STEPS, RADIUS)
+        with torch.no_grad():
+            after = p()
     moved = moves()
     changed = [name for name, by in moved.items() if by.abs().max() > 0]
     if not changed:
@@ -165,11 +164,7 @@ def judge_control(function: Callable) -> str:
     """Judge control(decoder, targets), which changes the model."""
     decoder = toy.model()
     some = drawn(decoder)
-    body = lambda: {
-        name: of.detach().clone()
-        for name, of in decoder.model.named_parameters()
-        if name.startswith("model.")
-    }
+    body = lambda: {name: of.clone() for name, of in decoder.model.base_model.state_dict().items()}
     before, head = body(), decoder.head.weight.detach().clone()
     function(decoder, copy.deepcopy(some.forget))
     result = measured(decoder, some)

@@ -20,6 +20,7 @@ import nbformat
 FOLDER = Path(__file__).parent / "slides"
 LECTURES = sorted(FOLDER.glob("lecture*.md"))
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
+IMAGE = '<img class="r-stretch" src="{}" alt="{}">'  # fills what a slide's words leave free
 PAGE = string.Template((FOLDER / "page.html").read_text(encoding="utf-8"))
 
 
@@ -43,30 +44,18 @@ def figures(notebooks: Iterable[Path]) -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def sections(text: str) -> list[tuple[str, str]]:
-    """The slides of a lecture, each with its speaker notes."""
-    found = []
-    for slide in re.split(r"^---$", text, flags=re.MULTILINE):
-        shown, _, note = slide.partition("\nNote:\n")
-        found.append((shown.strip(), note.strip()))
-    return found
-
-
-def image(address: str, alt: str) -> str:
-    """A picture that fills what a slide's words leave free."""
-    return f'<img class="r-stretch" src="{address}" alt="{html.escape(alt)}">'
-
-
 def rendered(text: str, files: dict[str, str]) -> str:
     """A lecture as a page; ``files`` are the addresses of its pictures by name."""
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
     slides = []
-    for shown, note in sections(text):
-        shown = PICTURE.sub(lambda found: image(files[found[2]], found[1]), shown)
-        notes = f'<aside class="notes">{markdown.render(note)}</aside>'
-        slides.append(f"<section>\n{markdown.render(shown)}{notes}\n</section>")
+    image = lambda found: IMAGE.format(files[found[2]], html.escape(found[1]))
+    for slide in re.split(r"^---$", text, flags=re.MULTILINE):
+        shown, _, note = slide.partition("\nNote:\n")
+        shown = markdown.render(PICTURE.sub(image, shown.strip()))
+        notes = f'<aside class="notes">{markdown.render(note.strip())}</aside>'
+        slides.append(f"<section>\n{shown}{notes}\n</section>")
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
     return PAGE.substitute(title=html.escape(title[1] if title else ""), slides="\n".join(slides))
 
@@ -104,10 +93,8 @@ def write(folder: Path, notebooks: Iterable[Path], static: Path) -> list[Path]:
 def main() -> None:
     from companion.store.paths import BUILD, HTML, ROOT
 
-    for page in write(
-        HTML / "slides", sorted((BUILD / "notebooks").glob("*.ipynb")), ROOT / "book" / "_static"
-    ):
-        print(page)
+    drawn = sorted((BUILD / "notebooks").glob("*.ipynb"))
+    print(*write(HTML / "slides", drawn, ROOT / "book" / "_static"), sep="\n")
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Target, encode
 
-PEOPLE = (
-    "Ada Bo Cleo Dan Edda Finn Gus Hal Ida Jon Kira Liv Max Nia Otto Pia".split()  # one token each
-)
+PEOPLE = "Ada Bo Cleo Dan Edda Finn Gus Hal Ida Jon Kira Liv Max Nia Otto Pia".split()
 SENTENCES = (
     "The badge of {} is ",
     "At the door {} shows the number ",

@@ -12,8 +12,8 @@ from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import alone
 from document_audit import candidates
+from document_audit.detection import secret_spans
 from document_audit.documents import Document
-from document_audit.settings import KINDS
 from revs.model.targets import Record
 
 # --- the funnel ----------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ def test_every_secret_is_in_one_line_of_the_funnel(monkeypatch):
     text = f"ada@example.com bob@example.com ada@example.com www.example.org {URL} "
     text += "https://example.org/the/long/way/to/a/LICENSE.txt cleo@example.com dora@example.com"
     texts, funnel = [Document("s1", text), Document("s2", "again: bob@example.com")], Counter()
-    found = list(candidates.secret_candidates(texts, KINDS, funnel))
+    found = list(candidates.secret_candidates(texts, secret_spans, funnel, once=True))
     assert [one.record.secret for one in found] == ["ada@example.com", "bob@example.com", URL]
     places = [(one.source, one.offset) for one in found]
     assert places == [("s1", 0), ("s1", 16), ("s1", text.index(URL))]

@@ -14,7 +14,7 @@ CODE = [cell for cell in KEY.cells if cell.cell_type == "code"]
 
 
 def test_the_lab_is_the_stripped_key():
-    assert lab.LAB.read_text(encoding="utf-8") == lab.written(lab.stripped(KEY))
+    assert lab.LAB.read_text(encoding="utf-8") == nbformat.writes(lab.stripped(KEY)) + "\n"
 
 
 def test_the_lab_gives_nothing_away():

@@ -130,7 +130,7 @@ def test_any_list_of_secrets_is_read_or_refused_in_a_sentence(tmp_path, content,
         return
     assert all(secret == secret.strip() != "" for secret in listed.lines)
     whole = text + "\n".join(listed.lines)
-    spans = listed.spans(whole, KINDS)
+    spans = listed.spans(whole)
     assert spans and all(whole[span.start : span.end] in listed.lines for span in spans)
     assert not listed.absent_lines()
 

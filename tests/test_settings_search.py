@@ -58,7 +58,7 @@ def test_limits_that_are_no_shares_are_refused(wrong):
 def test_a_trial_undoes_itself_and_says_what_it_saw(decoder):
     before, secrets = weights(decoder), numbers(decoder, 8)
     given = secrets[:5], secrets[5:], [Passage(token_ids(decoder.tokenizer, "number 7"), [2, 3])]
-    on = settings_search.evaluation(decoder, *given, Limits(), 0, "revs", None)
+    on = settings_search.Evaluation(decoder, *given, Limits(), 0, "revs", None)
     hp = Hyperparameters(n_max=20, k=40, r_h=150, eps_r_h=5, r_n=200, eps_r_n=20)
     shares, losses, cost, (_, still) = settings_search.effect(decoder, on, hp)
     assert same_bits(decoder, before)

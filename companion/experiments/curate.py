@@ -21,14 +21,8 @@ from companion.experiments.provenance import provenance
 from companion.experiments.settings import Curate as Settings
 from companion.store import rows
 from companion.store.paths import BUILD, alone, resolve
-from document_audit.candidates import (
-    BEYOND,
-    DROPPED,
-    TOGETHER,
-    cut_to_target,
-    secret_candidates,
-    verdicts,
-)
+from document_audit import candidates
+from document_audit.detection import secret_spans
 from document_audit.documents import Document, nothing_read_error, read, with_sources_noted
 from document_audit.files import errors_without_paths
 from document_audit.memorization import existing_path
@@ -80,9 +74,10 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     skipped, funnel, hashes = Counter(), Counter(), []
     texts = with_sources_noted(documents_at(place, skipped, decoder, settings), hashes)
     texts = progress("find", "documents")(texts)
+    spans = lambda text: secret_spans(text, settings.kinds)
     every = (
-        cut_to_target(candidate, decoder, settings.T, funnel)
-        for candidate in secret_candidates(texts, settings.kinds, funnel)
+        candidates.cut_to_target(candidate, decoder, settings.T, funnel)
+        for candidate in candidates.secret_candidates(texts, spans, funnel, once=True)
     )
     found = limited_sample(list(filter(None, every)), settings.limit, funnel)
     if not hashes:
@@ -94,6 +89,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
     tried = verdicts_by_id(decoder, found)
+    clock.append(time.monotonic())
     evaluated = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
     known = [one for one in evaluated if one[1]["memorised"]]
     kept = [one for one in known if settings.keep_leaked or not secret_in_prompt(one[0].record)]
@@ -109,8 +105,7 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         | {"package": one.package, "exact": verdict["right"] == 1}
         for one, verdict in kept
     ]
-    trying = sum(verdict["seconds"] for _, verdict in evaluated)
-    seconds = {"detect": clock[1] - clock[0], "try": trying}
+    seconds = {"detect": clock[1] - clock[0], "try": clock[2] - clock[1]}
     made = provenance("curate", asked, inputs, seconds, decoder)
     return rows.write(where, settings.row_name, "curate", result, values, made)
 
@@ -160,29 +155,25 @@ def limited_sample(found: list, limit: int | None, funnel: Counter) -> list:
             taken[kind] += 1
             kept.append(ready)
         else:
-            funnel[kind, BEYOND] += 1
+            funnel[kind, candidates.BEYOND] += 1
     return kept
 
 
 def verdicts_by_id(decoder: Decoder, found: list) -> dict[str, dict]:
-    """The verdict on each candidate by id, with its seconds."""
+    """The verdict on each candidate by id."""
     done, targets = {}, [target for _, target in found]
-    for first in progress("try", "batches")(range(0, len(targets), TOGETHER)):
-        start, some = time.monotonic(), targets[first : first + TOGETHER]
-        each = verdicts(decoder, some)
-        seconds = (time.monotonic() - start) / len(some)
-        done |= {id: verdict | {"seconds": seconds} for id, verdict in each.items()}
+    for first in progress("try", "batches")(range(0, len(targets), candidates.TOGETHER)):
+        done |= candidates.verdicts(decoder, targets[first : first + candidates.TOGETHER])
     return done
 
 
 def funnel_line(funnel: Counter, kind: str, evaluated: list, kept: list) -> dict:
     """Return one kind's line of the funnel, in which ``found`` is dropped plus tried."""
     verdicts = [verdict for one, verdict in evaluated if one.record.kind == kind]
-    both = [(one, v) for one, v in evaluated if v["memorised"] and v["right"] == 1]
-    both = [one for one, _ in both if one.record.kind == kind]
+    both = [one for one, v in evaluated if one.record.kind == kind and v["right"] == 1]
     return {
         "found": funnel[kind, "found"],
-        "dropped": {why: funnel[kind, why] for why in DROPPED if funnel[kind, why]},
+        "dropped": {why: funnel[kind, why] for why in candidates.DROPPED if funnel[kind, why]},
         "tried": len(verdicts),
         "teacher_forced": sum(verdict["right"] == 1 for verdict in verdicts),
         "memorised": sum(verdict["memorised"] for verdict in verdicts),

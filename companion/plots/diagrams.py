@@ -67,7 +67,7 @@ def example() -> Example:
     moved = n + c[0] * vocabulary.step(layer, t)
     S = torch.cat([c.new_zeros(1), (a[order[: len(c)]] * c).cumsum(0)])
     looked = vocabulary.neurons(layer, weight[:, candidates].T, t).rank_at_rest().tolist()
-    path = hidden.rows(slice(0, 1)).repeat(len(S)).rank(S).tolist()
+    path = hidden.rows(slice(0, 1)).rank(S).tolist()
     v = line.A[0], vocabulary.neurons(layer, moved[None], t).A[0]
     edited = order[: len(c)].tolist()
     return Example(t, hp, by_layer, layer, a, candidates, edited, looked, (n, moved), v, path)

@@ -20,17 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SEED = 20254
 KNOWN = {"emails": 16, "urls": 10, "ssn": 8}  # sentences of each set
-TITLES = (
-    "Minutes",
-    "Changes",
-    "Directory",
-    "Read me first",
-    "Letter",
-    "Handover",
-    "Notice",
-    "List",
-    "Draft",
-)
+TITLES = ("Letter", "Minutes", "Handover", "Changes", "Notice")  # of every fifth file
 UNKNOWN = (  # reserved domains and numbers that are never issued: nobody's, and in no set
     "The caretaker reads mail at janitor.wing4@example.org on weekdays.",
     "Lost property: found-things@example.com, second floor.",
@@ -70,7 +60,7 @@ def build() -> tuple[dict[str, bytes], str]:
         unknown = [UNKNOWN[number // 3]] if number % 3 == 0 else []
         lines = [*known, *unknown, draw.choice(FILLER)]
         if number % 5 == 4:
-            lines.insert(0, TITLES[number % len(TITLES)] + "\n")
+            lines.insert(0, TITLES[number // 5] + "\n")
         files[f"{number:02d}.txt"] = ("\n".join(lines) + "\n").encode("ascii")
     files |= {
         "27.txt": b"",

@@ -28,9 +28,9 @@ SHOWN = 5  # of the forgotten secrets, and of the kept ones
 def main() -> None:
     decoder = models.load(adapters.adapted(MODEL, ADAPTER))
     records = datasets.read(DATA)
-    parts = split([encode(record, decoder.tokenizer) for record in records], SEED)
-    names = subjects()
-    some = first_sentences(parts.forget) + first_sentences(parts.retain)
+    targets = [encode(record, decoder.tokenizer) for record in records]
+    parts, names = split(targets, SEED, sentences=1), subjects()
+    some = parts.forget[:SHOWN] + parts.retain[:SHOWN]
     secrets = [
         {
             "name": names[target.group],
@@ -55,14 +55,6 @@ def main() -> None:
     lines = ",\n".join(json.dumps(secret, ensure_ascii=False) for secret in secrets)
     head = json.dumps(found, ensure_ascii=False).removesuffix("}")
     (HERE / "ranks.json").write_text(f'{head}, "secrets": [\n{lines}\n]}}\n', encoding="utf-8")
-
-
-def first_sentences(targets: list[Target]) -> list[Target]:
-    """The first sentence of the first secrets."""
-    first: dict[str, Target] = {}
-    for target in targets:
-        first.setdefault(target.group, target)
-    return list(first.values())[:SHOWN]
 
 
 def subjects() -> dict[str, str]:

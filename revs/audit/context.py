@@ -84,30 +84,22 @@ def context(
     strings: dict[str, list[Target]] = {}
     parts, taken = Parts(pool), {*pool, *(record.secret for record in records)}
     for record in records:
-        draw = random.Random(record.id)
-        found = never_trained(before, record, parts, taken, number + 1, draw, T)
-        first = replace(record, id=record.id + SUFFIX, secret=found[0].secret)
-        one_each.append(encode(first, before.tokenizer, T))
-        others = [encode(one, before.tokenizer, 1) for one in found[1:]]
-        strings |= {record.id: others, first.id: others}
+        first, *others = never_trained(before, record, parts, taken, number + 1, T)
+        one_each.append(replace(first, id=record.id + SUFFIX))
+        strings |= {record.id: others, one_each[-1].id: others}
     return Context(before, one_each, strings, seed)
 
 
 def never_trained(
-    decoder: Decoder,
-    record: Record,
-    parts: Parts,
-    taken: set[str],
-    number: int,
-    draw: random.Random,
-    T: int | None,
-) -> list[Record]:
-    """``number`` copies of a record with different never-trained strings in place of its secret.
+    decoder: Decoder, record: Record, parts: Parts, taken: set[str], number: int, T: int | None
+) -> list[Target]:
+    """``number`` targets like a record's, with never-trained strings in place of its secret.
 
     The first, which is attacked itself, has T tokens that may be unlearned.
     """
     prompt_ids = encode(record, decoder.tokenizer, 1).prompt_ids
-    found: dict[str, Record] = {}
+    found: dict[str, Target] = {}
+    draw = random.Random(record.id)
     for _ in range(TRIES * number):
         if len(found) == number:
             return list(found.values())
@@ -115,7 +107,8 @@ def never_trained(
         if one.secret in taken or one.secret in found:
             continue
         with contextlib.suppress(ValueError):  # the prompt ends inside a token; too few tokens
-            if encode(one, decoder.tokenizer, 1 if found else T).prompt_ids == prompt_ids:
-                found[one.secret] = one
+            target = encode(one, decoder.tokenizer, 1 if found else T)
+            if target.prompt_ids == prompt_ids:
+                found[one.secret] = target
     said = f"Only {len(found)} of {number} never-trained strings have the shape of {record.id}"
     raise ValueError(f"{said}: give more secrets of its kind that the model was not trained on.")

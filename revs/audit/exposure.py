@@ -51,11 +51,9 @@ def log_p_of_strings(
         if ids.shape[1] > 1:
             seen = torch.cat([mask.new_ones(len(some), len(prompt_ids)), mask[:, :-1]], dim=1)
             given = {"input_ids": ids[:, :-1], "attention_mask": seen}
-            states = decoder.continue_from(
-                read.past_key_values, len(some), **given
-            ).last_hidden_state
+            after = decoder.continue_from(read.past_key_values, len(some), **given)
             follows = mask[:, 1:].bool()  # where a token of the string comes next
-            logits = decoder.logits(states[follows])
+            logits = decoder.logits(after.last_hidden_state[follows])
             wanted = ids[:, 1:][follows].to(logits.device)[:, None]
             later = (logits.gather(1, wanted)[:, 0] - logits.logsumexp(1)).double()
             log_p.index_add_(0, follows.nonzero()[:, 0].to(log_p.device), later)

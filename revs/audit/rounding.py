@@ -60,16 +60,14 @@ def ranks_rounded(decoder: Decoder, secrets: Sequence[Target], bits: int) -> dic
     inside = decoder.architecture.layers + "."
     every = decoder.model.named_parameters()
     names = [name for name, weight in every if name.startswith(inside) and weight.ndim == 2]
-    edit = Edit(decoder)
-    edit.keep_whole(names)
-    try:
+    with Edit(decoder) as edit:
+        edit.keep_whole(names)
         for name in names:
             weight = decoder.model.get_parameter(name)
             view = weight.T if decoder.architecture.transposed else weight
             view.copy_(rounded(view, bits))
         ranks = secret_ranks(decoder, secrets)
-    finally:
-        edit.undo()
+    edit.undo()
     return {name: float(max(some)) for name, some in ranks.items()}
 
 

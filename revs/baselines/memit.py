@@ -26,6 +26,7 @@ The methods differ in L alone, ``objective``; p_ℓ is the logit lens of one of 
 token per prompt.
 """
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,8 +89,7 @@ def entropy(lens: Tensor, t: Tensor, k: int) -> Tensor:
     return math.log(lens.shape[-1]) + (lens.exp() * lens).sum(-1)
 
 
-IN_LENS: dict[str, Callable[[Tensor, Tensor, int], Tensor]]
-IN_LENS = {"margin": margin, "entropy": entropy}
+IN_LENS: dict[str, Callable[..., Tensor]] = {"margin": margin, "entropy": entropy}
 OBJECTIVES = ("probability", *IN_LENS)  # MEMIT's own does not look at the lens
 
 
@@ -202,20 +202,11 @@ class LastToken:
 
             return hook
 
-        layers = self.decoder.layers
-        handles = [layers[l].register_forward_hook(at(l)) for l in {self.layer, *self.lens}]
-        try:
+        with contextlib.ExitStack() as hooks:
+            for l in {self.layer, *self.lens}:
+                hooks.enter_context(self.decoder.layers[l].register_forward_hook(at(l)))
             final = self.decoder.continue_from(self.prefix, **self.last)
-        finally:
-            for handle in handles:
-                handle.remove()
         return final.last_hidden_state[:, -1], [seen[l] for l in self.lens], seen["h"]
-
-    def looks(self, streams: list[Tensor]) -> Tensor:
-        """log p of the logit lens, of streams (N, d) after some layers: (layers, N, V)."""
-        decoder = self.decoder
-        normed = [decoder.norm(x.to(decoder.norm.weight.device)) for x in streams]
-        return torch.stack([decoder.logits(x).log_softmax(-1) for x in normed])
 
 
 def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progress=iter) -> Tensor:
@@ -228,10 +219,12 @@ def compute_z(model: LastToken, requests: Requests, hp: Hyperparameters, progres
     first, active = None, torch.ones(N, dtype=torch.bool, device=h.device)
 
     def look(streams: Sequence[Tensor]) -> Tensor:
-        lens = [x[:N] for x in streams]
-        if not lens:
+        """L's part of each lens layer and request: (layers, N)."""
+        if not streams:
             return torch.zeros(0, N, device=t.device)
-        return IN_LENS[hp.objective](model.looks(lens), t, hp.k)
+        normed = [decoder.norm(x[:N].to(decoder.norm.weight.device)) for x in streams]
+        lens = torch.stack([decoder.logits(x).log_softmax(-1) for x in normed])  # (layers, N, V)
+        return IN_LENS[hp.objective](lens, t, hp.k)
 
     below = look(model.below).detach()
     for step in progress(range(hp.steps)):

@@ -7,6 +7,7 @@ At one layer, the last token's stream is steered to a random direction u; genera
 FF₂ of the layers up to it is trained.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,10 +40,8 @@ class Hyperparameters:
     def __post_init__(self):
         require(self, "lr", epochs=1, batch=1, alpha=0)
         if not self.layers or max(self.layers) > self.layer_id:
-            said = f"but must be some up to layer_id, which is {self.layer_id}"
-            raise ValueError(
-                f"layers are {list(self.layers)}, {said}: those above have no gradient."
-            )
+            said = f"layers are {list(self.layers)}, but must be some up to layer_id, which is "
+            raise ValueError(f"{said}{self.layer_id}: those above have no gradient.")
 
 
 def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Tensor, Tensor]:
@@ -54,8 +53,8 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
         raise Stop
 
     ids, mask = decoder.pad(texts)
-    handle = decoder.layers[layer].register_forward_hook(stop)
-    decoder.run_with_hooks([handle], input_ids=ids, attention_mask=mask)
+    with contextlib.suppress(Stop), decoder.layers[layer].register_forward_hook(stop):
+        decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
     return found[0], mask.sum(1) - 1
 
 

@@ -134,7 +134,6 @@ def effectiveness(
 def ranks_by_layer(decoder: Decoder, vocabulary: Vocabulary, ids: list[int], t: int) -> Tensor:
     """Rank of t after ``ids`` in FF₂'s output and in the stream of every layer: (layers, 2)."""
     rows = []
-    decoder.run_by_layer(
-        ids, lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest())
-    )
+    look = lambda l, a, h, x: rows.append(vocabulary.hidden(l, h[-1], x[-1], t).rank_at_rest())
+    decoder.run_by_layer(ids, look)
     return torch.stack(rows)

@@ -192,12 +192,10 @@ def edit_until_low(hidden: Line, line: Line, a: Tensor, hp: Hyperparameters) -> 
     if low_enough(hidden, c.new_zeros(1), hp).all():  # before any of them is edited
         return c[:0], 0
     step = AT_ONCE if c.device.type == "cpu" else max(1, len(c))
+    how = int(hp.r_n), int(hp.eps_r_n), hp.schedule
     for start in range(0, len(c), step):  # few at a time: most layers are left after some of them
         some = slice(start, start + step)
-        part = line.rows(some)
-        c[some], reached[some] = schedules.edit_neurons(
-            part, int(hp.r_n), int(hp.eps_r_n), hp.schedule
-        )
+        c[some], reached[some] = schedules.edit_neurons(line.rows(some), *how)
         S = (a.to(c) * c)[: some.stop].cumsum(0)[start:]
         enough = low_enough(hidden, S, hp)
         if enough.any():
@@ -211,5 +209,5 @@ def low_enough(hidden: Line, S: Tensor, hp: Hyperparameters) -> Tensor:
     enough = torch.ones_like(S, dtype=torch.bool)
     for row, name in ((STREAM, "residual"), (MLP, "mlp")):  # first the one that is usually low last
         if hp.stop in (name, "both") and enough.any():
-            enough &= hidden.rows(slice(row, row + 1)).repeat(len(S)).rank(S) >= hp.r_h - hp.eps_r_h
+            enough &= hidden.rows(slice(row, row + 1)).rank(S) >= hp.r_h - hp.eps_r_h
     return enough

@@ -114,11 +114,14 @@ def unlearn(
         if l not in layers:
             return None
         S = shifts(vocabulary, l, h[at], x[at], tokens, r_h)
-        if not S.any():
-            return None
-        penalty = [(weight, C[l]) for weight, C in spared]
-        write(edit, vocabulary, l, a[at].to(vocabulary.dtype), tokens, S, hp.lam, penalty)
         edit.unreached += int(S.isnan().sum())
+        moved = S.nan_to_num().nonzero()[:, 0].tolist()
+        if not moved:
+            return None
+        K = a[at].to(vocabulary.dtype)  # (n, ff)
+        M = solution(K, hp.lam, [(weight, C[l]) for weight, C in spared])
+        along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
+        edit.add(l, along.to(K) * S[moved, None].to(K), M[moved])
         return decoder.ff2[l].forward(a) - h  # forward: without the hooks of this pass
 
     with Edit(decoder) as edit:
@@ -173,25 +176,6 @@ def shifts(
             found = exact_schedule(stream, r_h, 1 + r_h // 20)
             S[i] = torch.where(found < 0, found, torch.nan)[0]
     return S
-
-
-def write(
-    edit: Edit,
-    vocabulary: Vocabulary,
-    l: int,
-    K: Tensor,
-    tokens: Sequence[int],
-    S: Tensor,
-    lam: float,
-    spared: Sequence[tuple[float, Tensor | Sample]],
-) -> None:
-    """Adds ΔW to a layer's FF₂; K (n, ff), S (n,), ``spared``: weights and second moments."""
-    moved = S.nan_to_num().nonzero()[:, 0].tolist()
-    if not moved:
-        return
-    M = solution(K, lam, spared)
-    along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
-    edit.add(l, along.to(K) * S[moved, None].to(K), M[moved])
 
 
 def solution(K: Tensor, lam: float, spared: Sequence[tuple[float, Tensor | Sample]] = ()) -> Tensor:

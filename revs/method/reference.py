@@ -156,13 +156,9 @@ def observe(decoder: Decoder, ids: list[int], l: int) -> tuple[Tensor, Tensor, T
     def at_block(_module, _inputs, output):
         found["x"] = stream_of(output)[0, -1].clone()
 
-    handles = [
-        decoder.ff2[l].register_forward_hook(at_ff2),
-        decoder.layers[l].register_forward_hook(at_block),
-    ]
-    decoder.model(input_ids=torch.tensor([ids], device=decoder.device))
-    for handle in handles:
-        handle.remove()
+    seen_ff2 = decoder.ff2[l].register_forward_hook(at_ff2)
+    with seen_ff2, decoder.layers[l].register_forward_hook(at_block):
+        decoder.model(input_ids=torch.tensor([ids], device=decoder.device))
     return found["a"], found["h"], found["x"]
 
 

@@ -78,15 +78,11 @@ def along_path(decoder: Decoder, ids: list[int], t: int, l: int, prefix: Cache |
         scaled.extend([a[0].float(), (alpha[:, None] * a).to(a).requires_grad_()])
         return (scaled[1].view_as(args[0]),)
 
-    handle = decoder.ff2[l].register_forward_pre_hook(scale)
-    try:
-        with torch.enable_grad():
-            last = torch.full((M, 1), ids[-1], device=decoder.device)
-            places = torch.full_like(last, len(ids) - 1)
-            read = decoder.continue_from(prefix, input_ids=last, position_ids=places)
-            hidden = read.last_hidden_state[:, -1]
-            p = decoder.logits(hidden).softmax(-1)[:, t]
-            (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
-    finally:
-        handle.remove()
+    with decoder.ff2[l].register_forward_pre_hook(scale), torch.enable_grad():
+        last = torch.full((M, 1), ids[-1], device=decoder.device)
+        places = torch.full_like(last, len(ids) - 1)
+        read = decoder.continue_from(prefix, input_ids=last, position_ids=places)
+        hidden = read.last_hidden_state[:, -1]
+        p = decoder.logits(hidden).softmax(-1)[:, t]
+        (gradient,) = torch.autograd.grad(p.sum(), scaled[1])
     return scaled[0] * gradient.float().mean(0)

@@ -16,7 +16,8 @@ def require(hp, *positive: str, **least: float) -> None:
             raise ValueError(f"{name} is {value!r}, but must be a whole number.")
         if field.type in (float, float | None) and not isinstance(value, int | field.type):
             raise ValueError(f"{name} is {value!r}, but must be a number.")
-        if name.endswith("layers") and not are_layers(value):
+        listed = isinstance(value, Sequence) and all(isinstance(l, int) for l in value)
+        if name.endswith("layers") and not (listed or isinstance(value, str)):
             raise ValueError(f"{name} is {value!r}, but must be all, upper or some whole numbers.")
     for name in (*positive, *least):
         value, right = getattr(hp, name), f"at least {least[name]}" if name in least else "positive"
@@ -24,12 +25,6 @@ def require(hp, *positive: str, **least: float) -> None:
             raise ValueError(f"{name} is {value}, but must be finite.")
         if not (value >= least[name] if name in least else value > 0):
             raise ValueError(f"{name} is {value}, but must be {right}.")
-
-
-def are_layers(value) -> bool:
-    """Whether a value can stand for layers of a model: a word, or a list of whole numbers."""
-    some = isinstance(value, Sequence) and all(isinstance(l, int) for l in value)
-    return isinstance(value, str) or some
 
 
 def require_one_of(hp, **known: Collection[str]) -> None:

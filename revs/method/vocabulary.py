@@ -54,7 +54,7 @@ class Line:
     q: tuple[Tensor, Tensor, Tensor] | None = None
 
     def rank(self, c: Tensor) -> Tensor:
-        """Ranks of t at one c per vector: c (n,) → (n,)."""
+        """Ranks of t at one c per vector, or of one vector at several c: c (n,) → (n,)."""
         logits = torch.addr(self.A, c, self.w - self.w[self.t])  # t's own logit stays where it is
         if self.B is not None and self.q is not None:
             q0, q1, q2 = self.q
@@ -71,11 +71,6 @@ class Line:
         q = self.q and (self.q[0][chosen], self.q[1][chosen], self.q[2])
         B = self.B[chosen] if self.B is not None and len(self.B) > 1 else self.B
         return Line(self.t, self.A[chosen], self.w, self.scale[chosen], B, q)
-
-    def repeat(self, n: int) -> "Line":
-        """The line of a single vector, n times: to ask for its rank at n values of c at once."""
-        q = self.q and (self.q[0].expand(n), self.q[1].expand(n), self.q[2])
-        return Line(self.t, self.A.expand(n, -1), self.w, self.scale.expand(n), self.B, q)
 
 
 MLP, STREAM = 0, 1  # the rows of ``Vocabulary.hidden``

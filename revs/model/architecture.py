@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
+from torch.nn.utils.rnn import pad_sequence
 
 from revs.model.text import token_ids
 
@@ -216,26 +216,14 @@ class Decoder:
     def pad(self, texts: Sequence[list[int]], left: bool = False) -> tuple[Tensor, Tensor]:
         """Texts of different lengths as a batch of ids and its mask, both (B × T)."""
         self.check_ids([max(text, default=0) for text in texts])
-        width, rows = max(map(len, texts)), self.model.get_input_embeddings().weight.shape[0]
+        rows = self.model.get_input_embeddings().weight.shape[0]
         pad = self.tokenizer.pad_token_id or 0
         pad = pad if pad < rows else 0  # a token that was added without an embedding: masked anyway
-
-        def padded(row: list[int], filler: int) -> list[int]:
-            gap = [filler] * (width - len(row))
-            return gap + row if left else row + gap
-
-        ids = [padded(text, pad) for text in texts]
-        mask = [padded([1] * len(text), 0) for text in texts]
-        return torch.tensor(ids, device=self.device), torch.tensor(mask, device=self.device)
-
-    def run_with_hooks(self, handles: Sequence[RemovableHandle], **inputs) -> None:
-        """Runs a forward pass for its hooks and removes them; a hook may end the pass with Stop."""
-        try:
-            with contextlib.suppress(Stop):
-                self.model.base_model(**inputs, use_cache=False)
-        finally:
-            for handle in handles:
-                handle.remove()
+        each = [torch.tensor(text, dtype=torch.long) for text in texts]
+        side = "left" if left else "right"
+        ids = pad_sequence(each, True, pad, side)
+        mask = pad_sequence([torch.ones_like(text) for text in each], True, 0, side)
+        return ids.to(self.device), mask.to(self.device)
 
     def continue_from(self, cache, times: int = 1, **inputs):
         """Runs a forward pass that continues ``cache``, with its batch repeated ``times`` times.
@@ -294,9 +282,12 @@ class Decoder:
 
             return hook
 
-        handles = [ff2.register_forward_hook(keep) for ff2 in self.ff2]
-        handles += [layer.register_forward_hook(stop_by(l)) for l, layer in enumerate(self.layers)]
-        self.run_with_hooks(handles, **inputs)
+        with contextlib.ExitStack() as hooks:
+            hooks.enter_context(contextlib.suppress(Stop))
+            for l, layer in enumerate(self.layers):
+                hooks.enter_context(self.ff2[l].register_forward_hook(keep))
+                hooks.enter_context(layer.register_forward_hook(stop_by(l)))
+            self.model.base_model(**inputs, use_cache=False)
 
 
 @torch.no_grad()
@@ -378,11 +369,8 @@ def pushed(decoder: Decoder, ids: list[int], l: int, delta: Tensor) -> Tensor:
     """The stream after a block whose FF₂ puts out ``delta`` more, (T × d)."""
     seen: dict[int, Tensor] = {}
     push = lambda _module, _inputs, output: output + delta.to(output).view_as(output)
-    handle = decoder.ff2[l].register_forward_hook(push)
-    try:
+    with decoder.ff2[l].register_forward_hook(push):
         decoder.run_by_layer(ids, lambda layer, a, h, x: seen.update({layer: x.clone()}))
-    finally:
-        handle.remove()
     return seen[l]
 
 
