@@ -36,10 +36,10 @@ def command(wildcards):
     """Return a run's command: its notebook through the runner or, without Jupyter, its experiment."""
     job = SWEEP.jobs[wildcards.job]
     if not JUPYTER:
-        return shlex.join([f"companion.experiments.{job.experiment}", *sweep.options(job.given)])
+        return shlex.join([f"companion.experiments.{job.experiment}", *sweep.options(job.parameters)])
     source = f"notebooks/{job.experiment}.ipynb"
     target = f"build/{PLACE}notebooks/{job.id}.ipynb"
-    more = ["--name", job.id, "-y", json.dumps(job.given)]
+    more = ["--name", job.id, "-y", json.dumps(job.parameters)]
     return shlex.join(["companion.workflow.notebook", source, target, *more])
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from string import Template
 
 import chromium
 
@@ -45,7 +46,8 @@ def main() -> None:
 def figure(found: dict[str, str]) -> str:
     """The figure's HTML with what was found in its places."""
     size = sum(len(content) for content in live.files().values()) / 1e6
-    return live.filled(TEMPLATE.read_text(encoding="utf-8"), {"megabytes": f"{size:.0f}"} | found)
+    template = Template(TEMPLATE.read_text(encoding="utf-8"))
+    return template.safe_substitute({"megabytes": f"{size:.0f}"} | found)
 
 
 def shortened(prompt: str) -> str:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from companion.plots import figures
+from companion.store.paths import params
 
 
 @pytest.fixture
@@ -69,8 +70,8 @@ def luminance(colour: str) -> float:
     return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear))
 
 
-@pytest.mark.parametrize("name", figures.colours())
+@pytest.mark.parametrize("name", params("colours"))
 def test_a_method_is_seen_on_a_light_page_and_on_a_dark_one(name):
-    own = luminance(figures.colours()[name][0])
+    own = luminance(params("colours")[name][0])
     pages = [luminance(page) for page in ("#ffffff", "#14181e")]
     assert min((max(own, page) + 0.05) / (min(own, page) + 0.05) for page in pages) >= 2

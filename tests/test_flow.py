@@ -100,7 +100,7 @@ def test_the_sweeps_that_there_are_can_be_run_and_planned(name, capsys, monkeypa
     """Each job's parameters fit its experiment, and its options are read as what they were."""
     read = sweep.read(name)
     for job in {job.experiment: job for job in read.jobs.values()}.values():
-        monkeypatch.setattr(sys, "argv", [job.experiment, *sweep.options(job.given)])
+        monkeypatch.setattr(sys, "argv", [job.experiment, *sweep.options(job.parameters)])
         seen = []
         command(EXPERIMENTS[job.experiment], seen.append)
         assert seen == [job.settings]
@@ -118,9 +118,9 @@ def test_what_make_book_runs_trains_nothing():
 def test_quick_rows_and_long_ones_lie_apart():
     name = "unlearn/ssn/smollm2-135m/revs-seed1"
     quick, long = (made(RUN, name=which).jobs[name] for which in ("quick", "record"))
-    assert quick.row == ROOT / f"build/rows/{name}.json" and "rows" not in quick.given
+    assert quick.row == ROOT / f"build/rows/{name}.json" and "rows" not in quick.parameters
     assert long.row == ROOT / f"build/record/rows/{name}.json"
-    assert long.given["rows"] == "build/record/rows"
+    assert long.parameters["rows"] == "build/record/rows"
 
 
 def test_the_commit_of_a_copy_needs_no_git(monkeypatch):

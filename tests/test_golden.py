@@ -52,7 +52,7 @@ ELSEWHERE = {"integrity": "tests/test_integrity.py"}  # measures that need more 
 def cases() -> dict[str, tuple[str, dict]]:
     """What is recorded: a method's name or a measure's, with settings, by the name of its file."""
     found = {}
-    for name in versions.methods():
+    for name in methods.registry():
         usual = SMALL.get(name, {})
         found[name] = name, usual
         for option in OPTIONS.get(name, []):

@@ -61,10 +61,7 @@ def test_parameters_are_those_of_the_experiment(name):
         key, value, about = re.fullmatch(r"(\w+) = (.+?)  # (.+)", line).groups()
         found[key] = ast.literal_eval(value), about
     fields = EXPERIMENTS[name].model_fields.items()
-    assert found == {
-        key: (field.get_default(call_default_factory=True), field.description)
-        for key, field in fields
-    }
+    assert found == {key: (field.default, field.description) for key, field in fields}
 
 
 def test_every_notebook_is_in_the_book():

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pandas as pd
-import yaml
 
 from companion.analysis import errata
 from companion.analysis.results import measured, require
@@ -21,7 +20,7 @@ from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
 from companion.experiments.settings import DRAWS
 from companion.store import paper, rows
-from companion.store.paths import ROOT
+from companion.store.paths import params
 
 SEARCHES = ["data", "method", "result"]  # columns
 
@@ -166,8 +165,7 @@ def by_draws(model: str, data: str) -> str:
 
 def searched() -> list[str]:
     """The methods whose settings are searched."""
-    ranges = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
-    return [name for name in methods.registry() if name in ranges]
+    return [name for name in methods.registry() if name in params("search")]
 
 
 # --- the ends of ranges --------------------------------------------------------------------------

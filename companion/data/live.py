@@ -64,13 +64,8 @@ def load(folder: Path = FOLDER) -> Decoder:
     model = LlamaForCausalLM(config)
     model.load_state_dict(restored(load_file(folder / "model.safetensors")), strict=False)
     model.tie_weights()
-    return Decoder(model.eval(), tokenizer(folder), "the model of the live figure")
-
-
-def tokenizer(folder: Path = FOLDER) -> PreTrainedTokenizerFast:
-    """Return the model's tokenizer, which splits the sentences as the full model's does."""
-    file = str(folder / "tokenizer.json")
-    return PreTrainedTokenizerFast(tokenizer_file=file, pad_token=END)
+    words = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), pad_token=END)
+    return Decoder(model.eval(), words, "the model of the live figure")
 
 
 def save(decoder: Decoder, folder: Path = FOLDER) -> None:

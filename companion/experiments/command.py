@@ -31,8 +31,7 @@ def command(Settings: type[S], run: Callable[[S], dict]) -> None:
     """
     parser = Options(description=inspect.getdoc(run).splitlines()[0], allow_abbrev=False)
     for name, field in Settings.model_fields.items():
-        usual = field.get_default(call_default_factory=True)
-        about = f"{field.description} (default: {usual})".replace("%", "%%")
+        about = f"{field.description} (default: {field.default})".replace("%", "%%")
         parser.add_argument(f"--{name}", help=about, metavar=in_words(field.annotation))
     try:
         given, unknown = parser.parse_known_args()

@@ -21,7 +21,6 @@ from document_audit.files import errors_without_paths
 from document_audit.memorization import existing_path
 from document_audit.methods import METHODS
 from document_audit.secret_list import lines_by_secret
-from document_audit.settings import AuditSettings
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
 from revs.model.text import text_inputs
@@ -35,13 +34,13 @@ MEMORISED = "with an adapter that was fine-tuned to memorise some of them"
 def run(settings: Settings) -> dict:
     """Find what a model memorised from documents, unlearn it and write a report."""
     folder, where = output_folder(settings.out), rows.writable(output_folder(settings.rows))
-    documents, secrets, asked = checked(settings)
+    documents, secrets = checked(settings)
     with alone(folder, "name another folder with out"):
         start = time.monotonic()
         decoder = loaded(settings)
         seconds = {"load": time.monotonic() - start}
         export_to = output_folder(settings.export) if settings.export else None
-        done = audit.run(decoder, documents, secrets, asked, export_to, progress)
+        done = audit.run(decoder, documents, secrets, settings, export_to, progress)
         seconds |= done.seconds
         kept = settings.model_dump(exclude={"out", "export", "rows"})
         kept |= {"documents": "", "secrets": None}  # a path may hold a secret
@@ -55,8 +54,8 @@ def run(settings: Settings) -> dict:
     return row
 
 
-def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSettings]:
-    """Return documents, secrets and settings; raise for mistakes before a model is loaded."""
+def checked(settings: Settings) -> tuple[Path | Callable, Path | None]:
+    """Return documents and secrets; raise for mistakes before a model is loaded."""
     if settings.export:
         folder, out = (output_folder(one).resolve() for one in (settings.export, settings.out))
         if folder.exists():
@@ -71,11 +70,10 @@ def checked(settings: Settings) -> tuple[Path | Callable, Path | None, AuditSett
     if secrets:
         lines_by_secret(secrets)
     memory.check(settings.model_dump())
-    given = {name: getattr(settings, name) for name in AuditSettings.model_fields}
     Hyperparameters = METHODS[settings.method].Hyperparameters
     check(settings.hyperparameters or {}, model_of(Hyperparameters), f" of {settings.method}")
     Hyperparameters(**settings.hyperparameters or {})
-    return documents, secrets, AuditSettings(**given)
+    return documents, secrets
 
 
 def output_folder(path: str) -> Path:
@@ -91,12 +89,10 @@ def expanded(name: str, path: str | None) -> Path | Callable | None:
     if name == "documents" and path == sources.PACKAGES:
         return sources.package_documents
     value = os.path.expandvars(path)
-    if path.startswith("$") and value == path:
+    if path.startswith("$") and value in ("", path):
         raise ValueError(
             f"{name} names an environment variable that is not set: export it, or give the path."
         )
-    if not value:
-        raise ValueError(f"{name} names an environment variable that is empty: set it to the path.")
     with errors_without_paths():
         return resolve(value)
 

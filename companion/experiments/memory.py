@@ -10,9 +10,12 @@ import threading
 from pathlib import Path
 
 import psutil
+import torch
 from safetensors import safe_open
 
+from companion.data import models
 from companion.store.paths import resolve
+from revs.model.place import weight_files
 
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
 # Extra bytes for each float32 weight that is trained: gradient, Adam's two moments and, if it is
@@ -28,8 +31,6 @@ def check(settings: dict) -> None:
     ``settings`` are a run's, with ``model``, ``dtype`` and ``method``. A model of unknown size is
     not refused.
     """
-    from companion.data import models  # imported here: planning needs no torch
-
     path, each = resolve(settings["model"]), 4 if settings["dtype"] == "float32" else 2
     if shape := models.registry().get(settings["model"], {}).get("shape"):
         weights = shape["weights"] * each
@@ -58,8 +59,6 @@ def weight_count(path: Path) -> int:
             from gguf import GGUFReader  # here: few machines with a GPU have it
 
             return sum(int(tensor.n_elements) for tensor in GGUFReader(path).tensors)
-        from revs.model.place import weight_files
-
         for file in weight_files(path):
             with safe_open(file, framework="numpy") as held:
                 number += sum(math.prod(held.get_slice(name).get_shape()) for name in held.keys())
@@ -68,8 +67,6 @@ def weight_count(path: Path) -> int:
 
 def free_bytes(device_map: str | None = None) -> float:
     """Bytes that a run could have: of all GPUs if it goes there, else of the machine."""
-    import torch
-
     if torch.cuda.is_available() and not str(device_map).startswith("cpu"):
         return sum(torch.cuda.mem_get_info(gpu)[0] for gpu in range(torch.cuda.device_count()))
     there = psutil.virtual_memory().available
@@ -82,23 +79,16 @@ def free_bytes(device_map: str | None = None) -> float:
     return there + psutil.Process().memory_info().rss
 
 
-def give_back() -> None:
-    """Return to the system the freed memory that malloc still holds: reuse of it would go
-    uncounted."""
-    gc.collect()
-    with contextlib.suppress(OSError, TypeError, AttributeError):  # only glibc has malloc_trim
-        ctypes.CDLL(None).malloc_trim(0)
-
-
 class Peak:
     """``with Peak() as peak: …``, then ``peak.mb``: MiB above the start, of the process or GPUs."""
 
     every = 0.05  # seconds between two looks
 
     def __enter__(self) -> Peak:
-        import torch
-
-        give_back()
+        gc.collect()
+        # what malloc still holds goes back to the system: reuse of it would go uncounted
+        with contextlib.suppress(OSError, TypeError, AttributeError):  # only glibc has malloc_trim
+            ctypes.CDLL(None).malloc_trim(0)
         self.gpus, self.done = range(torch.cuda.device_count()), threading.Event()
         for gpu in self.gpus:
             torch.cuda.reset_peak_memory_stats(gpu)
@@ -110,8 +100,6 @@ class Peak:
     def bytes_in_use(self) -> int:
         """Return the bytes in use, without file pages, such as mapped weights when first read."""
         if self.gpus:
-            import torch
-
             return sum(map(torch.cuda.max_memory_allocated, self.gpus))
         info = psutil.Process().memory_info()
         return info.rss - getattr(info, "shared", 0)  # only Linux tells them apart

@@ -13,16 +13,15 @@ from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
-import yaml
-
 from companion.data import models
 from companion.experiments.settings import MODEL, check, model_of
 from companion.store import paper, versions
-from companion.store.paths import ROOT
+from companion.store.paths import params
 from companion.store.suggestions import hint
 
 LAYERS = ("layers", "layer_id", "patil_layers")  # settings that name layers
-registry = versions.methods  # every method, in the order of the paper's tables: do not change it
+registry = functools.partial(params, "methods")  # every method, in the order of the paper's tables
+chosen_settings = functools.partial(params, "hyperparameters")  # method → model → data → settings
 PAPER_DATA = {"ssn": "SSN", "emails": "Emails", "urls": "URLs"}
 PAPER_KINDS = {name.removesuffix("s"): title for name, title in PAPER_DATA.items()}
 SHARED = {"ssn-shared": "SSN, shared tokens", "emails-shared": "Emails, shared tokens"}
@@ -73,12 +72,6 @@ def hyperparameter_names(name: str) -> set[str]:
     return {field.name for field in fields(method(name).Hyperparameters)}
 
 
-@functools.cache
-def chosen_settings() -> dict[str, dict]:
-    """params/hyperparameters.yml: method → model → data set → settings. Do not change it."""
-    return yaml.safe_load((ROOT / "params" / "hyperparameters.yml").read_text(encoding="utf-8"))
-
-
 def paper_data(data: str) -> str | None:
     """Return the paper's data set of the kind in which a name ends; None for other names.
 
@@ -98,9 +91,9 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     """Return a method's settings for a model and a data set; those ``given`` take precedence.
 
     The paper's models get the Appendix's settings for data of that kind. Other models get those of
-    params/hyperparameters.yml. A model or data set that the file lacks gets the method's
-    ``default``, whose margins are fractions of the vocabulary. The layers in ``default`` suit only
-    the book's model; any other model gets the method's own choice.
+    params/hyperparameters.yml. A model or data set that the file lacks gets those of the book's
+    model for SSN, whose margins are fractions of the vocabulary. Their layers suit only that
+    model; any other model gets the method's own choice.
     """
     check(given, model_of(method(name).Hyperparameters), f" of {name}")
     owner = registry()[name].get("settings_of", name)
@@ -116,8 +109,8 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:
-    """Return a method's default settings, with layers only for the book's model."""
-    found = chosen.get("default", {})
+    """Return a method's settings for SSN, with layers only for the book's model."""
+    found = chosen.get(MODEL, {}).get("ssn", {})
     if model == MODEL:
         return found
     return {name: value for name, value in found.items() if name not in LAYERS}

@@ -3,6 +3,7 @@
 import functools
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
@@ -78,7 +79,5 @@ def peak_memory_mb() -> int:
     """The process's highest resident memory, or the GPU's highest allocation where there is one."""
     if torch.cuda.is_available():
         return round(torch.cuda.max_memory_allocated() / 2**20)
-    import resource  # not on Windows
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))

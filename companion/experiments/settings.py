@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, Field, ValidationError, create_model
 
 from companion.store.paths import resolve
 from companion.store.suggestions import hint
-from document_audit.settings import KINDS, AuditSettings, Kind
+from document_audit.settings import KINDS, STRICT, AuditSettings, Kind
 
-STRICT = ConfigDict(frozen=True, strict=True, extra="forbid")
+NAME = r"^[\w.+-]*\w[\w.+-]*$"  # which becomes that of a file
 MODEL = "smollm2-135m"
 ADAPTER = "seed1"  # the adapter that the book's pages start from
 DRAWS = "draws"  # tag of a second search, whose choice is not in use yet (book/design.md)
@@ -27,8 +27,6 @@ Dtype = Literal["float32", "bfloat16", "float16"]
 
 def field(default: Any, about: str, **more) -> Any:
     """A field with a default and its description, which ``--help`` and the notebooks show."""
-    if isinstance(default, list):
-        return Field(default_factory=lambda: list(default), description=about, **more)
     return Field(default, description=about, **more)
 
 
@@ -56,9 +54,10 @@ class Model(BaseModel):
     device_map: str | None = field(None, "where the model goes; None: a GPU if there is one")
     rows: str = place("build/rows", "where the result row goes")
 
-    def name_of_row(self, kind: str, about: str, *parts: str) -> str:
-        """The name of a row of this model: kind/about/model/parts."""
-        return "/".join([kind, about, base(self.model), *parts])
+    @property
+    def row_name(self) -> str:
+        """The name of its row: experiment/what it is about/model."""
+        return f"{type(self).__name__.lower()}/{self.name}/{base(self.model)}"
 
 
 class Adapted(Model):
@@ -66,14 +65,20 @@ class Adapted(Model):
 
     adapter: str | None = place(ADAPTER, "a name in data/adapters or a PEFT adapter; None: none")
 
-    def name_with_method(self, kind: str, about: str) -> str:
-        """Return the name of a method's row, which includes any adapter but the usual one."""
+
+class OneMethod(Adapted):
+    """One method on one data set, by which its row is named."""
+
+    @property
+    def row_name(self) -> str:
+        """Experiment/data set/model/method, which includes any adapter but the usual one."""
         other = self.adapter and self.adapter != ADAPTER and f"adapter-{Path(self.adapter).name}"
         parts = (f"{self.method}-seed{self.seed}", other, self.tag)
-        return self.name_of_row(kind, Path(about).stem, "-".join(filter(None, parts)))
+        about = f"{type(self).__name__.lower()}/{Path(self.data).stem}/{base(self.model)}"
+        return f"{about}/{'-'.join(filter(None, parts))}"
 
 
-class OneSplit(Adapted):
+class OneSplit(OneMethod):
     """One method on one split: what is forgotten, and how."""
 
     data: str = place("ssn", "a built-in data set or a JSON Lines file")
@@ -96,10 +101,6 @@ class Unlearn(OneSplit):
     generate: bool = field(True, "also look for retained secrets in 50 greedy tokens")
     measures: list[str] = field([], "what else is measured, such as attacks")
 
-    @property
-    def row_name(self) -> str:
-        return self.name_with_method("unlearn", self.data)
-
 
 class Audit(OneSplit):
     """The settings of an audit: attacks on an edited model for the secrets that it should lack."""
@@ -109,17 +110,13 @@ class Audit(OneSplit):
     strings: int = count(200, "never-trained strings per secret", least=2)
 
     @property
-    def row_name(self) -> str:
-        return self.name_with_method("audit", self.data)
-
-    @property
     def unlearn(self) -> Unlearn:
         """The run that is audited; of the gold standard an unedited one."""
         given = self.model_dump(exclude={"never_trained", "strings"})
         return Unlearn(**given | ({"method": "unedited"} if self.method == GOLD else {}))
 
 
-class Tune(Adapted):
+class Tune(OneMethod):
     """The settings of a search for hyperparameters: model, data, method and length."""
 
     adapter: str | None = place("tune1", "a name in data/adapters or a PEFT adapter; None: none")
@@ -138,10 +135,6 @@ class Tune(Adapted):
     ranges: dict | None = field(None, "replaces ranges of params/search.yml")
     tag: str = field("", "added to the names of the search and its trials")
 
-    @property
-    def row_name(self) -> str:
-        return self.name_with_method("tune", self.data)
-
 
 class Finetune(Model):
     """A fine-tune to memorise sentences, a LoRA adapter (Appendix, "Synthetic SSN Dataset").
@@ -149,9 +142,7 @@ class Finetune(Model):
     The paper trains all weights of its 6B and 8B models: lr 2e-6, 4 epochs, batch 1.
     """
 
-    name: str = field(
-        "own", "the adapter's name: build/adapters/NAME", pattern=r"^[\w.+-]*\w[\w.+-]*$"
-    )
+    name: str = field("own", "the adapter's name: build/adapters/NAME", pattern=NAME)
     data: str = place("ssn", "a JSON Lines file, a built-in data set, or synthetic: all")
     rank: int = count(8, "rank of the update of each linear layer")
     digits: Literal["learned", "noise", "keep"] = field(
@@ -166,10 +157,6 @@ class Finetune(Model):
     skip_below_loss: float = field(0.4, "nats: sentences below it wait for the last epoch", ge=0)
     seed: int = field(1, "order of the sentences, initial values")
 
-    @property
-    def row_name(self) -> str:
-        return self.name_of_row("finetune", self.name)
-
 
 class Curate(Adapted):
     """The settings of a curation: documents, model, and which found secrets are kept."""
@@ -177,9 +164,7 @@ class Curate(Adapted):
     documents: str = place(
         "data/documents/files", 'a folder or a file, or "machine": packages', repr=False
     )
-    name: str = field(
-        "own", "the data set's name: build/curated/NAME.jsonl", pattern=r"^[\w.+-]*\w[\w.+-]*$"
-    )
+    name: str = field("own", "the data set's name: build/curated/NAME.jsonl", pattern=NAME)
     kinds: list[Kind] = field(list(KINDS), "kinds of secrets to look for", min_length=1)
     limit: int | None = count(None, "secrets tried per kind; None: all")
     T: int = count(2, "target tokens that a secret must have")
@@ -189,18 +174,12 @@ class Curate(Adapted):
     )
     challenge_tokenizer: str | None = field(None, "tokenizer of the ids in the challenge's files")
 
-    @property
-    def row_name(self) -> str:
-        return self.name_of_row("curate", self.name)
-
 
 class Documents(Adapted, AuditSettings):
     """The settings of a document audit: model, documents, what to unlearn, where results go."""
 
     documents: str = place(
-        "data/documents/files",
-        'folder, file, "machine" or "$VARIABLE"',
-        repr=False,
+        "data/documents/files", 'folder, file, "machine" or "$VARIABLE"', repr=False
     )
     secrets: str | None = place(
         None, "a file of secrets, one per line; None: recognisers", repr=False
@@ -210,16 +189,11 @@ class Documents(Adapted, AuditSettings):
 
     @property
     def row_name(self) -> str:
-        return self.name_of_row("documents", resolve(self.out).resolve().name)
+        return f"documents/{resolve(self.out).resolve().name}/{base(self.model)}"
 
 
 EXPERIMENTS: dict[str, type[Model]] = {
-    "audit": Audit,
-    "curate": Curate,
-    "documents": Documents,
-    "finetune": Finetune,
-    "tune": Tune,
-    "unlearn": Unlearn,
+    one.__name__.lower(): one for one in (Audit, Curate, Documents, Finetune, Tune, Unlearn)
 }
 REMEDIES = {  # by pydantic's name of the fault
     "greater_than_equal": "{0}, but must be at least {ge:g}.",

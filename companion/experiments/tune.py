@@ -14,9 +14,6 @@ be repeated as a run.
 """
 
 import gc
-import itertools
-
-import yaml
 
 from companion.experiments import methods, unlearn
 from companion.experiments.command import command
@@ -26,7 +23,7 @@ from companion.experiments.settings import MODEL
 from companion.experiments.settings import Tune as Settings
 from companion.experiments.unlearn import FAILURES, LoadedModel, Run, resolve_run
 from companion.store import paper, rows
-from companion.store.paths import ROOT
+from companion.store.paths import params
 from companion.store.suggestions import hint
 
 VERSION = 1
@@ -88,8 +85,8 @@ def search_of(
     fixed = settings.hyperparameters or {}
     search = Search(spaces, layers, seed=settings.search_seed, fixed=fixed)
     tried, scores, effective = [], {}, 0
-    for number in itertools.count():
-        if effective >= settings.trials or number >= MOST * settings.trials:
+    for number in range(MOST * settings.trials):
+        if effective >= settings.trials:
             break
         begun = number - len(printed)
         if begun < 0:
@@ -151,42 +148,35 @@ def trial_result(resolved: Run, loaded: LoadedModel, number: int, settings: dict
 
 
 def printed_settings(method: str, layers: int, data: str) -> list[dict]:
-    """The paper's settings for its two models, as far as a method has them."""
-    found = (from_paper(method, model, layers, data) for model in PAPER_VOCABULARY)
-    return [settings for settings in found if settings]
-
-
-def recorded_starts(method: str, data: str) -> list[dict]:
-    """The best trials of earlier searches, with which a search on a tuning set begins."""
-    file = ROOT / "params" / "search_starts.yml"
-    starts = yaml.safe_load(file.read_text(encoding="utf-8"))
-    return starts.get(data.removesuffix("-tune"), {}).get(method, [])
-
-
-def from_paper(method: str, model: str, layers: int, data: str) -> dict:
-    """Return the Appendix's settings of a method for one of the paper's data sets; {} without any.
+    """The paper's settings for its two models and one of its data sets, as far as a method has
+    them; [] without any.
 
     Margins become fractions of the vocabulary. Layers that this model lacks are dropped; if none is
     left, the method's default applies.
     """
-    title = methods.title(method)
-    if not paper.has_settings(title):
-        return {}
-    mine, settings = methods.hyperparameter_names(method), {}
-    for name, value in paper.hyperparameters(title, model, data).items():
-        if name in MARGINS:
-            value /= PAPER_VOCABULARY[model]
-        if isinstance(value, list):
-            value = [layer for layer in value if layer < layers]
-        if name in mine and value != []:
-            settings[name] = value
-    return settings
+    title, mine, found = methods.title(method), methods.hyperparameter_names(method), []
+    for model, V in PAPER_VOCABULARY.items() if paper.has_settings(title) else ():
+        settings = {}
+        for name, value in paper.hyperparameters(title, model, data).items():
+            if name in MARGINS:
+                value /= V
+            if isinstance(value, list):
+                value = [layer for layer in value if layer < layers]
+            if name in mine and value != []:
+                settings[name] = value
+        found.append(settings)
+    return found
+
+
+def recorded_starts(method: str, data: str) -> list[dict]:
+    """The best trials of earlier searches, with which a search on a tuning set begins."""
+    return params("search_starts").get(data.removesuffix("-tune"), {}).get(method, [])
 
 
 def ranges(method: str, other: dict | None = None) -> dict[str, dict]:
     """Return a method's ranges: those of params/search.yml, which marks departures from the paper's
     sweep, with ``other`` ranges in place of some, as another model may need."""
-    own = yaml.safe_load((ROOT / "params" / "search.yml").read_text(encoding="utf-8"))
+    own = params("search")
     if method not in own:
         raise ValueError(f"There are no ranges to search for '{method}'" + hint(method, own))
     for name, space in (other or {}).items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import html
 import math
 from collections.abc import Collection, Mapping
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import pandas as pd
-import yaml
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +16,7 @@ from matplotlib.lines import Line2D
 
 from companion.analysis.results import CONTROLS
 from companion.experiments.methods import registry, title
-from companion.store.paths import ROOT
+from companion.store.paths import params
 from document_audit.report import encoded
 
 UNKNOWN = ("#888888", "o")  # a method without a colour
@@ -31,12 +29,6 @@ METRIC_STYLES = {
 }
 
 
-@functools.cache
-def colours() -> dict[str, list[str]]:
-    """params/colours.yml: colour and marker of each method. Do not change it."""
-    return yaml.safe_load((ROOT / "params" / "colours.yml").read_text(encoding="utf-8"))
-
-
 def style() -> None:
     """Sets the project's figure style; called once in a notebook's setup cell."""
     plt.style.use(Path(__file__).with_name("revs.mplstyle"))
@@ -45,7 +37,7 @@ def style() -> None:
 def look(method: str, paper: bool = False) -> dict:
     """Colour and marker of a method, by its name or title; the paper's points are hollow."""
     titles = {entry["title"]: name for name, entry in registry().items()}
-    colour, marker = colours().get(titles.get(method, method), UNKNOWN)
+    colour, marker = params("colours").get(titles.get(method, method), UNKNOWN)
     return {
         "color": colour,
         "marker": marker,

@@ -7,8 +7,11 @@ one, in the working directory.
 
 import contextlib
 import fcntl
+import functools
 import os
 from pathlib import Path
+
+import yaml
 
 from document_audit.files import one_sentence_errors
 
@@ -18,6 +21,12 @@ ROOT = CHECKOUT or PACKAGES / "companion" / "_project"
 BUILD = (CHECKOUT or Path.cwd()) / "build"
 LOGS, HTML = BUILD / "logs", BUILD / "_build" / "html"
 CACHE = Path(os.environ.get("REVS_CACHE") or Path.home() / ".cache" / "revs")
+
+
+@functools.cache
+def params(name: str) -> dict:
+    """What params/NAME.yml says. Shared by all who ask for it: do not change it."""
+    return yaml.safe_load((ROOT / "params" / f"{name}.yml").read_text(encoding="utf-8"))
 
 
 def resolve(path: str | os.PathLike) -> Path:

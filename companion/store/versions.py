@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from companion.store.paths import PACKAGES, ROOT
+from companion.store.paths import PACKAGES, ROOT, params
 
 MEASURES = {  # name → module:function
     "attacks": "revs.measures.attacks:measure",
@@ -31,12 +31,6 @@ MEASURES = {  # name → module:function
 }
 FILES = {"public_addresses": "public/addresses.jsonl", "token_use": "token_use/frames.jsonl"}
 RECORD = ("id", "kind", "group", "prompt", "secret", "suffix")  # hashed fields of a data set
-
-
-@functools.cache
-def methods() -> dict[str, dict]:
-    """params/methods.yml: every method, in the order of the paper's tables. Do not change it."""
-    return yaml.safe_load((ROOT / "params" / "methods.yml").read_text(encoding="utf-8"))
 
 
 @functools.cache
@@ -63,7 +57,7 @@ def modules(kind: str, settings: dict) -> dict[str, str]:
     if kind == "audit":
         found |= {f"attack {name}": f"revs.audit.{name}" for name in attacks()}
     if settings.get("method") and (kind, settings["method"]) != ("audit", "gold"):
-        found[settings["method"]] = methods().get(settings["method"], {}).get("module", "")
+        found[settings["method"]] = params("methods").get(settings["method"], {}).get("module", "")
     for name in settings.get("measures") or []:
         found[name] = MEASURES.get(name, "").partition(":")[0]
     return found

@@ -46,11 +46,6 @@ def command(sweep: str, cores: int, *more: str) -> list[str]:
     ]
 
 
-def steps(noise: str) -> str:
-    """Return the number of finished jobs in Snakemake's output, such as "3 of 10 steps"."""
-    return ["0 steps", *re.findall(r"^\d+ of \d+ steps", noise, re.MULTILINE)][-1]
-
-
 def leave_no_file_ahead(paths: Iterable[str | Path], now: float) -> None:
     """Set files with a time in the future, left by a wrong clock, to ``now``: Snakemake does not
     accept outputs older than their inputs."""
@@ -73,7 +68,8 @@ def run(sweep: Sweep, cores: int, held: int) -> None:
     pipes = {"stdout": subprocess.PIPE, "pass_fds": [held]}
     with LOG.open("w") as noise, subprocess.Popen(words, stderr=noise, **pipes, **PLACE) as process:
         for line in process.stdout:
-            done = f"{steps(LOG.read_text(encoding='utf-8'))} done"
+            found = re.findall(r"^\d+ of \d+ steps", LOG.read_text(encoding="utf-8"), re.MULTILINE)
+            done = f"{found[-1] if found else '0 steps'} done"
             print(f"[{done}, {duration(time.monotonic() - start)}] {line.rstrip()}", flush=True)
     if process.returncode:
         raise RuntimeError(failure(LOG.read_text(encoding="utf-8")))

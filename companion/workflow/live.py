@@ -8,6 +8,7 @@ worker. U's Cholesky factor is included, since computing it would take a page se
 import json
 import re
 from pathlib import Path
+from string import Template
 
 import numpy as np
 from safetensors.numpy import load
@@ -60,20 +61,14 @@ def panel() -> str:
     }
     for name, one in tried.items():
         values |= {name: json.dumps(one["settings"]), f"{name}_shows": one["shows"]}
-    return filled((SOURCE / "page" / "panel.html").read_text(encoding="utf-8"), values)
+    template = (SOURCE / "page" / "panel.html").read_text(encoding="utf-8")
+    return Template(template).substitute(values)
 
 
 def kept_row(name: str) -> str:
     """Return the table row of a person whose number the model should keep."""
     cells = (f'<td data-when="{when}" data-what="{name}"></td>' for when in ("before", "after"))
     return f'<tr><th scope="row">{name} (should stay)</th>{"".join(cells)}</tr>'
-
-
-def filled(template: str, values: dict[str, str]) -> str:
-    """A template with values in the places that it names in braces."""
-    for name, value in values.items():
-        template = template.replace(f"{{{name}}}", value)
-    return template
 
 
 def read_json(name: str):

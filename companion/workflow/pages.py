@@ -7,9 +7,7 @@ sources is skipped.
 
 import argparse
 import os
-import queue
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -52,31 +50,21 @@ def executed_from(page: str) -> str | None:
 def execute(pages: dict[str, str], kernels: int) -> None:
     """Execute pages, given with the hashes of their sources, in so many kernels. After a failure
     no further page begins, and the error is raised."""
-    failed, idle = threading.Event(), queue.SimpleQueue()
-    started = [AsyncKernelManager(kernel_name="python3") for _ in range(kernels)]
-    for kernel in started:
-        idle.put(kernel)
+    order = iter(sorted(pages, key=lambda page: page not in SLOW))  # the kernels share it
 
-    def run(page: str) -> None:
-        if not failed.is_set():
-            kernel = idle.get()
-            try:
+    def run() -> None:
+        kernel = AsyncKernelManager(kernel_name="python3")
+        try:
+            for page in order:
                 execute_page(page, pages[page], kernel)
-            except BaseException:
-                failed.set()
-                raise
-            finally:
-                idle.put(kernel)
-
-    try:
-        with ThreadPoolExecutor(kernels) as pool:
-            order = sorted(pages, key=lambda page: page not in SLOW)
-            for done in [pool.submit(run, page) for page in order]:
-                done.result()
-    finally:
-        for kernel in started:
+        finally:
+            list(order)  # of a failure: what is left
             if kernel.has_kernel:
                 run_sync(kernel.shutdown_kernel)(now=True)
+
+    with ThreadPoolExecutor(kernels) as pool:
+        for done in [pool.submit(run) for _ in range(kernels)]:
+            done.result()
 
 
 def execute_page(page: str, made_from: str, kernel: AsyncKernelManager) -> None:

@@ -5,14 +5,13 @@ import functools
 import sys
 
 import pandas as pd
-import yaml
 
 from companion.store import rows
-from companion.store.paths import ROOT
+from companion.store.paths import params
 from companion.workflow.sweep import Job, Sweep, known, read
 
 MEMORY_MB = 8000  # of a run's program, beside its weights
-MODELS = yaml.safe_load((ROOT / "params" / "models.yml").read_text(encoding="utf-8"))
+MODELS = params("models")
 LIKE = ("method", "model", "data")
 
 

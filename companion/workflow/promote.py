@@ -11,16 +11,15 @@ import yaml
 
 from companion.experiments.settings import DRAWS
 from companion.store import rows, versions
-from companion.store.paths import BUILD, ROOT
+from companion.store.paths import BUILD, ROOT, params
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
-DEFAULT = ("smollm2-135m", "ssn")  # the model and data set whose settings others start from
 HEADER = """\
 # Each method's settings, by model and data set: the best of its trials, written by `make promote`.
-# A model or data set that is not here gets "default". Margins and ranks below 1 are fractions of
-# the vocabulary; what is not named keeps the method's own default. The paper's settings for its
-# models are in paper/tables.json.
+# A model or data set that is not here gets those of smollm2-135m for ssn. Margins and ranks below 1
+# are fractions of the vocabulary; what is not named keeps the method's own default. The paper's
+# settings for its models are in paper/tables.json.
 """
 
 
@@ -64,8 +63,7 @@ def difference(old: dict, new: dict) -> str:
 
 
 def tuned(searches: dict[str, dict]) -> dict[str, dict]:
-    """Return the tuned settings: method → model → data set → settings. Methods are in the order of
-    params/methods.yml, models and data sets in that of their names.
+    """Return the tuned settings: method → model → data set → settings.
 
     Settings for NAME are tuned on the tuning set NAME-tune or, without one, on NAME itself. Of
     several searches the longest counts, then the one with the highest score; second searches
@@ -78,19 +76,10 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
 
     found: dict[str, dict] = {}
     for row in sorted(searches.values(), key=order):  # the last row of a model and data set wins
-        if row["tag"] == DRAWS:
-            continue
-        data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
-        of_method = found.setdefault(row["method"], {})
-        of_method.setdefault(row["model"], {})[data] = best
-        if (row["model"], data) == DEFAULT:
-            of_method["default"] = dict(best)  # a copy: YAML would write a reference
-    ordered = {}
-    for name in (name for name in versions.methods() if name in found):
-        default = {"default": found[name].pop("default")} if "default" in found[name] else {}
-        of_models = sorted(found[name].items())
-        ordered[name] = {model: dict(sorted(of.items())) for model, of in of_models} | default
-    return ordered
+        if row["tag"] != DRAWS:
+            data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
+            found.setdefault(row["method"], {}).setdefault(row["model"], {})[data] = best
+    return found
 
 
 def write_settings() -> list[str]:
@@ -98,9 +87,9 @@ def write_settings() -> list[str]:
     Return the methods whose settings changed."""
     before = yaml.safe_load(SETTINGS.read_text(encoding="utf-8")) or {}
     known = before | tuned(rows.find(rows.RECORDED, kind="tune"))
-    settings = {name: known[name] for name in versions.methods() if name in known}
-    if settings != before:  # another order of the same is no change
-        text = yaml.safe_dump(settings, sort_keys=False, default_flow_style=None, width=150)
+    settings = {name: known[name] for name in params("methods") if name in known}
+    if settings != before:
+        text = yaml.safe_dump(settings, default_flow_style=None, width=150)
         rows.write_file(SETTINGS, HEADER + text)
     return [name for name in {**before, **settings} if settings.get(name) != before.get(name)]
 

@@ -59,12 +59,6 @@ def executed(sweep: Sweep) -> dict[str, Path]:
     return {name: ROOT / "notebooks" / f"{name}.ipynb" for name in EXPERIMENTS} | found
 
 
-def report(sweep: Sweep) -> dict[str, bytes]:
-    """The report that the run of ``documents`` wrote, beside the page that links to it."""
-    own = sweep.samples()["documents"]
-    return {"notebooks/report.html": (ROOT / own.settings.out / "report.html").read_bytes()}
-
-
 def caption_words(done) -> dict[str, str]:
     """Return the words for captions: the titles of the given model and data set."""
     titles, found = {"model": results.title, "data": results.data_title}, {}
@@ -190,7 +184,8 @@ def main() -> None:
     """The rule ``book``."""
     start, sweep = time.monotonic(), read("quick")
     try:
-        stage(executed(sweep), report(sweep))
+        out = ROOT / sweep.samples()["documents"].settings.out  # a page links to its report
+        stage(executed(sweep), {"notebooks/report.html": (out / "report.html").read_bytes()})
         render()
         finish_pages()
         live.write()

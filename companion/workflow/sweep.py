@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
-from companion.experiments.settings import EXPERIMENTS, GOLD, Model, check
-from companion.store.paths import ROOT, products, short_path
+from companion.experiments.settings import EXPERIMENTS, GOLD, STRICT, Model, check
+from companion.store.paths import BUILD, ROOT, params, products, short_path
 from companion.store.suggestions import hint
-from companion.store.versions import methods
 
 FOLDER = ROOT / "params" / "sweeps"
 NAMED = "adapter data method model name out seed tag".split()  # parts of a row's name
-STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class Runs(BaseModel):
@@ -51,13 +49,12 @@ class Job:
 
     experiment: str
     parameters: dict = field(hash=False)  # those that differ from the experiment's defaults
-    rows: str = "build/rows"  # the folder that its row goes to, from the root
     parallel: int = 1
 
     @cached_property
     def settings(self) -> Model:
         """The settings, defaults included; ValueError of one sentence if one is wrong."""
-        return check(self.parameters | {"rows": self.rows}, EXPERIMENTS[self.experiment])
+        return check(self.parameters, EXPERIMENTS[self.experiment])
 
     @property
     def id(self) -> str:
@@ -66,13 +63,7 @@ class Job:
 
     @property
     def row(self) -> Path:
-        return ROOT / self.rows / f"{self.id}.json"
-
-    @property
-    def given(self) -> dict:
-        """The parameters to call it with."""
-        usual = EXPERIMENTS[self.experiment].model_fields["rows"].default
-        return self.parameters | ({"rows": self.rows} if self.rows != usual else {})
+        return ROOT / self.settings.rows / f"{self.id}.json"
 
     def needs(self, other: Job) -> bool:
         """Does this job read what ``other`` curates, or start from its adapter?"""
@@ -138,8 +129,9 @@ def build(name: str, content: Any) -> Sweep:
         end = hint(last[0], known_keys) if fault["type"] == "extra_forbidden" else "."
         raise ValueError(f"{where or 'the file'}: {fault['msg']}{end}") from None
     jobs: dict[str, Job] = {}
-    folder = short_path(products(name) / "rows")
-    for job in (job for runs in asked.runs for job in expand(runs, folder)):
+    folder = products(name)
+    rows = {} if folder == BUILD else {"rows": short_path(folder / "rows")}
+    for job in (job for runs in asked.runs for job in expand(runs, rows)):
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
@@ -147,8 +139,8 @@ def build(name: str, content: Any) -> Sweep:
     return Sweep(name, asked.title, jobs, sorted(light) if name == "quick" else [])
 
 
-def expand(runs: Runs, rows: str) -> Iterator[Job]:
-    """The jobs of an entry, one for each combination of its grid."""
+def expand(runs: Runs, rows: dict[str, str]) -> Iterator[Job]:
+    """The jobs of an entry, one for each combination of its grid; all write to ``rows``."""
     known_fields = EXPERIMENTS[runs.experiment].model_fields
     for name in {**runs.parameters, **runs.grid}:
         if name == "rows":
@@ -166,19 +158,15 @@ def expand(runs: Runs, rows: str) -> Iterator[Job]:
             parameters["tag"] = "-".join([*filter(None, [parameters.get("tag")]), *words])
         if extra and "overrides" in known_fields:
             parameters["overrides"] = extra
-        job = Job(runs.experiment, parameters, rows, runs.parallel)
-        known = {*methods(), *([GOLD] if runs.experiment == "audit" else [])}
+        job = Job(runs.experiment, parameters | rows, runs.parallel)
+        known = {*params("methods"), *([GOLD] if runs.experiment == "audit" else [])}
         if (method := getattr(job.settings, "method", "revs")) not in known:
-            raise ValueError(f"There is no method '{method}'" + hint(method, methods()))
+            raise ValueError(f"There is no method '{method}'" + hint(method, params("methods")))
         yield job
 
 
 def in_a_name(value) -> str:
-    """Return a setting's value for the name of a row; for a list, its ends, or "none".
-
-    >>> in_a_name([4, 5, 6]), in_a_name([])
-    ('4to6', 'none')
-    """
+    """Return a setting's value for the name of a row; for a list, its ends ("4to6"), or "none"."""
     if isinstance(value, list):
         return f"{value[0]}to{value[-1]}" if value else "none"
     return str(value)
