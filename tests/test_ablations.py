@@ -75,7 +75,7 @@ def test_trials_of_every_method(add_row):
     assert list(frame["number"]) == [0, 1, 2, 3, 0] and frame["failed"].notna().sum() == 1
     assert list(frame["printed"]) == [True, True, False, False, False]  # not in the paper
     assert list(frame["method"].cat.categories) == ["ft_l", "least_squares"]
-    assert set(tuning.trials(MODEL, "ssn-tune", "raw")["method"]) == {"revs"}
+    assert set(tuning.trials(MODEL, "ssn-tune", tag="raw")["method"]) == {"revs"}
     with pytest.raises(Refused, match="make run SWEEP=tune"):
         tuning.trials(MODEL, "ssn")
 

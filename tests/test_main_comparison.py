@@ -179,14 +179,14 @@ def test_runs_with_text_to_protect_stand_beside_the_same_cells_without(record):
     spared = row(method="memit", score=0.9) | {"tag": "protect"}
     spared["name"] += "-protect"
     record([*crossed(), spared])
-    frame = main_comparison.protected(MODEL)
+    frame = main_comparison.beside(MODEL, "protect")
     assert len(frame) == 2 and set(frame["split"]) == {1} and set(frame["adapter"]) == {"seed1"}
     (line,) = main_comparison.beside_table(frame).to_dict("records")
     assert (line["method"], line["Unlearning Score"]) == ("MEMIT", "50.0 → 90.0")
     drawing.plt.close(drawing.protected(frame))
     assert page_values.protected(frame)["gain_memit"] == "40"
     record(crossed())  # none with such text
-    assert main_comparison.beside_table(main_comparison.protected(MODEL)).empty
+    assert main_comparison.beside_table(main_comparison.beside(MODEL, "protect")).empty
 
 
 def test_the_range_of_a_methods_runs_is_between_its_lowest_and_its_highest(record):

@@ -2,7 +2,7 @@
 
 import test_tuning
 
-from companion.analysis import curation, organic, qualitative
+from companion.analysis import curation, main_comparison, organic, qualitative, tuning
 from companion.analysis.tables import DASH
 from companion.experiments.provenance import about_run
 from companion.store import rows
@@ -50,7 +50,7 @@ def test_prompts_tell_nearly_all_addresses_that_are_known():
     """organic: “So it shows which methods stop the model from writing an address, not …”"""
     model = "qwen2.5-coder-0.5b"
     (known,) = organic.curations(model, "known")
-    said = organic.answer([known], organic.comparison(model, "known-email"))
+    said = organic.answer([known], main_comparison.runs(model, "known-email"))
     assert int(said["known_emails"]) == known["result"]["funnel"]["email"]["kept"]
     assert int(said["prompt_leaked"]) > 0.9 * int(said["apart_secrets"])
 
@@ -61,9 +61,8 @@ def test_searches_of_both_ways_stand_side_by_side(add_row, search):
     for tag in ("trial00", "trial01", "raw-trial00"):
         add_row(tag, "revs", data=data)
     add_row("trial00", "memit", data=data)
-    found = organic.tried(MODEL, data)
+    found = organic.in_both_ways(tuning.trials, MODEL, data)
     assert list(found["method"]) == ["MEMIT", "REVS", "REVS", "REVS, U alone"]
-    assert list(found["way"]) == ["", "", "", "raw"]
     search("memit", data, effective=3, unlearning_score=0.25, hyperparameters={"layers": [1, 2]})
     search("revs", data, tag="raw", effective=4, hyperparameters={})
     table = organic.chosen(MODEL, data)

@@ -49,8 +49,6 @@ def test_every_public_address_has_a_line():
     title = f"{methods.registry()['unedited']['title']}, SSN"
     assert list(table[title]) == ["known", "not known"] * 5
     assert list(table.iloc[:, -1]) == ["known"] * 4 + [DASH] * 6
-    ids = {name for name, yes in known.items() if yes}
-    assert qualitative.known({"unedited": row}) == {"unedited": ids}
 
 
 def test_the_papers_examples_show_hosts_and_no_name():

@@ -8,7 +8,6 @@ from companion.analysis import (
     audits,
     extraction,
     main_comparison,
-    organic,
     recovery,
     results,
     tradeoffs,
@@ -157,8 +156,8 @@ def test_rivals_keep_less_where_the_page_says_so():
 def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
     """tuning: “On SSNs the trial that was best … lost …; on Emails it gained.”"""
     data = ["ssn-tune", "emails-tune"]
-    trials = tuning.trials(MODEL, data)
-    top = tuning.reevaluated(tuning.searches(MODEL, data))
+    trials = tuning.trials(MODEL, *data)
+    top = tuning.reevaluated(tuning.searches(MODEL, *data))
     lost = [float(tuning.answer(trials, top, one)["lost"].replace("−", "-")) for one in data]
     assert lost[0] > 1 and lost[1] < -1
 
@@ -186,7 +185,8 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     """fair: “with the text in the covariance they keep many more of the other secrets”; “RMU and
     NPO-KL lose”; “only NPO-KL gains much”"""
     measures = ["specificity", "unlearning_score"]
-    spared = main_comparison.protected(MODEL).groupby(["data", "method", "tagged"])[measures]
+    spared = main_comparison.beside(MODEL, "protect")
+    spared = spared.groupby(["data", "method", "tagged"])[measures]
     both = spared.mean().unstack("tagged")
     gain = both.xs(True, axis=1, level=1) - both.xs(False, axis=1, level=1)
     for method in ("memit", "head_projection", "max_entropy"):
@@ -229,7 +229,7 @@ def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
     """fair: “no baseline tried anything but the paper's settings and those of earlier searches”;
     “FT-L lost much by it”; “above most of those that its lens reads”; limitations: “better settings
     of at least three of them”"""
-    first = tuning.searches(MODEL, ["ssn-tune", "emails-tune"])
+    first = tuning.searches(MODEL, "ssn-tune", "emails-tune")
     for one in first[first["method"] != "least_squares"].itertuples():
         known = tune.printed_settings(one.method, 30, "SSN")
         known += tune.recorded_starts(one.method, one.data)
@@ -262,7 +262,7 @@ def test_in_the_small_gptj_the_first_layers_tell_the_secret():
 def test_the_new_write_leads_on_addresses_that_a_model_knows():
     """organic: “forgets every address and keeps about four fifths …; Max-Entropy …”; “begin in the
     lower third of the layers, and its Resistance Score is …”; landing page: “… leads …”"""
-    runs = organic.comparison("qwen2.5-coder-0.5b", "known-email")
+    runs = main_comparison.runs("qwen2.5-coder-0.5b", "known-email")
     mean = runs.groupby("method")[["efficacy", "specificity", "resistance"]].mean()
     kept, resistance = mean["specificity"], mean["resistance"]
     assert mean["efficacy"]["least_squares"] == 1 and abs(kept["least_squares"] - 4 / 5) < 0.02

@@ -12,7 +12,7 @@ from companion.analysis import extraction, results, tables
 from companion.experiments import methods
 from companion.experiments.notebook import Refused
 from companion.experiments.settings import DRAWS
-from companion.store import rows
+from companion.store import paper, rows
 
 MODEL = "smollm2-135m"
 
@@ -37,7 +37,7 @@ def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(add_row):
     scores = results.scores(runs)
     assert mean(scores, method="REVS", metric="Efficacy") == [50, 100 * math.sqrt(0.02)]
     assert mean(scores, method="MEMIT", metric="Efficacy") == [70, math.nan]
-    assert list(results.tagged(MODEL, "ssn", "try")["seed"]) == [3]
+    assert list(results.measured(MODEL, "ssn").query("tag == 'try'")["seed"]) == [3]
     with pytest.raises(Refused, match="no rows of smollm2-135m on urls: run `make run SWEEP=main`"):
         results.runs(MODEL, "urls")
 
@@ -119,7 +119,7 @@ def test_layers_are_drawn_from_two_below_the_first_in_which_a_secret_shows():
 
 
 def test_the_papers_attacks_have_the_shape_of_ours():
-    printed = extraction.printed()
+    printed = results.printed(paper.EXTRACTION)
     assert set(printed["metric"]) == set(extraction.TITLES.values())
     at = {"data": "SSN", "measured": "paper, Llama-3-8B", "metric": "Resistance Score"}
     assert mean(printed, method="FT-L", **at) == [82.77, 5.73]

@@ -43,7 +43,7 @@ def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(add_row):
         for number, score in enumerate(scores):
             about = {"failed": "It diverged."} if score is None else {"efficacy": score}
             add_row(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
-    frame = tuning.trials(MODEL, [DATA, "emails-tune"])
+    frame = tuning.trials(MODEL, DATA, "emails-tune")
     of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]
     assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
     assert list(of(DATA)["so_far"]) == pytest.approx([20, 60, 60, 60, 70])
@@ -58,7 +58,7 @@ def test_top_trials_by_the_mean_of_their_splits(add_row, search):
             add_row(f"x-trial{number:02d}", "memit", seed, data=DATA, efficacy=0.4)
     search("memit", tag="x", best=7, top_trials={"3": [0.9, 0.1, 0.2], "7": [0.8, 0.5, 0.8]})
     search("revs", tag="x")  # older: none of its trials ran again
-    found = tuning.reevaluated(tuning.searches(MODEL, [DATA], "x"))
+    found = tuning.reevaluated(tuning.searches(MODEL, DATA, tag="x"))
     assert found[["method", "number", "chosen"]].to_numpy().tolist() == [
         ["memit", 3, False],
         ["memit", 7, True],
@@ -66,7 +66,7 @@ def test_top_trials_by_the_mean_of_their_splits(add_row, search):
     assert list(found["first"]) == pytest.approx([90, 80])
     assert found["further"].iloc[0] == pytest.approx([10, 20])
     assert list(found["mean"]) == pytest.approx([40, 70])
-    assert list(tuning.trials(MODEL, DATA, "x")["number"]) == [3, 7]
+    assert list(tuning.trials(MODEL, DATA, tag="x")["number"]) == [3, 7]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_every_search_says_what_grew_and_what_is_at_an_end(search):
     search("revs", "emails-tune", ranges=RANGES, widened=["k", "ridge"], effective=4,
            hyperparameters=CHOSEN | {"ridge": 0.01, "n_max": 200})  # fmt: skip
     search("rmu", tag="raw")
-    table = tuning.edges(tuning.searches(MODEL, ["emails-tune", DATA]))
+    table = tuning.edges(tuning.searches(MODEL, "emails-tune", DATA))
     assert table.to_numpy().tolist() == [
         ["emails-tune", "revs", "`k`, `ridge`", "`n_max / k` high (limit), `ridge` low"],
         [DATA, "revs", DASH, DASH],
     ]
-    assert tuning.edges(tuning.searches("another", [DATA])).empty
+    assert tuning.edges(tuning.searches("another", DATA)).empty
 
 
 def test_every_range_that_is_drawn_from_has_words():

@@ -18,8 +18,7 @@ BENCHMARKS = {"mmlu": "MMLU", "gsm8k": "GSM8K"}  # ours → the paper's column
 def runs(model: str, data: str, tag: str = "integrity") -> dict[str, dict]:
     """By method, the rows that share the unedited run's base model and questions; empty if there is
     no unedited run."""
-    frame = results.measured(model, data)
-    frame = frame[(frame["tag"] == tag) & frame["failed"].isna()]
+    frame = results.measured(model, data).query("tag == @tag and failed.isna()")
     found = frame.set_index("method")["row"].to_dict()
     if "unedited" not in found:
         return {}
@@ -70,13 +69,9 @@ def accuracy_table(answers: pd.DataFrame) -> pd.DataFrame:
 
 def printed(data: str) -> pd.DataFrame:
     """The paper's accuracies on one data set, in per cent, by the method's title."""
-    found = {
-        (row, f"{column}, paper, {model}"): f"{cell['value']:.1f}"
-        for model, label in paper.CORE.items()
-        for (dataset, row), of_row in errata.lines(label).items()
-        for column, cell in of_row.items()
-        if dataset == methods.PAPER_DATA[data] and column in BENCHMARKS.values()
-    }
-    frame = pd.Series(found).unstack(sort=False)
-    order = [entry["title"] for entry in methods.registry().values()]
-    return frame.reindex([title for title in order if title in frame.index])
+    cells = errata.cells(paper.CORE)
+    of_data = cells["dataset"] == methods.PAPER_DATA[data]
+    cells = cells[of_data & cells["column"].isin(BENCHMARKS.values())]
+    cells["column"] += ", paper, " + cells["model"]
+    cells["value"] = cells["value"].map("{:.1f}".format)
+    return cells.set_index(["row", "column"])["value"].unstack(sort=False)

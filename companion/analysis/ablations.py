@@ -5,8 +5,6 @@ Every run is compared with the run tagged ``base``. Results are in per cent.
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from companion.analysis import main_comparison
@@ -16,7 +14,6 @@ from companion.experiments import methods
 from companion.store import paper
 
 RESISTANCE = "Resistance"  # the Resistance Score as the released code reads it
-UNATTACKED = {"resistance_score": {"released": math.nan}}
 PAPER = {"Efficacy@100": "Efficacy", "Resistance Score": RESISTANCE}  # the paper's words
 
 # the rows of the paper's tables: our tag, our words, the paper's words
@@ -46,12 +43,11 @@ def scores(model: str, data: str) -> pd.DataFrame:
 
     Refused if there is no base.
     """
-    frame = measured(model, data).query("seed == 0")
+    frame = main_comparison.measures(measured(model, data).query("seed == 0"))
     frame = frame.set_index("tag", drop=False).sort_index()
     require(frame[frame.index == "base"], f"the base of {model} on {data}", "ablations")
     frame[list(METRICS)] *= 100
-    attacks = [row["result"].get("attacks", UNATTACKED) for row in frame["row"]]
-    frame["resistance"] = [100 * one["resistance_score"]["released"] for one in attacks]
+    frame["resistance"] = 100 * frame["resistance_released"]
     given = frame["row"].map(lambda row: row["settings"]["hyperparameters"])
     usual = given["base"]
     frame["changed"] = [{n: v for n, v in one.items() if usual.get(n) != v} for one in given]
@@ -132,7 +128,5 @@ def beside(which: str, model: str) -> pd.DataFrame:
 def score_by_choice(which: str, model: str, data: str) -> pd.Series:
     """The Unlearning Scores of an ablation's alternatives, in per cent, by our words for them."""
     words = {tag: ours for tag, ours, _ in ALL[which][1]}
-    frame = measured(model, data)
-    frame = frame[(frame["seed"] == 0) & frame["tag"].isin(words) & (frame["method"] != "unedited")]
-    found = frame.assign(choice=frame["tag"].map(words)).set_index("choice")["unlearning_score"]
-    return 100 * found.astype(float)
+    frame = measured(model, data).query("seed == 0 and tag in @words").set_index("tag")
+    return 100 * frame["unlearning_score"].rename(index=words).astype(float)

@@ -38,15 +38,11 @@ AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
 
 def found(result: dict) -> pd.DataFrame:
     """By kind, how many secrets were found, tried, memorised, and left out for which reason."""
+    listed = lambda some: "; ".join(f"{n:.0f} {why}" for why, n in some.dropna().items()) or DASH
     frame = pd.DataFrame(result["found"]).T.rename_axis("kind")
-    reasons = frame.drop(columns=COUNTS, errors="ignore").T
-    left_out = {
-        kind: "; ".join(f"{count:.0f} {why}" for why, count in reasons[kind].dropna().items())
-        for kind in reasons
-    }
     counts = frame.reindex(columns=COUNTS).fillna(0).map("{:,.0f}".format)
-    shown = pd.Series(left_out, dtype=str).replace("", DASH)
-    return counts.assign(**{"left out": shown}).reset_index()
+    counts["left out"] = frame.drop(columns=COUNTS, errors="ignore").apply(listed, axis="columns")
+    return counts.reset_index()
 
 
 def limits(result: dict) -> pd.DataFrame:
@@ -64,18 +60,17 @@ def secrets(items: list[dict], most: int = 12) -> pd.DataFrame:
     """The first secrets, redacted, one line a place."""
     first = pd.DataFrame(items).head(most)
     count = "{:,}".format
-    return pd.DataFrame(
-        {
-            "": first["number"],
-            "kind": first["kind"],
-            "secret": "`" + first["shown"] + "`",
-            "document": first["document"].astype(str) + " @ " + first["offset"].map(count),
-            "was": first["part"],
-            "rank before": first["lowest_before"].map(count),
-            "rank after": first["lowest_after"].map(count),
-            "still written": first["written_after"].map({True: "yes", False: "no"}),
-        }
-    )
+    columns = {
+        "": first["number"],
+        "kind": first["kind"],
+        "secret": "`" + first["shown"] + "`",
+        "document": first["document"].astype(str) + " @ " + first["offset"].map(count),
+        "was": first["part"],
+        "rank before": first["lowest_before"].map(count),
+        "rank after": first["lowest_after"].map(count),
+        "still written": first["written_after"].map({True: "yes", False: "no"}),
+    }
+    return pd.DataFrame(columns)
 
 
 def resistance(result: dict) -> pd.DataFrame:
@@ -119,11 +114,9 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
     limit (shares), whether it is within, the seconds, and its row."""
     lines = []
     for row in rows.find(folder or rows.RECORDED, kind="documents").values():
-        if model not in (None, row["model"]):
-            continue
         result = row["result"]
-        if "reached" not in result:
-            continue  # no edit
+        if "reached" not in result or model not in (None, row["model"]):
+            continue  # no edit, or another model
         line = {"run": row["data"], "model": results.title(row["model"]).split(",")[0]}
         line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
@@ -177,11 +170,8 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
 def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
     """What the page on models that nobody tuned for says of the runs of ``reached``."""
     own = frame[frame["write"] == "least squares"]
-    missed = [
-        f"{one['model']} on the {one['documents']}"
-        for _, one in own[own["outcome"] != "unlearned"].iterrows()
-    ]
-    said = {"missed": comma_list(missed) if missed else "no run"}
+    missed = own[own["outcome"] != "unlearned"]
+    said = {"missed": ", ".join(missed["model"] + " on the " + missed["documents"]) or "no run"}
     developed = own["documents"] == DEVELOPED
     for name, part in (("unseen", own[~developed]), ("seen", own[developed])):
         said[name] = number_word(len(part))

@@ -46,8 +46,7 @@ def reasons(*found: dict) -> pd.DataFrame:
         for row in found
         for kind, line in row["result"]["funnel"].items()
     }
-    why = list(dict.fromkeys(why for line in lines.values() for why in line))
-    frame = pd.DataFrame(lines, index=why, columns=list(lines)).fillna(0)
+    frame = pd.DataFrame(lines).fillna(0)
     return frame.rename(index=REASONS).rename_axis("why left out").reset_index()
 
 

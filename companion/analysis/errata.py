@@ -27,22 +27,15 @@ PARTS = {
     "Unlearning Score": ("Efficacy@100", "Generalization@100", "Specificity"),
     "Resistance Score": ("Logit-Lens@100", "Delta@100", "Perturb@100"),
 }
-Row = tuple[str, str]  # data set, name
 
 
-def lines(label: str) -> dict[Row, dict[str, dict]]:
-    """A table's cells by (data set, row), then by column; dashes left out."""
-    found: dict[Row, dict[str, dict]] = {}
-    for cell in paper.table(label).dropna(subset=["value"]).to_dict("records"):
-        found.setdefault((cell["dataset"], cell["row"]), {})[cell["column"]] = cell
-    return found
-
-
-def rows() -> Iterator[tuple[str, Row, dict[str, dict]]]:
-    """Every row of the tables of results and ablations: table, (data set, row), cells by column."""
+def rows() -> Iterator[tuple[str, tuple[str, str], dict[str, dict]]]:
+    """Every row of the tables of results and ablations: table, (data set, row), cells by column;
+    dashes left out."""
     for label in (*RESULTS, *USUAL):
-        for place, of_row in lines(label).items():
-            yield label, place, of_row
+        printed = paper.table(label).dropna(subset=["value"])
+        for place, cells in printed.groupby(["dataset", "row"], sort=False):
+            yield label, place, cells.set_index("column").to_dict("index")
 
 
 def cells(tables: dict[str, str]) -> pd.DataFrame:
@@ -112,11 +105,8 @@ def rows_that_repeat() -> pd.DataFrame:
 
 def one_configuration() -> pd.DataFrame:
     """REVS as it is in each of the ablations of one model, data set and seed, by column."""
-    values = {
-        label: {column: cell["value"] for column, cell in lines(label)["Emails", row].items()}
-        for label, row in USUAL.items()
-    }
-    return pd.DataFrame(values)
+    usual = {label: cells for label, (_, row), cells in rows() if USUAL.get(label) == row}
+    return pd.DataFrame(usual).map(lambda cell: cell["value"], na_action="ignore")
 
 
 def spreads() -> pd.DataFrame:
@@ -166,28 +156,3 @@ def panels_in_words() -> pd.DataFrame:
             if drawn and f"_{dataset.lower()}" not in drawn:
                 found.append([f"`{label}`", letter, dataset, f"`{drawn}`"])
     return pd.DataFrame(found, columns=["figure", "panel", "the caption", "drawn there"])
-
-
-def two_places() -> pd.DataFrame:
-    """Facts on which two places of the paper disagree."""
-    printed, pii = paper.tables(), paper.table("tab:pii-distribution")
-    said = printed["in_prose"]
-    emails = int(pii.set_index(["row", "column"])["value"]["Email addresses", "Memorized"])
-    lines = [
-        (
-            "e-mails kept, of Llama-3-8B",
-            f"{said['retained']} of the data set (Specificity)",
-            f"{emails - said['forget_emails']} of {emails}, all that are not unlearned",
-        ),
-        (
-            "data sets that settings were searched on",
-            f"{said['tuned']['extent']} (App. Baselines)",
-            f"{' and '.join(said['tuned']['data'])}; URLs take over those of Emails (§4.5)",
-        ),
-        (
-            "REVS's generalization on URLs",
-            "the best (§5)",
-            f"not printed (`{CORE['Llama-3-8B']}`)",
-        ),
-    ]
-    return pd.DataFrame(lines, columns=["what", "one place", "another"])

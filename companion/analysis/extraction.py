@@ -21,40 +21,28 @@ TITLES = {
 }
 
 
-def attacked(frame: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose models were attacked."""
-    return frame[frame["row"].map(lambda row: "attacks" in row["result"]).astype(bool)]
-
-
 def scores(frame: pd.DataFrame) -> pd.DataFrame:
     """``results.scores`` of each attack and of the Resistance Score, by ``aggregation``, of which
     "black box" is the last layer alone."""
-    found, parts = attacked(frame), []
+    found, parts = results.having(frame, "attacks"), []
     for aggregation in AGGREGATIONS:
         part = results.scores(resistance(found, aggregation), of=TITLES)
         parts.append(part.assign(aggregation=aggregation.replace("_", " ")))
-    outside = found.assign(
-        black_box=[row["result"]["attacks"]["black_box"] for row in found["row"]]
-    )
-    last = results.scores(outside, of={"black_box": "black box"}).assign(aggregation="black box")
-    return pd.concat([*parts, last])
+    outside = [row["result"]["attacks"]["black_box"] for row in found["row"]]
+    last = results.scores(found.assign(outside=outside), of={"outside": "black box"})
+    return pd.concat([*parts, last.assign(aggregation="black box")])
 
 
 def resistance(frame: pd.DataFrame, aggregation: str) -> pd.DataFrame:
     """The attacked runs with their resistance to each attack in one aggregation, as shares."""
-    found = attacked(frame)
+    found = results.having(frame, "attacks")
     attacks = [row["result"]["attacks"] for row in found["row"]]
     return found.assign(**{name: [one[name][aggregation] for one in attacks] for name in TITLES})
 
 
-def printed() -> pd.DataFrame:
-    """Both extraction tables of the paper in the shape of ``results.scores``."""
-    return results.printed(paper.EXTRACTION)
-
-
 def beside_paper(found: pd.DataFrame) -> pd.DataFrame:
     """Of ``scores``, those that are aggregated as released, and the paper's after them."""
-    return pd.concat([found[found["aggregation"] == "released"], printed()])
+    return pd.concat([found[found["aggregation"] == "released"], results.printed(paper.EXTRACTION)])
 
 
 def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
@@ -63,7 +51,7 @@ def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
     lines = [
         {"data": run["data"], "method": run["method"], "layer": layer}
         | {"efficacy": max(metrics.score(r) for r in ranks)}
-        for run in attacked(frame).to_dict("records")
+        for run in results.having(frame, "attacks").to_dict("records")
         for layers in rows.per_example(run["row"])[attack].dropna()
         for layer, ranks in enumerate(layers)
     ]
@@ -74,12 +62,6 @@ def by_layer(frame: pd.DataFrame, attack: str) -> pd.DataFrame:
 def upper(layers: pd.DataFrame) -> pd.DataFrame:
     """Of ``by_layer``: from two layers below the first in which an attack finds anything."""
     return layers[layers["layer"] >= layers.loc[layers["efficacy"] < 0.99, "layer"].min() - 2]
-
-
-def perturbed(model: str, *data: str) -> pd.DataFrame:
-    """The runs whose prompts were changed in several ways."""
-    frame = results.measured(model, *data)
-    return frame[["perturbations" in row["result"] for row in frame["row"]]]
 
 
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
@@ -138,34 +120,31 @@ def before_and_after(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def answer(frame: pd.DataFrame) -> dict[str, str]:
-    """What the page says beside the main comparison, for ``glue``."""
-    targets = results.ranks(frame[frame["data"] == "ssn"])
+    """What the page says of the main comparison on SSN, for ``glue``: how many targets of each
+    method are in the lower half of the vocabulary (``bottom``), and the methods that reach a half
+    in efficacy, and not in resistance per example (``shallow``)."""
+    runs = frame[frame["data"] == "ssn"]
+    targets = results.ranks(runs)
     half = targets["rank"].max() / 2
     low = 100 * targets["rank"].ge(half).groupby(targets["method"].astype(str)).mean()
-    controls = [methods.title(name) for name in results.CONTROLS]
-    low = low.drop(controls, errors="ignore").sort_values(ascending=False, kind="stable")
+    low = low.drop(map(methods.title, results.CONTROLS), errors="ignore")
+    low = low.sort_values(ascending=False, kind="stable")
     bottom = ", ".join(f"{title} {decimal(value)}" for title, value in low.items())
-    return {"bottom": bottom, "shallow": shallow(frame[frame["data"] == "ssn"])}
+    means = runs.groupby("method")[["efficacy", "resistance"]].mean()
+    means = means.drop([*results.CONTROLS], errors="ignore")
+    hidden = means.index[(means["efficacy"] >= 0.5) & (means["resistance"] < 0.5)]
+    return {"bottom": bottom, "shallow": "; ".join(hidden.map(methods.title)) or "none"}
 
 
 def aggregation_answer(frame: pd.DataFrame, data: str) -> dict[str, str]:
     """What the page on aggregations says of a data set, for ``glue``: REVS's Resistance Score in
     three, and how often Delta finds a token of the unedited model."""
-    some, said = attacked(frame[frame["data"] == data]), {"title": results.data_title(data)}
+    some = results.having(frame[frame["data"] == data], "attacks")
+    said = {"title": results.DATA.get(data, data)}
     for name in ("released", "per_example", "token_wise"):
         found = resistance(some[some["method"] == "revs"], name)["resistance_score"]
         said[f"revs_{name}"] = percent(found.mean())
-    deltas = [
-        rows.per_example(row)["delta"].dropna()
-        for row in some.loc[some["method"] == "unedited", "row"]
-    ]
+    unedited = some.loc[some["method"] == "unedited", "row"]
+    deltas = [rows.per_example(row)["delta"].dropna() for row in unedited]
     ranks = pd.concat(deltas).explode().explode()  # of each layer, then of each token
     return said | {"among": percent((ranks < K).mean())}
-
-
-def shallow(frame: pd.DataFrame) -> str:
-    """The methods that reach a half in efficacy, and not in resistance per example."""
-    found = resistance(frame[~frame["method"].isin(results.CONTROLS)], "per_example")
-    found = found.groupby("method")[["efficacy", "resistance_score"]].mean()
-    hidden = found[(found["efficacy"] >= 0.5) & (found["resistance_score"] < 0.5)]
-    return "; ".join(hidden.index.map(methods.title)) or "none"

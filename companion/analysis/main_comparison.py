@@ -13,25 +13,14 @@ import re
 import numpy as np
 import pandas as pd
 
-from companion.analysis import extraction, results, statistics
-from companion.analysis.results import in_order
-from companion.analysis.tables import (
-    DASH,
-    METRICS,
-    comma_list,
-    decimal,
-    intervals,
-    ordinal,
-    percent,
-    spoken_list,
-)
+from companion.analysis import results, statistics, tables
+from companion.analysis.results import CONTROLS, in_order
+from companion.analysis.tables import DASH, METRICS, comma_list, intervals, percent, spoken_list
 from companion.experiments import methods
-from companion.store import rows
+from companion.store import paper, rows
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
-PROTECTED = ("ssn", "emails")  # data sets of the runs with text to protect
-CONTROLS = results.CONTROLS
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
 TITLES = {
@@ -49,8 +38,6 @@ TITLES = {
     "seconds": "Seconds",
     "memory": "Memory, MiB",
 }
-SHARES = (PRIMARY, "efficacy", "generalization", "specificity", "resistance")
-SHARES += ("resistance_released", "perplexity_rise", "unchanged", "near")  # shown in per cent
 PLACES = {  # where they stand in a row's result
     "resistance": "attacks.resistance_score.per_example",
     "resistance_released": "attacks.resistance_score.released",
@@ -62,7 +49,7 @@ PLACES = {  # where they stand in a row's result
     "token_rank": "token_use.median_rank",
     "near": "near_secrets.forgotten",
 }
-LARGE = ("token_rank", "seconds", "memory")  # shown without decimals
+LARGE = ("token_rank", "seconds", "memory")  # shown without decimals; all but KL are shares
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
 
@@ -98,11 +85,6 @@ def beside(model: str, tag: str, *data: str) -> pd.DataFrame:
     other = runs(model, *data, tag=tag).assign(tagged=True)
     plain = runs(model, *data).merge(other[["data", "adapter", "split", "method"]])
     return pd.concat([plain.assign(tagged=False), other], ignore_index=True)
-
-
-def protected(model: str) -> pd.DataFrame:
-    """The runs with text to protect, and those without it in the same cells."""
-    return beside(model, "protect", *PROTECTED)
 
 
 def beside_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -160,8 +142,9 @@ def differences(frame: pd.DataFrame, to: str = "revs", column: str = PRIMARY) ->
 
 
 def sides(found: pd.DataFrame) -> pd.Series:
-    """By method, for one data set's ``differences``: whether the interval lies ``above`` zero,
-    ``below`` it, or on both sides (``undecided``)."""
+    """By method, controls left out, for one data set's ``differences``: whether the interval lies
+    ``above`` zero, ``below`` it, or on both sides (``undecided``)."""
+    found = found[~found["method"].isin(CONTROLS)]
     side = np.select([found["low"] > 0, found["high"] < 0], ["above", "below"], "undecided")
     return pd.Series(side, index=found["method"])
 
@@ -173,7 +156,7 @@ def text(value: float, column: str) -> str:
     """A measure as text in its unit."""
     if column in LARGE:
         return DASH if pd.isna(value) else f"{value:,.0f}"
-    return percent(value) if column in SHARES else decimal(value, digits=3)
+    return tables.decimal(value, digits=3) if column == "kl" else percent(value)
 
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -244,7 +227,6 @@ def side_table(frame: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for data, part in frame.groupby("data", sort=False):
         found = differences(part)
-        found = found[~found["method"].isin(CONTROLS)]
         side = sides(found)
         named = [side.index[side == key] for key in ("above", "below", "undecided")]
         named.append(found.loc[found["holm"] < 1 - statistics.LEVEL, "method"])
@@ -255,10 +237,8 @@ def side_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def made_on(model: str, frame: pd.DataFrame) -> dict[str, str]:
     """What each of the paper's data sets was measured on, for captions."""
-    said = dict.fromkeys(methods.PAPER_DATA, "not measured yet")
-    for data, part in frame.groupby("data"):
-        said[data] = f"{results.title(model)}, {design(part)}"
-    return said
+    parts, unmeasured = frame.groupby("data"), dict.fromkeys(methods.PAPER_DATA, "not measured yet")
+    return unmeasured | {data: f"{results.title(model)}, {design(part)}" for data, part in parts}
 
 
 def designs(frame: pd.DataFrame) -> str:
@@ -267,8 +247,6 @@ def designs(frame: pd.DataFrame) -> str:
     for data, title in results.DATA.items():
         if len(part := frame[frame["data"] == data]):
             alike.setdefault(design(part), []).append(re.sub(", (.+)", r" (\1)", title))
-    if list(map(len, alike.values())) == [len(results.DATA)]:
-        return f"{next(iter(alike))} for every data set"
     return "; ".join(f"{crossed} for {spoken_list(names)}" for crossed, names in alike.items())
 
 
@@ -323,7 +301,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
         resisted = []
         for data, data_title in methods.PAPER_DATA.items():
             if (data, method) in means.index:
-                rank = ordinal(place(means.loc[data, PRIMARY], method))
+                rank = tables.ordinal(place(means.loc[data, PRIMARY], method))
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
@@ -346,7 +324,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
 def printed() -> pd.DataFrame:
     """The paper's means on Llama-3-8B in per cent, by method and data set; a column a metric. Do
     not change it."""
-    found = pd.concat([results.printed(), extraction.printed()])
+    found = pd.concat([results.printed(), results.printed(paper.EXTRACTION)])
     found = found[found["measured"] == "paper, Llama-3-8B"].astype({"data": str, "method": str})
     wide = found.pivot_table(index=["method", "data"], columns="metric", values="mean")
     names = {entry["title"]: name for name, entry in methods.registry().items()}

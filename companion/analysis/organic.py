@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from companion.analysis import curation, main_comparison, results, tuning
@@ -26,38 +28,25 @@ def curations(model: str, name: str) -> list[dict]:
 
 def runs(model: str, name: str) -> pd.DataFrame:
     """The usual runs on each kind of secret that was found, by the paper's data of that kind."""
-    parts = [
-        results.runs(model, f"{name}-{kind}", sweep="organic").assign(data=data)
-        for kind, data in SETS.items()
-    ]
-    return pd.concat(parts, ignore_index=True)
+    sets = {f"{name}-{kind}": data for kind, data in SETS.items()}
+    return results.runs(model, *sets, sweep="organic").replace({"data": sets})
 
 
-def tried(model: str, data: str) -> pd.DataFrame:
-    """Every trial of the searches on a set, methods by their titles; REVS has one search through
-    the final norm and one with U alone, which ``way`` and its title tell apart."""
-    return joined([tuning.trials(model, data, tag).assign(way=tag) for tag in WAYS])
-
-
-def searches(model: str, data: str) -> pd.DataFrame:
-    """One line a search on a set, with its ``result``; methods by the same titles."""
-    return joined([tuning.searches(model, [data], tag).assign(way=tag) for tag in WAYS])
-
-
-def joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """The frames stacked, with method titles that tell the ways apart."""
+def in_both_ways(of: Callable, model: str, data: str) -> pd.DataFrame:
+    """``tuning.trials`` or ``tuning.searches`` on a set, methods by their titles; REVS has a search
+    through the final norm and one with U alone, which its titles tell apart."""
+    parts = [of(model, data, tag=tag).assign(way=way) for tag, way in WAYS.items()]
     found = pd.concat(parts, ignore_index=True)
-    titles = found["method"].astype(str).map(methods.title)
-    return found.assign(method=titles + found["way"].map(WAYS))
+    return found.assign(method=found["method"].astype(str).map(methods.title) + found["way"])
 
 
 def chosen(model: str, data: str) -> pd.DataFrame:
     """One line a search on a set, each cell a string: how many trials, how many of them moved their
     targets, the minutes they took, the mean score of the chosen one over the splits it ran on, and
     its settings."""
-    spent = tried(model, data).groupby("method")["row"].agg(minutes)
+    spent = in_both_ways(tuning.trials, model, data).groupby("method")["row"].agg(minutes)
     lines = []
-    for one in searches(model, data).itertuples():
+    for one in in_both_ways(tuning.searches, model, data).itertuples():
         given = one.result["hyperparameters"].items()
         line = {"method": one.method}
         line |= {name: str(one.result[name]) for name in ("trials", "effective")}
@@ -72,18 +61,6 @@ def minutes(trials: pd.Series) -> float:
     """The minutes that some trials took, not counting the loading of the model."""
     spent = [row["seconds"] for row in trials]
     return sum(one["unlearn"] + one.get("evaluate_after", 0) for one in spent) / 60
-
-
-def comparison(model: str, data: str, tag: str = "") -> pd.DataFrame:
-    """The runs of every method on a set, or those with a tag, in the shape of the main comparison;
-    the model as it came stands for an adapter."""
-    if tag:
-        frame = results.tagged(model, data, tag)
-    else:
-        frame = results.runs(model, data, sweep="organic-comparison")
-    frame = frame[frame["failed"].isna()].reset_index(drop=True)
-    frame = frame.assign(adapter=frame["finetune"], split=frame["seed"])
-    return main_comparison.measures(frame)
 
 
 def name_swap_table(model: str, data: str, embedded: str) -> pd.DataFrame:
@@ -114,25 +91,19 @@ def found_answer(found: list[dict]) -> dict[str, str]:
     return {name: addresses(found)[column] for name, column in names.items()}
 
 
-def against_revs(evaluated: pd.DataFrame) -> pd.Series:
-    """By method, whether its score lies above or below that of REVS, or is undecided."""
-    gaps = main_comparison.differences(evaluated)
-    return main_comparison.sides(gaps[~gaps["method"].isin(main_comparison.CONTROLS)])
-
-
 def answer(found: list[dict], evaluated: pd.DataFrame) -> dict[str, str]:
     """What the page says of the comparison, for ``glue``."""
     model, data = evaluated[["model", "data"]].iloc[0]
-    side = against_revs(evaluated)
+    side = main_comparison.sides(main_comparison.differences(evaluated))
     said = {"known_emails": addresses(found)[curation.COUNTS["kept"]]}
     for key, name in (("above", "higher"), ("below", "lower"), ("undecided", "undecided")):
         said[f"apart_{name}"] = comma_list(side.index[side == key].map(methods.title))
     asked = results.measured(model, data).query("tag == 'cue'")["row"]
     leaked = asked.iloc[0]["result"]["prompt_leakage"] if len(asked) else {}
-    first = comparison(model, data, "half").query("method == 'revs'")  # of REVS's first search
+    first = main_comparison.runs(model, data, tag="half")  # of REVS's first search
     said["first_choice"] = percent(first["unlearning_score"].mean())
-    others = evaluated.query("method != 'revs'")
-    before = against_revs(pd.concat([others, first], ignore_index=True))
+    both = pd.concat([evaluated.query("method != 'revs'"), first], ignore_index=True)
+    before = main_comparison.sides(main_comparison.differences(both))
     lower = side.index[(before == "below") & (side != "below")]
     said["first_lower"] = spoken_list([*lower.map(methods.title)] or ["none"])
     said["apart_secrets"] = str(leaked.get("secrets", DASH))

@@ -16,7 +16,7 @@ from companion.analysis import errata, main_comparison, results
 from companion.analysis.tables import comma_list, decimal, percent, spoken_list
 from companion.experiments import methods, tune
 from companion.measures import replacement
-from companion.store import versions
+from companion.store import paper, versions
 
 Values = dict[str, float | int | str]
 RIVALS = ("ft_l", "memit")  # of the paper's trade-off figures
@@ -139,8 +139,13 @@ def cost(costs: pd.DataFrame) -> Values:
 
 
 def errata_counts(claims: pd.DataFrame) -> Values:
-    """How many printed numbers and claims of the paper break a rule."""
+    """How many printed numbers and claims of the paper break a rule, and how many addresses
+    Llama-3-8B memorised and keeps if all that are not unlearned count."""
+    pii = paper.table("tab:pii-distribution").set_index(["row", "column"])["value"]
+    emails = int(pii["Email addresses", "Memorized"])
     return {
+        "emails": emails,
+        "emails_kept": emails - paper.tables()["in_prose"]["forget_emails"],
         "errata_scores": len(errata.above_its_harmonic_mean()),
         "errata_settings": len(errata.outside_their_sweep()),
         "errata_claims": len(claims),
@@ -161,11 +166,9 @@ def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
     means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
     said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
     said["memit_layers"] = 100 * layers.loc[layers["tagged"], "unlearning_score"].mean()
-    chosen = [row["settings"]["hyperparameters"] for row in runs.loc[~runs["tagged"], "row"]]
-    lengths = [settings["n_max_len"] for settings in chosen]
-    return {name: f"{value:.1f}" for name, value in said.items()} | {
-        "ends": f"{min(lengths)} to {max(lengths)}"
-    }
+    lengths = runs.loc[~runs["tagged"], "n_max_len"]
+    ends = {"ends": f"{lengths.min():g} to {lengths.max():g}"}
+    return ends | {name: f"{value:.1f}" for name, value in said.items()}
 
 
 def run_ranges(runs: pd.DataFrame) -> Values:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from companion.analysis.results import in_order, measured
+from companion.analysis.results import having, in_order, measured
 from companion.analysis.tables import DASH
 from companion.data import datasets
 from companion.experiments import methods
@@ -19,24 +19,24 @@ from companion.store import paper, rows
 TAG = "qualitative"
 PRINTED = "tab:unlearn_email_example"
 WORDS = 6  # of a prompt, shown before an invented secret
+Runs = dict[str, dict[str, dict]]  # data set → method → row
 
 
-def runs(model: str, measure: str) -> dict[str, dict[str, dict]]:
+def runs(model: str, measure: str) -> Runs:
     """The recorded rows with one of the measures, as ``by_method`` has them."""
     frame = measured(model, *methods.PAPER_DATA)
     return by_method(frame[frame["tag"] == TAG], measure)
 
 
-def by_method(frame: pd.DataFrame, measure: str) -> dict[str, dict[str, dict]]:
+def by_method(frame: pd.DataFrame, measure: str) -> Runs:
     """The runs of each data set's first seed that have a measure: data set → method → row, both in
     the order of the tables."""
     first = frame[frame["seed"] == frame.groupby("data")["seed"].transform("min")]
-    kept = in_order(first[first["row"].map(lambda row: measure in row["result"]).astype(bool)])
-    parts = kept.groupby("data", sort=False)
+    parts = in_order(having(first, measure)).groupby("data", sort=False)
     return {data: dict(zip(part["method"], part["row"], strict=True)) for data, part in parts}
 
 
-def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+def became(found: Runs) -> pd.DataFrame:
     """How many secrets became what: a line a data set and method, and the paper's ten examples."""
     lines = [
         {"data": methods.PAPER_DATA[one], "method": methods.title(name)}
@@ -50,9 +50,7 @@ def became(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
     return frame.fillna(0).astype(dict.fromkeys(replacement.BECAME, int))
 
 
-def examples(
-    found: dict[str, dict[str, dict]], each: int = 2, invented: bool = False
-) -> pd.DataFrame:
+def examples(found: Runs, each: int = 2, invented: bool = False) -> pd.DataFrame:
     """What REVS makes of some secrets: up to ``each`` of every outcome on every data set.
 
     Both sides are redacted, as in the rows, since a replacement may be a real person's secret. For
@@ -110,7 +108,7 @@ def printed_sentences(label: str, whole: Sequence[tuple[str, str, str]]) -> pd.D
     return frame if "domains" in table else frame.drop(columns="host")
 
 
-def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
+def retained(found: Runs) -> pd.DataFrame:
     """Each public address with the reason why it may be shown, and whether it is still known.
 
     A column a method and data set; last, the paper's four.
@@ -124,13 +122,5 @@ def retained(found: dict[str, dict[str, dict]]) -> pd.DataFrame:
             known = row["result"]["public_addresses"]["known"]
             title = f"{methods.title(name)}, {methods.PAPER_DATA[one]}"
             frame[title] = [said(known[address["id"]]) for address in asked]
-    theirs = ["in the paper's table" in one["reason"] for one in asked]
-    return frame.assign(
-        **{"the paper: Llama-3-8B, REVS": ["known" if yes else DASH for yes in theirs]}
-    )
-
-
-def known(of_data: dict[str, dict]) -> dict[str, set[str]]:
-    """The public addresses that each method's model writes, by id."""
-    asked = {name: row["result"]["public_addresses"]["known"] for name, row in of_data.items()}
-    return {name: {one for one, yes in known.items() if yes} for name, known in asked.items()}
+    theirs = ["known" if "in the paper's table" in one["reason"] else DASH for one in asked]
+    return frame.assign(**{"the paper: Llama-3-8B, REVS": theirs})

@@ -122,12 +122,9 @@ def is_calibrated(checked: pd.DataFrame) -> pd.Series:
 def calibration_table(checked: pd.DataFrame) -> pd.DataFrame:
     """The criteria as texts, a line a data set."""
     cell = [f"{percent(one.value)} {'✓' if one.met else '✗'}" for one in checked.itertuples()]
-    data = checked["data"].replace(results.DATA)
-    table = checked.assign(cell=cell, data=data).pivot(
-        index="data", columns="criterion", values="cell"
-    )
-    table = table.loc[data.unique(), list(CRITERIA)]
-    return table.rename(columns=CRITERIA).rename_axis("", axis=1).rename_axis("data").reset_index()
+    table = checked.assign(cell=cell).pivot(index="data", columns="criterion", values="cell")
+    table = table.loc[checked["data"].unique(), list(CRITERIA)].rename_axis(columns=None)
+    return table.rename(index=results.DATA, columns=CRITERIA).reset_index()
 
 
 # --- the endpoint --------------------------------------------------------------------------------
@@ -217,8 +214,7 @@ def by_tokens(model: str, data: str) -> pd.DataFrame:
         audited = audited[audited["method"].isin(compared)].merge(cells)
         found = secrets(audited).query("part == 'forget'").groupby("method", sort=False)
         shares = found[["exposure", "recovered"]].mean()
-        edits = main_comparison.measures(results.tagged(model, data, tag))
-        edits = edits.rename(columns={"seed": "split"}).merge(cells).set_index("method")
+        edits = main_comparison.runs(model, data, tag=tag).merge(cells).set_index("method")
         parts.append(shares.join(edits[COSTS]).assign(tokens=tokens))
     table = pd.concat(parts).reset_index()
     order = lambda names: names.map(compared.index)
@@ -251,7 +247,7 @@ def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, 
     compared = main_comparison.runs(model, data)
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
-    said["layer_data"] = results.data_title(data)
+    said["layer_data"] = results.DATA.get(data, data)
     if layers.empty:
         return said | dict.fromkeys(("layer", "layer_recovered", "layer_insider"), DASH)
     row = layers["row"].iloc[0]

@@ -18,16 +18,7 @@ from companion.experiments.notebook import Refused
 from companion.store import paper, rows, versions
 from revs.measures import metrics
 
-COLUMNS = {  # the paper's words for what it shares with us → ours
-    "Efficacy@100": "Efficacy",
-    "Generalization@100": "Generalization",
-    "Specificity": "Specificity",
-    "Unlearning Score": "Unlearning Score",
-    "Logit-Lens@100": "Logit-Lens",
-    "Delta@100": "Delta",
-    "Perturb@100": "Perturbation",
-    "Resistance Score": "Resistance Score",
-}
+PRINTED = (*METRICS.values(), "Logit-Lens", "Delta", "Perturbation", "Resistance Score")
 DATA = methods.PAPER_DATA | methods.SHARED  # data sets by title, in the order of the tables
 CONTROLS = ("unedited", "output_ban", "random", "other_tokens")  # no methods of unlearning
 FEW = 2  # adapters, at most, that a caption names; more it counts
@@ -36,11 +27,6 @@ FEW = 2  # adapters, at most, that a caption names; more it counts
 def title(model: str) -> str:
     """How a model is named in captions."""
     return registry().get(model, {}).get("title", model)
-
-
-def data_title(data: str) -> str:
-    """How a data set is named in captions."""
-    return DATA.get(data, data)
 
 
 def short(model: str) -> str:
@@ -68,7 +54,7 @@ def measured(model: str, *data: str) -> pd.DataFrame:
     edit ``columns``, ``weights``, ``norm`` · one a setting · one a metric of METRICS, in [0, 1],
     nan where there is none.
     """
-    found = [rows.find(kind="unlearn", data=stem).values() for stem in sorted(data)]
+    found = [rows.find(kind="unlearn", data=stem).values() for stem in data]
     lines = [line(row) for part in found for row in part if row["model"] == model]
     nothing = ["name", "data", "method", "seed", "tag", "adapter", "origin", "failed", "finetune"]
     nothing += ["processor", "seconds", "memory"]
@@ -95,19 +81,17 @@ def line(row: dict) -> dict:
     return {name: row[name] for name in names} | about | edit | settings | scores
 
 
-def tagged(model: str, data: str, tag: str) -> pd.DataFrame:
-    """The runs with a tag on a data set; empty if there is none."""
-    frame = measured(model, data)
-    return frame[frame["tag"] == tag]
+def having(frame: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """The runs of a frame whose results have a measure, such as "attacks"."""
+    return frame[frame["row"].map(lambda row: measure in row["result"]).astype(bool)]
 
 
 def runs(model: str, *data: str, sweep: str = "main") -> pd.DataFrame:
     """The runs without a tag, in the order of the data sets; Refused if there is none, with the
     sweep that makes them."""
     frame = measured(model, *data)
-    frame = require(frame[frame["tag"] == ""], f"{model} on {' or '.join(data)}", sweep)
-    place = frame["data"].map(data.index)
-    return frame.assign(place=place).sort_values(["place", "method", "seed"], ignore_index=True)
+    frame = frame[frame["tag"] == ""].reset_index(drop=True)
+    return require(frame, f"{model} on {' or '.join(data)}", sweep)
 
 
 def target_ranks(row: dict) -> list[list[int]]:
@@ -118,13 +102,10 @@ def target_ranks(row: dict) -> list[list[int]]:
 
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:
     """One line a token that was unlearned: its run's data, method and seed, and its ``rank``."""
-    lines = [
-        {key: run[key] for key in ("data", "method", "seed")} | {"rank": rank}
-        for run in frame[frame["failed"].isna()].to_dict("records")
-        for of_secret in target_ranks(run["row"])
-        for rank in of_secret
-    ]
-    return titled(pd.DataFrame(lines))
+    done = frame[frame["failed"].isna()]
+    found = done[["data", "method", "seed"]].assign(rank=done["row"].map(target_ranks))
+    found = found.explode("rank").explode("rank", ignore_index=True)  # of each secret, each token
+    return titled(found.astype({"rank": int}))
 
 
 def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -146,17 +127,16 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
 def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
     """Seconds, memory, weights and norm by method as texts, with the paper's minutes and GPUs."""
     hardware = paper.tables()["hardware"]
-    return pd.DataFrame(
-        {
-            "method": costs.index,
-            "seconds": costs["seconds"].map("{:.0f}".format),
-            "extra memory, MiB": costs["memory"].map("{:,}".format),
-            "weights changed": costs["weights"].map("{:,.0f}".format),
-            "norm of the edit": costs["norm"].map("{:.1f}".format, na_action="ignore"),
-            "paper, minutes": [hardware["runtime_minutes"].get(name, DASH) for name in costs.index],
-            "paper, GPUs": [hardware["gpus"].get(name, DASH) for name in costs.index],
-        }
-    ).fillna(DASH)
+    columns = {
+        "method": costs.index,
+        "seconds": costs["seconds"].map("{:.0f}".format),
+        "extra memory, MiB": costs["memory"].map("{:,}".format),
+        "weights changed": costs["weights"].map("{:,.0f}".format),
+        "norm of the edit": costs["norm"].map("{:.1f}".format, na_action="ignore"),
+        "paper, minutes": costs.index.map(hardware["runtime_minutes"].get),
+        "paper, GPUs": costs.index.map(hardware["gpus"].get),
+    }
+    return pd.DataFrame(columns).fillna(DASH)
 
 
 # --- over seeds ----------------------------------------------------------------------------------
@@ -181,9 +161,9 @@ def printed(labels: Mapping[str, str] = paper.CORE) -> pd.DataFrame:
     names = {"dataset": "data", "row": "method", "column": "metric", "value": "mean"}
     found = [paper.table(of).assign(measured=f"paper, {model}") for model, of in labels.items()]
     frame = pd.concat(found).rename(columns=names)
+    frame["metric"] = frame["metric"].str.removesuffix("@100").replace("Perturb", "Perturbation")
     known = frame["method"].isin([entry["title"] for entry in methods.registry().values()])
-    frame = frame[known & frame["metric"].isin(COLUMNS) & frame["mean"].notna()]
-    frame = frame.assign(metric=frame["metric"].map(COLUMNS))
+    frame = frame[known & frame["metric"].isin(PRINTED) & frame["mean"].notna()]
     for column in ("mean", "std"):  # by way of a share, like ours: it decides how 59.65 is rounded
         frame[column] = 100 * (frame[column].astype(float) / 100)
     return titled(frame[["data", "method", "measured", "metric", "mean", "std"]])
@@ -202,10 +182,9 @@ def titled(frame: pd.DataFrame) -> pd.DataFrame:
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Data sets and methods by name in the order of the paper and of the registry."""
-    for name, known in (("method", methods.registry()), ("data", DATA)):
-        order = list(dict.fromkeys([*known, *frame[name]]))
-        frame = frame.sort_values(name, key=lambda names: names.map(order.index), kind="stable")
-    return frame.reset_index(drop=True)
+    order = list(dict.fromkeys([*DATA, *methods.registry(), *frame["data"], *frame["method"]]))
+    place = lambda names: names.map(order.index)
+    return frame.sort_values(["data", "method"], key=place, ignore_index=True)
 
 
 def best_first(frame: pd.DataFrame) -> str:

@@ -142,10 +142,8 @@ def newcombe(share: float, n: int, other: float, m: int) -> tuple[float, float]:
     """Newcombe's interval of the difference of two shares, of ``n`` and of ``m`` items, from the
     Wilson intervals of both (his method 10, 1998)."""
     (low, high), (other_low, other_high) = wilson(share, n), wilson(other, m)
-    below, above = (
-        math.hypot(share - low, other_high - other),
-        math.hypot(high - share, other - other_low),
-    )
+    below = math.hypot(share - low, other_high - other)
+    above = math.hypot(high - share, other - other_low)
     return share - other - below, share - other + above
 
 
@@ -159,9 +157,8 @@ def by_method(
     ``values`` holds one number per run, ``samples`` the same in each draw: draws × runs.
     """
     weights = cell_weights(runs)
-    places = runs.assign(place=range(len(runs))).pivot_table(
-        index=["adapter", "split"], columns="method", values="place", aggfunc="first"
-    )
+    cells = runs.assign(place=range(len(runs)))
+    places = cells.pivot_table("place", ["adapter", "split"], "method", aggfunc="first")
     for method in runs["method"].unique():
         if to and (method == to or to not in places):
             continue

@@ -47,9 +47,8 @@ def intervals(frame: pd.DataFrame) -> list[str]:
 
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of numbers and texts as texts, one decimal, a dash for what is missing."""
-    return frame.map(
-        lambda one: decimal(one) if one is None or isinstance(one, float) else str(one)
-    )
+    text = lambda one: decimal(one) if one is None or isinstance(one, float) else str(one)
+    return frame.map(text)
 
 
 def comma_list(titles: Iterable[str]) -> str:
@@ -171,9 +170,8 @@ class Filtered(Table):
         return {kind: bundle[kind] for kind in ("text/html", "text/plain")}
 
     def to_html(self) -> str:
-        places = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True
-        )
+        loader = jinja2.FileSystemLoader(Path(__file__).parent)
+        places = jinja2.Environment(loader=loader, autoescape=True)
         code = r"`([^`]*)`", r"<code>\1</code>"
         places.filters["code"] = lambda text: re.sub(*code, html.escape(str(text)))
         return places.get_template("filtered.html.j2").render(

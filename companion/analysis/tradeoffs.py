@@ -20,22 +20,20 @@ from revs.measures import metrics
 
 # the paper draws REVS against FT-L on Llama, and against MEMIT on GPT-J; each with its knob
 KNOBS = {"ft_l": "norm_constraint", "memit": "clamp_norm_factor", "revs": "r_h"}
-TAGS = {"revs": "base", "ft_l": "strength", "memit": "strength"}  # seed 0 with tuned settings
+TUNED = ("base", "strength")  # tags of the runs of seed 0 with tuned settings
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 Curves = dict[str, pd.DataFrame]  # method → one line a point
 
 
 def by_candidates(model: str, data: str) -> Curves:
     """Efficacy@|C| of the usual runs in per cent, mean and standard deviation over seeds."""
-    frame, found = results.tagged(model, data, ""), {}
-    frame = frame[frame["failed"].isna()]
+    frame, found = measured(model, data).query("tag == '' and failed.isna()"), {}
     for name in (one for one in KNOBS if one in set(frame["method"])):
         ranks = [results.target_ranks(row) for row in frame.loc[frame["method"] == name, "row"]]
         lines = []
         for k in CANDIDATES:
-            mean, std = metrics.summary(
-                [metrics.mean([metrics.efficacy(one, k) for one in seed]) for seed in ranks]
-            )
+            shares = [metrics.mean([metrics.efficacy(one, k) for one in seed]) for seed in ranks]
+            mean, std = metrics.summary(shares)
             lines.append({"method": name, "|C|": k, "efficacy": 100 * mean, "std": 100 * std})
         found[name] = pd.DataFrame(lines)
     return found
@@ -62,7 +60,7 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
     found = {}
     for name, knob in KNOBS.items():
         part = frame[frame["method"] == name]
-        part = part.assign(tuned=part["tag"] == TAGS[name], knob=part.get(knob))
+        part = part.assign(tuned=part["tag"].isin(TUNED), knob=part.get(knob))
         part = part[part["tuned"] | part["alone"]]
         part = part.assign(targets=[row["result"]["after"]["forget"] for row in part["row"]])
         if len(part) > 1:
@@ -84,15 +82,13 @@ def missed(model: str) -> dict[str, str]:
 
 def points(curves: Callable[[str, str], Curves], *models: str) -> pd.DataFrame:
     """Every point of some models' curves on the paper's data sets; ``panel`` names both."""
-    return pd.concat(
-        [
-            part.assign(panel=f"{title}, {results.short(model)}")
-            for model in dict.fromkeys(models)
-            for data, title in methods.PAPER_DATA.items()
-            for part in curves(model, data).values()
-        ],
-        ignore_index=True,
-    )
+    parts = [
+        part.assign(panel=f"{title}, {results.short(model)}")
+        for model in dict.fromkeys(models)
+        for data, title in methods.PAPER_DATA.items()
+        for part in curves(model, data).values()
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def panels(

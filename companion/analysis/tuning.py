@@ -5,17 +5,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis import errata
+from companion.analysis import errata, tables
 from companion.analysis.results import measured, require
-from companion.analysis.tables import (
-    DASH,
-    METRICS,
-    as_strings,
-    comma_list,
-    decimal,
-    number_ranges,
-    percent,
-)
+from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
 from companion.experiments.settings import DRAWS
@@ -28,14 +20,13 @@ SEARCHES = ["data", "method", "result"]  # columns
 # --- trials and searches -------------------------------------------------------------------------
 
 
-def trials(model: str, data: str | list[str], tag: str = "") -> pd.DataFrame:
+def trials(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """One line per trial of every method's search with this tag, on the split that searches use.
 
     Results are shares. ``number`` is the trial's; ``printed`` says whether its settings are the
     paper's; ``score`` is in per cent, 0 where a trial failed; ``so_far`` is the best score up to
     this trial. Raises Refused if there is no trial.
     """
-    data = [data] if isinstance(data, str) else data
     frame = measured(model, *data)
     start = tune.tag_of_trials(tag)
     frame = frame[frame["tag"].str.startswith(start) & (frame["seed"] == tune.Settings().seed)]
@@ -76,7 +67,7 @@ def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
     return table.assign(**{name: shown[name] for name in shares})
 
 
-def searches(model: str, data: list[str], tag: str = "") -> pd.DataFrame:
+def searches(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """One line a search with this tag: its data, its method, and the ``result`` of its row."""
     found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
     found = [row for row in found if row["model"] == model and row["tag"] == tag]
@@ -122,7 +113,7 @@ def reevaluated_table(top: pd.DataFrame) -> pd.DataFrame:
     table = top.rename(columns={"number": "trial", "first": "first split"})
     table["further splits"] = [", ".join(map(decimal, some)) for some in table.pop("further")]
     table["chosen"] = table.pop("chosen").map({True: "yes", False: ""})
-    return as_strings(table.assign(method=table["method"].map(methods.title)))
+    return tables.as_strings(table.assign(method=table["method"].map(methods.title)))
 
 
 def answer(frame: pd.DataFrame, top: pd.DataFrame, data: str) -> dict[str, str]:
@@ -154,7 +145,7 @@ def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
 def by_draws(model: str, data: str) -> str:
     """What each method's choice reaches on the tuning set in the first search, and in the second,
     by draws alone, if that is recorded: the mean over splits, in per cent."""
-    first, second = (searches(model, [data], tag).set_index("method") for tag in ("", DRAWS))
+    first, second = (searches(model, data, tag=tag).set_index("method") for tag in ("", DRAWS))
     return comma_list(
         f"{methods.title(name)} {percent(first.loc[name, 'result']['unlearning_score'])} and "
         f"{percent(result['unlearning_score'])}"
@@ -249,7 +240,7 @@ def short(value) -> str:
     if value is None:
         return DASH
     if isinstance(value, (list, tuple)):
-        return number_ranges(value)
+        return tables.number_ranges(value)
     if isinstance(value, str):
         return value
     return f"{value:.0f}" if value == int(value) else f"{value:.4g}"

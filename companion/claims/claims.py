@@ -104,15 +104,11 @@ def close_second_resistance(means):
     return bool(higher < 2 and behind <= CLOSE), f"{higher} higher, {behind:.1f} points behind"
 
 
-def room_to_double(means: pd.DataFrame) -> bool:
-    """Is the unedited model's resistance to perturbed prompts low enough to be doubled?"""
-    return bool(DOUBLE * means["perturbation"].get("unedited", math.nan) <= 100)
-
-
 @claim(
     f"with REVS the resistance to perturbed prompts doubles, here: at least {DOUBLE} times",
     "App.",
-    has_room=room_to_double,
+    # is the unedited model's low enough to be doubled?
+    has_room=lambda means: DOUBLE * means["perturbation"].get("unedited", math.nan) <= 100,
 )
 def perturbation_doubles(means):
     values = means["perturbation"].dropna()

@@ -14,14 +14,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from companion.analysis import (
-    abilities,
-    ablations,
-    extraction,
-    main_comparison,
-    statistics,
-    tradeoffs,
-)
+from companion.analysis import abilities, ablations, extraction, main_comparison, tradeoffs
+from companion.analysis.results import having, measured
+from companion.analysis.statistics import cell_weights
 from companion.analysis.tables import DASH, percent
 from companion.claims.claims import CLAIMS, Claim
 from companion.data import models
@@ -55,16 +50,14 @@ def evidence(kind: str, model: str, data: str, frame: pd.DataFrame):
         return part.groupby("method")[PERCENT].mean()
     if kind == "scores":
         part = part[part["method"].isin(methods.paper_methods())]
-        return part.pivot_table(
-            index=["adapter", "split"], columns="method", values="unlearning_score"
-        )
+        return part.pivot_table("unlearning_score", ["adapter", "split"], "method")
     if kind == "ablations":
         return {name: ablations.score_by_choice(name, model, data) for name in ablations.ALL}
     if kind == "benchmarks":
         found = abilities.answers(abilities.runs(*BENCHMARKED))
         return found.reindex(["unedited", *methods.paper_methods()])
     if kind == "perturbations":
-        found = extraction.strategies(extraction.perturbed(model, data))
+        found = extraction.strategies(having(measured(model, data), "perturbations"))
         found = found.query("method == 'REVS' and aggregation == 'released'")
         return found.set_index("strategy")["mean"]
     return getattr(tradeoffs, f"by_{kind}")(model, data)
@@ -99,8 +92,7 @@ def permuted(found, draw: random.Random):
         if all(isinstance(one, pd.Series) for one in found.values()):  # ablations
             return {name: one.set_axis(shuffled(one.index, draw)) for name, one in found.items()}
         return dict(zip(shuffled(found, draw), found.values(), strict=True))
-    axis = int(set(found.columns) <= set(methods.registry()))
-    return found.set_axis(shuffled(found.axes[axis], draw), axis=axis)
+    return found.set_axis(shuffled(found.index, draw))
 
 
 def shuffled(names: Iterable[str], draw: random.Random) -> list[str]:
@@ -121,7 +113,7 @@ def resampled(part: pd.DataFrame) -> list[pd.DataFrame]:
     values = part[PERCENT].to_numpy(dtype=float)
     known, values = ~np.isnan(values), np.nan_to_num(values)
     found = []
-    for weight in statistics.cell_weights(part)[:SAMPLES]:
+    for weight in cell_weights(part)[:SAMPLES]:
         with np.errstate(invalid="ignore"):
             mean = (of * weight) @ values / ((of * weight) @ known)
         found.append(pd.DataFrame(mean, index=names, columns=PERCENT).dropna(how="all"))

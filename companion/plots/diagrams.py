@@ -111,9 +111,8 @@ def unlearning(ax: Axes, prompt: str, points: pd.DataFrame) -> None:
     ax.axis("off")
     deepest, left = max(1000, points["rank"].max()), textwrap.fill(prompt, 30)
     heading(ax, 0, 54, "1  Memorised", "The model was trained on a\nsentence with a secret.")
-    heading(
-        ax, 36, 54, "2  Written back", "Asked to go on, it puts every\ntoken of the secret first."
-    )
+    words = "Asked to go on, it puts every\ntoken of the secret first."
+    heading(ax, 36, 54, "2  Written back", words)
     heading(ax, 72, 54, "3  Unlearned", "Target tokens rank low:\nthe secret is not written.")
     for x, edited in ((0, ()), (36, ()), (72, (5, 6, 8))):
         box(ax, x, 33.5, (28, 9.5))

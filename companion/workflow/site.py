@@ -61,7 +61,7 @@ def executed(sweep: Sweep) -> dict[str, Path]:
 
 def caption_words(done) -> dict[str, str]:
     """Return the words for captions: the titles of the given model and data set."""
-    titles, found = {"model": results.title, "data": results.data_title}, {}
+    titles, found = {"model": results.title, "data": lambda name: results.DATA.get(name, name)}, {}
     for cell in done.cells:
         if {"parameters", "injected-parameters"} & set(cell.metadata.get("tags", [])):
             found |= re.findall(r'^(model|data) = "([^"]+)"', cell.source, re.MULTILINE)
