@@ -243,6 +243,16 @@ def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
         assert last - 15 > (30 - 15) / 2  # the lens reads the upper half of 30 layers
 
 
+def test_the_second_search_is_complete_on_emails():
+    """tuning: “is complete on Emails”, “finds better settings for …”; limitations: “better settings
+    of at least three of them”"""
+    both = tuning.both_searches(MODEL, "emails-tune")
+    assert both.notna().all(axis=None) and len(both) == 8
+    gained = tuning.gained(both, "emails-tune")
+    assert all(methods.title(name) in gained for name in ("ft_l", "rmu", "npo_kl", "revs"))
+    assert methods.title("memit") not in gained
+
+
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     """gptj: “an insider still finds nearly all secrets”; “Baselines that moved their targets kept
     hardly any other secret.”; “no trial beat the paper's own”"""

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import errata, tables
-from companion.analysis.results import measured, require
-from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent
+from companion.analysis.results import DATA, measured, require
+from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent, spoken_list
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
 from companion.experiments.settings import DRAWS
@@ -142,16 +142,29 @@ def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
     )
 
 
-def by_draws(model: str, data: str) -> str:
-    """What each method's choice reaches on the tuning set in the first search, and in the second,
-    by draws alone, if that is recorded: the mean over splits, in per cent."""
-    first, second = (searches(model, data, tag=tag).set_index("method") for tag in ("", DRAWS))
-    return comma_list(
-        f"{methods.title(name)} {percent(first.loc[name, 'result']['unlearning_score'])} and "
-        f"{percent(result['unlearning_score'])}"
-        for name, result in second["result"].items()
-        if name in first.index
-    )
+def both_searches(model: str, *data: str) -> pd.DataFrame:
+    """What each method's choice reaches on the tuning sets in the ``first`` search and in the
+    ``second``, by draws alone: the mean over splits, as a share; nan if it is not recorded."""
+    parts = {}
+    for name in data:
+        for which, tag in (("first", ""), ("second", DRAWS)):
+            found = searches(model, name, tag=tag).set_index("method")["result"]
+            parts[name, which] = found.map(lambda result: result["unlearning_score"])
+    return pd.DataFrame(parts).reindex(searched()).astype(float)
+
+
+def both_table(found: pd.DataFrame) -> pd.DataFrame:
+    """``both_searches`` as texts, in per cent."""
+    table = found.map(percent).rename(index=methods.title).rename_axis("method")
+    titled = {f"{name}-tune": title for name, title in DATA.items()}
+    table.columns = [f"{titled.get(name, name)}, {which} search" for name, which in table]
+    return table.reset_index()
+
+
+def gained(found: pd.DataFrame, data: str) -> str:
+    """The methods whose choice in the second search reaches more on a tuning set."""
+    more = found[data, "second"] > found[data, "first"]
+    return spoken_list([*map(methods.title, found.index[more])] or ["none"])
 
 
 def searched() -> list[str]:
