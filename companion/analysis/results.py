@@ -133,8 +133,8 @@ def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
         "extra memory, MiB": costs["memory"].map("{:,}".format),
         "weights changed": costs["weights"].map("{:,.0f}".format),
         "norm of the edit": costs["norm"].map("{:.1f}".format, na_action="ignore"),
-        "paper, minutes": costs.index.map(hardware["runtime_minutes"].get),
-        "paper, GPUs": costs.index.map(hardware["gpus"].get),
+        "paper, minutes": [hardware["runtime_minutes"].get(name, DASH) for name in costs.index],
+        "paper, GPUs": [hardware["gpus"].get(name, DASH) for name in costs.index],
     }
     return pd.DataFrame(columns).fillna(DASH)
 
