@@ -139,13 +139,18 @@ def cost(costs: pd.DataFrame) -> Values:
 
 
 def errata_counts(claims: pd.DataFrame) -> Values:
-    """How many printed numbers and claims of the paper break a rule, and how many addresses
-    Llama-3-8B memorised and keeps if all that are not unlearned count."""
+    """How many printed numbers and claims of the paper break a rule, what its text says in one of
+    two places, and how many addresses Llama-3-8B memorised and keeps if all that are not unlearned
+    count."""
+    said = paper.tables()["in_prose"]
     pii = paper.table("tab:pii-distribution").set_index(["row", "column"])["value"]
     emails = int(pii["Email addresses", "Memorized"])
     return {
         "emails": emails,
-        "emails_kept": emails - paper.tables()["in_prose"]["forget_emails"],
+        "emails_kept": emails - said["forget_emails"],
+        "kept_share": said["retained"],
+        "tuned_extent": said["tuned"]["extent"],
+        "tuned_data": spoken_list(said["tuned"]["data"]),
         "errata_scores": len(errata.above_its_harmonic_mean()),
         "errata_settings": len(errata.outside_their_sweep()),
         "errata_claims": len(claims),
