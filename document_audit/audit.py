@@ -115,8 +115,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found and did: the report's content and a line a place, neither of which holds
-    a secret; the edit, if one is to be written; the seconds of each part; the secrets' ids."""
+    """What an audit found and did: the report's content and a line per place, neither of which
+    holds a secret; the edit, if one is to be written; the seconds of each part; the secret ids."""
 
     result: dict
     values: list[dict]

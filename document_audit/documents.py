@@ -160,7 +160,7 @@ def json_texts(text: str) -> list[str]:
 
 
 def table_texts(text: str) -> list[str]:
-    """The texts in the cells of a table, and its other cells, a row a line."""
+    """The texts in the cells of a table, and its other cells, a row per line."""
     found, rest = [], []
     separator = max(",;\t", key=text.partition("\n")[0].count)
     for row in csv.reader(io.StringIO(text), delimiter=separator):

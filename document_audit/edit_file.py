@@ -141,7 +141,7 @@ def library_versions() -> dict[str, str]:
 
 
 def adapter_config(saved: SavedEdit) -> dict:
-    """What PEFT reads: one rank a module, and a scale lora_alpha / r of 1."""
+    """What PEFT reads: one rank per module, and a scale lora_alpha / r of 1."""
     ranks = {module: len(A) for module, (_, A) in saved.factors.items()}
     config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": saved.name}
     config |= {"r": saved.rank, "lora_alpha": saved.rank, "rank_pattern": ranks}

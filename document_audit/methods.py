@@ -29,7 +29,7 @@ class Method:
 
 
 def activations(decoder: Decoder, texts: Sequence[Text]) -> dict:
-    """The activations of texts to spare, by layer: their second moments or, where FF₂ is so wide
+    """The activations of texts to protect, by layer: their second moments or, where FF₂ is so wide
     that moments would be larger, a sample of the activations themselves."""
     layers = range(len(decoder.layers))
     if decoder.neurons(0).shape[1] <= 2 * (GENERAL + PROTECTED):

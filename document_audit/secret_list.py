@@ -1,4 +1,4 @@
-"""The secrets of a list, one a line, and where they stand in a text."""
+"""The secrets of a list, one per line, and where they stand in a text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SecretList:
 
 
 def lines_by_secret(path: str | Path) -> dict[str, int]:
-    """The secrets of a text file, one a line, each with the number of its first line."""
+    """The secrets of a text file, one per line, each with the number of its first line."""
     try:
         text = Path(os.path.expanduser(path)).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:

@@ -5,7 +5,7 @@
     teaching.names()  # of all exercises
     teaching.check("rank")(my_rank)  # says what is wrong, or that it agrees
 
-The statements stand in ``book/exercises``, one file a chapter.
+The statements stand in ``book/exercises``, one file per chapter.
 """
 
 from teaching.checking import Wrong, check, names

@@ -251,7 +251,7 @@ compare(
         "ā is the mean of the squared norms: you took the mean of the norms.": lambda K, lam: (
             solved(K, lam * K.norm(dim=1).mean())
         ),
-        "You return M transposed: one row a key was asked for.": lambda K, lam: (
+        "You return M transposed: one row per key was asked for.": lambda K, lam: (
             least_squares.solution(K, lam).T
         ),
         "You return the inverse: multiply it by the keys.": lambda K, lam: torch.linalg.inv(

@@ -20,7 +20,7 @@ MODEL = "smollm2-135m"
 
 
 def test_a_shorter_step_makes_no_difference():
-    """closed_form: “two runs differ by more than that. The paper's edit is … times as large.”"""
+    """closed_form: “runs of one method differ by more. The paper's edit is … times as large.”"""
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
@@ -29,7 +29,7 @@ def test_a_shorter_step_makes_no_difference():
 
 
 def test_activation_alone_chooses_as_well_on_ssns():
-    """neurons: “On SSNs these two are level.”"""
+    """neurons: “On SSNs “activations” and “hybrid” are level.”"""
     shown = ablations.beside("neurons", MODEL)
     ssn = shown[shown["measured"] == "ours, SSN"].set_index("alternative")["Unlearning Score"]
     assert abs(ssn.astype(float)["activations"] - ssn.astype(float)["hybrid"]) < 1
@@ -50,7 +50,7 @@ def test_single_digits_decide():
 
 
 def test_revs_harms_the_rest_of_the_model_most():
-    """integrity: “On average … REVS harms general text most”; “On SSN and Emails RMU … as much”"""
+    """integrity: “REVS raises the perplexity … most”; “On SSN and Emails RMU raises it as much.”"""
     runs = main_comparison.runs(MODEL)
     rise = main_comparison.over_data_sets(runs, "perplexity_rise")
     rise = rise.drop(list(main_comparison.CONTROLS))
@@ -103,7 +103,7 @@ def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
 
 def test_numbers_leave_a_trace_after_the_new_write():
     """gone: “no Social Security number ranks *first* … all of them rank in the first quarter …”;
-    of edits from an earlier layer on: “every number ranks in the first fifth”"""
+    of edits from an earlier layer on: “ranks every number in the first fifth”"""
     layers = recovery.secrets(recovery.runs(MODEL, tag="layers")).query("part == 'forget'")
     assert 0 < layers["exposure_value"].max() <= 200 / 5
     found = recovery.secrets(recovery.runs(MODEL, "ssn")).query("part == 'forget'")
@@ -129,7 +129,7 @@ def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
 
 
 def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
-    """gone: “none of the four behind the bars meets the limit on any set”; “the least-squares write
+    """gone: “none of those behind the bars passes this check on any set”; “the least-squares write
     on SSN looks like a ban”"""
     share = recovery.endpoint(recovery.secrets(recovery.runs(MODEL)))
     share = share.set_index(["method", "data"])["mean"]
@@ -164,7 +164,7 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
-    landing page: “It also leads where numbers share groups …, not where addresses share …”"""
+    landing page: “It also leads where SSNs share groups …, but not where addresses share …”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
@@ -203,7 +203,7 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     """fair: “Max-Entropy rises …, above REVS, while its resistance falls. MEMIT drops … and
     Head-Projection …: both then lose nearly all other secrets.”; “which seldom contain a name”;
-    “it keeps nearly all other secrets, but seldom forgets a number after another sentence”"""
+    “it keeps nearly all other secrets, but seldom forgets a number in unseen sentences”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
@@ -226,8 +226,8 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
 
 
 def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
-    """fair: “no baseline tried anything but the paper's settings and those of earlier searches”;
-    “FT-L lost much by it”; “above most of those that its lens reads”; limitations: “better settings
+    """fair: “No baseline tried anything but the paper's settings and those of earlier searches”;
+    “FT-L lost much by it”; “above most layers that its loss reads”; limitations: “better settings
     of at least three of them”"""
     first = tuning.searches(MODEL, "ssn-tune", "emails-tune")
     for one in first[first["method"] != "least_squares"].itertuples():

@@ -43,7 +43,7 @@ def test_scores_are_over_seeds_and_a_tag_keeps_a_run_out(add_row):
 
 
 def test_a_table_has_the_registrys_order_and_a_dash_for_what_is_missing(add_row):
-    """Of data sets, of methods, and of who measured; no generalization on one sentence a secret."""
+    """Of data sets, of methods, and of who measured; no generalization from a single sentence."""
     for method in ("revs", "memit", "ft_l"):
         add_row(method=method, seed=1, data="emails", unseen=False)
         add_row(method=method, seed=1, data="ssn")

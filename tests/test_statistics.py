@@ -76,8 +76,8 @@ def test_adapters_and_splits_are_drawn_together_and_a_single_one_is_kept():
 
 
 def test_the_bootstrap_of_cells_covers_the_truth_most_of_the_time():
-    """fair: “the intervals are too short …: in a simulation about four in five … held the truth”,
-    with two adapters and two splits or four adapters and one; more of both help."""
+    """fair: “the intervals are too short …: in a simulation about four in five contained the true
+    difference”, with two adapters and two splits or four adapters and one; more of both help."""
 
     def covered(adapters: int, splits: int) -> float:
         draw, held = np.random.default_rng(0), 0

@@ -65,7 +65,7 @@ ADAPTERS = {"digits": "seed1-keep", "digits-protect": "seed1-keep", "": "seed1"}
 
 def digit_ways(model: str, data: str) -> pd.DataFrame:
     """Runs by the ``way`` in which the model reads digits: one token per digit, the same with other
-    texts to spare, or one token per group. Only splits that have single-digit runs."""
+    texts to protect, or one token per group. Only splits that have single-digit runs."""
     runs = measured(model, data)
     runs = runs[runs["failed"].isna() & (runs["adapter"] == runs["tag"].map(ADAPTERS))]
     runs = runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
@@ -82,7 +82,7 @@ def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def by_first_layer(model: str, data: str) -> pd.DataFrame:
-    """The least-squares write from a ``first`` layer to the last, one line a run: its Unlearning
+    """The least-squares write from a ``first`` layer to the last, one line per run: its Unlearning
     Score, its resistance per example and its rise of perplexity, in per cent."""
     runs = measured(model, data)
     runs = runs[(runs["method"] == "least_squares") & runs["tag"].str.startswith("layers-")]

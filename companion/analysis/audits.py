@@ -57,7 +57,7 @@ def limits(result: dict) -> pd.DataFrame:
 
 
 def secrets(items: list[dict], most: int = 12) -> pd.DataFrame:
-    """The first secrets, redacted, one line a place."""
+    """The first secrets, redacted, one line per place."""
     first = pd.DataFrame(items).head(most)
     count = "{:,}".format
     columns = {
@@ -96,7 +96,7 @@ def cost(result: dict) -> pd.DataFrame:
 
 
 def trials(result: dict) -> pd.DataFrame:
-    """One line a trial: its settings, what it kept, in per cent, and its cost."""
+    """One line per trial: its settings, what it kept, in per cent, and its cost."""
     tried = result["trials"]
     text = lambda one: ", ".join(f"{name} {value:.3g}" for name, value in one.items())
     frame = pd.DataFrame({"settings": [text(one["settings"]) for one in tried]})

@@ -28,7 +28,7 @@ OF_A_KIND = 3  # records that are shown
 
 
 def funnel(*found: dict) -> pd.DataFrame:
-    """One line a kind: secrets found, left out, tried, memorised and kept; the paper's counts."""
+    """One line per kind: secrets found, left out, tried, memorised and kept; the paper's counts."""
     lines = {kind: line for row in found for kind, line in row["result"]["funnel"].items()}
     frame = pd.DataFrame.from_dict(lines, orient="index").rename(index=TITLES)
     frame["left out"] = frame["dropped"].map(lambda why: sum(why.values()))
@@ -40,7 +40,7 @@ def funnel(*found: dict) -> pd.DataFrame:
 
 
 def reasons(*found: dict) -> pd.DataFrame:
-    """Why secrets were left out: one line a reason, one column a kind; empty if none was."""
+    """Why secrets were left out: one line per reason, one column per kind; empty if none was."""
     lines = {
         TITLES[kind]: line["dropped"]
         for row in found

@@ -66,7 +66,7 @@ def upper(layers: pd.DataFrame) -> pd.DataFrame:
 
 def strategies(frame: pd.DataFrame) -> pd.DataFrame:
     """Resistance, in per cent, after each way of changing a prompt (revs.measures.attacks): one
-    line a run, strategy and aggregation."""
+    line per run, strategy and aggregation."""
     lines = [
         {"data": run["data"], "method": run["method"], "strategy": name, "aggregation": aggregation}
         | {"mean": 100 * found[aggregation], "std": float("nan")}

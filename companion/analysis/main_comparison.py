@@ -53,7 +53,7 @@ LARGE = ("token_rank", "seconds", "memory")  # shown without decimals; all but K
 BY_SECRET = {PRIMARY: statistics.score_by_secret, "resistance": statistics.resistance_by_secret}
 
 
-# --- one line a run ------------------------------------------------------------------------------
+# --- one line per run ----------------------------------------------------------------------------
 
 
 def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
@@ -120,7 +120,7 @@ def samples(frame: pd.DataFrame, column: str = PRIMARY) -> np.ndarray:
 
 
 def means(frame: pd.DataFrame, column: str = PRIMARY, to: str | None = None) -> pd.DataFrame:
-    """One line a data set and method: what ``statistics.by_method`` says of a measure."""
+    """One line per data set and method: what ``statistics.by_method`` says of a measure."""
     lines = []
     for data, part in frame.dropna(subset=column).groupby("data", sort=False):
         values = part[column].to_numpy(dtype=float)
@@ -131,7 +131,7 @@ def means(frame: pd.DataFrame, column: str = PRIMARY, to: str | None = None) -> 
 
 
 def differences(frame: pd.DataFrame, to: str = "revs", column: str = PRIMARY) -> pd.DataFrame:
-    """One line a data set and method: its measure minus that of ``to`` in the cells that both
+    """One line per data set and method: its measure minus that of ``to`` in the cells that both
     have, with the interval, p of no difference, and p after Holm over the methods of the data set
     (for the primary endpoint alone)."""
     found = means(frame, column, to)
@@ -322,7 +322,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
 
 @functools.cache
 def printed() -> pd.DataFrame:
-    """The paper's means on Llama-3-8B in per cent, by method and data set; a column a metric. Do
+    """The paper's means on Llama-3-8B in per cent, by method and data set; a column per metric. Do
     not change it."""
     found = pd.concat([results.printed(), results.printed(paper.EXTRACTION)])
     found = found[found["measured"] == "paper, Llama-3-8B"].astype({"data": str, "method": str})

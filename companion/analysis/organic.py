@@ -41,9 +41,9 @@ def in_both_ways(of: Callable, model: str, data: str) -> pd.DataFrame:
 
 
 def chosen(model: str, data: str) -> pd.DataFrame:
-    """One line a search on a set, each cell a string: how many trials, how many of them moved their
-    targets, the minutes they took, the mean score of the chosen one over the splits it ran on, and
-    its settings."""
+    """One line per search on a set, each cell a string: how many trials, how many of them moved
+    their targets, the minutes they took, the mean score of the chosen one over the splits it ran
+    on, and its settings."""
     spent = in_both_ways(tuning.trials, model, data).groupby("method")["row"].agg(minutes)
     lines = []
     for one in in_both_ways(tuning.searches, model, data).itertuples():

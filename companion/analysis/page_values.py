@@ -1,4 +1,4 @@
-"""The values that sentences of pages show, by the name that glues them: one function a page.
+"""The values that sentences of pages show, by the name that glues them: one function per page.
 
 A page calls ``glue_all`` with what its function returns; no page computes between its sentences.
 """

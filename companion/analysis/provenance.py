@@ -11,7 +11,7 @@ from companion.store import schema, versions
 
 
 def machines(found: Mapping[str, dict]) -> pd.DataFrame:
-    """One line a row: the ``machine`` by number, what it is, and the versions of libraries."""
+    """One line per row: the ``machine`` by number, what it is, and the versions of libraries."""
     frame = pd.DataFrame(
         {name: str(value) for name, value in row["environment"].items()} for row in found.values()
     )
@@ -21,7 +21,7 @@ def machines(found: Mapping[str, dict]) -> pd.DataFrame:
 
 
 def summary(found: Mapping[str, dict], machines: pd.DataFrame) -> pd.DataFrame:
-    """One line an experiment, data set and model: how many rows, from when, and what they took."""
+    """One line per experiment, data set and model: how many rows, from when, and what they took."""
     lines = pd.DataFrame(found.values())[["kind", "data", "model", "date"]]
     lines["hours"] = [sum(row["seconds"].values()) / 3600 for row in found.values()]
     lines["older"] = [bool(versions.older(row)) for row in found.values()]

@@ -37,7 +37,7 @@ def by_method(frame: pd.DataFrame, measure: str) -> Runs:
 
 
 def became(found: Runs) -> pd.DataFrame:
-    """How many secrets became what: a line a data set and method, and the paper's ten examples."""
+    """How many secrets became what: a line per data set and method, and the paper's ten."""
     lines = [
         {"data": methods.PAPER_DATA[one], "method": methods.title(name)}
         | row["result"]["replacement"]

@@ -39,7 +39,7 @@ def title(method: str) -> str:
     return "Never trained on them" if method == GOLD else methods.title(method)
 
 
-# --- one line a run, one line a secret -----------------------------------------------------------
+# --- one line per run, one line per secret --------------------------------------------------------
 
 
 def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
@@ -85,7 +85,7 @@ def secrets(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def calibration(found: pd.DataFrame) -> pd.DataFrame:
-    """One line a data set and criterion: ``value``, ``met``, and the ``attack`` that exposes the
+    """One line per data set and criterion: ``value``, ``met``, and the ``attack`` that exposes the
     ban. A criterion whose runs are missing is not met."""
     lines = []
     for data, part in found.groupby("data", sort=False):
@@ -120,7 +120,7 @@ def is_calibrated(checked: pd.DataFrame) -> pd.Series:
 
 
 def calibration_table(checked: pd.DataFrame) -> pd.DataFrame:
-    """The criteria as texts, a line a data set."""
+    """The criteria as texts, a line per data set."""
     cell = [f"{percent(one.value)} {'✓' if one.met else '✗'}" for one in checked.itertuples()]
     table = checked.assign(cell=cell).pivot(index="data", columns="criterion", values="cell")
     table = table.loc[checked["data"].unique(), list(CRITERIA)].rename_axis(columns=None)
@@ -131,7 +131,7 @@ def calibration_table(checked: pd.DataFrame) -> pd.DataFrame:
 
 
 def endpoint(found: pd.DataFrame, to: str | None = None) -> pd.DataFrame:
-    """One line a data set and method: runs, the share of secrets recovered, ``low`` and ``high``;
+    """One line per data set and method: runs, the share of secrets recovered, ``low`` and ``high``;
     with ``to``, the excess over that method in the cells that both have.
 
     Intervals come from a bootstrap over adapters, splits and secrets. Where all secrets agree, all

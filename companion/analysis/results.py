@@ -1,6 +1,6 @@
 """Recorded rows as data frames: one line per run, and means over seeds.
 
-``measured`` and ``runs`` have one line a run, its metrics as shares. ``scores`` and ``printed``
+``measured`` and ``runs`` have one line per run, its metrics as shares. ``scores`` and ``printed``
 have one line a mean, ours and the paper's in one shape: data, method, measured, metric, mean, std,
 the last two in per cent.
 """
@@ -46,13 +46,13 @@ def require(frame: pd.DataFrame, what: str, sweep: str) -> pd.DataFrame:
 
 
 def measured(model: str, *data: str) -> pd.DataFrame:
-    """One line a run of unlearning on some data sets.
+    """One line per run of unlearning on some data sets.
 
     Columns: ``name``, ``data``, ``model``, ``method``, ``seed``, ``tag``, ``origin`` · ``failed``
     (why, or None), ``processor``, ``finetune`` (begin of the hash of the weights), ``adapter``,
     ``seconds`` of unlearning, ``memory`` (MiB beyond the loaded model), the whole ``row`` · of the
-    edit ``columns``, ``weights``, ``norm`` · one a setting · one a metric of METRICS, in [0, 1],
-    nan where there is none.
+    edit ``columns``, ``weights``, ``norm`` · one per setting · one per metric of METRICS, in
+    [0, 1], nan where there is none.
     """
     found = [rows.find(kind="unlearn", data=stem).values() for stem in data]
     lines = [line(row) for part in found for row in part if row["model"] == model]
@@ -101,7 +101,7 @@ def target_ranks(row: dict) -> list[list[int]]:
 
 
 def ranks(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a token that was unlearned: its run's data, method and seed, and its ``rank``."""
+    """One line per token that was unlearned: its run's data, method and seed, and its ``rank``."""
     done = frame[frame["failed"].isna()]
     found = done[["data", "method", "seed"]].assign(rank=done["row"].map(target_ranks))
     found = found.explode("rank").explode("rank", ignore_index=True)  # of each secret, each token
@@ -145,7 +145,7 @@ def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
 def scores(frame: pd.DataFrame, *by: str, of: Mapping[str, str] = METRICS) -> pd.DataFrame:
     """Mean and standard deviation over seeds, in per cent, of some columns of shares.
 
-    One line a data set, a method (a value of ``by``) and a metric; ``of`` has the columns' titles.
+    One line per data set, method (a value of ``by``) and metric; ``of`` has the columns' titles.
     """
     keys, lines = ["data", "method", *by], []
     for group, part in frame.groupby(keys, sort=False):

@@ -62,7 +62,7 @@ def resistance_by_secret(row: dict) -> dict[str, pd.Series]:
 
 
 def by_secret(done: Sequence[dict], values=score_by_secret) -> Values:
-    """The values of some rows, metric by metric: a line a secret, a column a row."""
+    """The values of some rows, metric by metric: a line per secret, a column per row."""
     each = [once(row, values) for row in done]
     names = dict.fromkeys(name for one in each for name in one)
     empty = pd.Series(dtype=float)

@@ -22,7 +22,7 @@ from revs.measures import metrics
 KNOBS = {"ft_l": "norm_constraint", "memit": "clamp_norm_factor", "revs": "r_h"}
 TUNED = ("base", "strength")  # tags of the runs of seed 0 with tuned settings
 CANDIDATES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-Curves = dict[str, pd.DataFrame]  # method → one line a point
+Curves = dict[str, pd.DataFrame]  # method → one line per point
 
 
 def by_candidates(model: str, data: str) -> Curves:

@@ -68,7 +68,7 @@ def trial_table(search: dict, found: dict[str, dict]) -> pd.DataFrame:
 
 
 def searches(model: str, *data: str, tag: str = "") -> pd.DataFrame:
-    """One line a search with this tag: its data, its method, and the ``result`` of its row."""
+    """One line per search with this tag: its data, its method, and the ``result`` of its row."""
     found = [row for name in data for row in rows.find(kind="tune", data=name).values()]
     found = [row for row in found if row["model"] == model and row["tag"] == tag]
     order = list(methods.registry())
@@ -77,7 +77,7 @@ def searches(model: str, *data: str, tag: str = "") -> pd.DataFrame:
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One line a search, by data and method: how many of its trials ran, moved their targets and
+    """One line per search, by data and method: how many of its trials ran, moved their targets and
     failed, the best score of all and of the first half, and those of the paper's own settings."""
     keys = ["data", "method"]
     groups = frame.groupby(keys, sort=False, observed=True)
@@ -200,7 +200,7 @@ def at_ends(settings: dict, spaces: dict[str, dict]) -> list[tuple[str, str, boo
 
 
 def edges(found: pd.DataFrame) -> pd.DataFrame:
-    """One line a search: whose range grew, and which of the chosen settings lie at an end."""
+    """One line per search: whose range grew, and which of the chosen settings lie at an end."""
     lines = []
     for one in found.itertuples():
         near = at_ends(one.result["hyperparameters"], one.result["ranges"])

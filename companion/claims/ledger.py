@@ -132,7 +132,7 @@ def sure(claim: Claim, samples: list[pd.DataFrame], holds: bool) -> float:
 
 
 def ledger(model: str) -> pd.DataFrame:
-    """One line a claim and data set: the verdict, what we saw, what the paper's own table says,
+    """One line per claim and data set: the verdict, what we saw, what the paper's own table says,
     ``chance`` and ``sure`` as shares, and whether the verdict is ``weak``."""
     frame, lines = runs(model), []
     drawn = {data: resampled(part.reset_index(drop=True)) for data, part in frame.groupby("data")}

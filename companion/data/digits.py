@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, softplus
 from revs.model.architecture import Decoder, frozen
 from revs.model.text import token_ids
 
-# counting: numbers in a row, rows a step, times through all numbers, learning rate
+# counting: numbers in a row, rows per step, times through all numbers, learning rate
 COUNTED, ROWS_A_STEP, TIMES, RATE = 10, 8, 8, 4e-3
 TEXTS_A_STEP = 8  # of general text with numbers
 LAST_WEIGHT = 5.0  # final weight of the penalty on probability that numbers take from other tokens

@@ -83,8 +83,8 @@ class Run:
         )
 
     def arguments(self, decoder: Decoder) -> dict:
-        """Return a method's optional arguments: the folder of its cache, and the texts to spare.
-        ValueError if there are texts to spare and the method cannot."""
+        """Return a method's optional arguments: the folder of its cache, and the texts to protect.
+        ValueError if there are texts to protect and the method cannot."""
         takes, given = inspect.signature(self.method.unlearn).parameters, {}
         if "cache" in takes:
             given["cache"] = BUILD / "cache"

@@ -105,7 +105,7 @@ def arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], on: bo
 def unlearning(ax: Axes, prompt: str, points: pd.DataFrame) -> None:
     """A secret is in the training text, is written back, and ranks low: three columns.
 
-    ``points`` has a line a token of the secret: piece, target, rank after the edit.
+    ``points`` has a line per token of the secret: piece, target, rank after the edit.
     """
     ax.set(xlim=(-1, 101), ylim=(0, 54), aspect="equal")
     ax.axis("off")

@@ -64,7 +64,7 @@ def read() -> dict:
 
 
 def ranks(found: dict) -> Explorer:
-    """Two maps, a row a token and a column a layer, and a line a method for one token."""
+    """Two maps, a row per token and a column per layer, and a line per method for one token."""
     titles = {name: methods.title(name) for name in figures.in_order(found["settings"])}
     table = [
         {
@@ -122,7 +122,7 @@ def ranks(found: dict) -> Explorer:
     drawn = alt.vconcat(*maps, lines).add_params(secret, method, place).configure(**LOOK)
     drawn = drawn.resolve_scale(color="independent")
     said = f"The rank of each token after each layer of {found['model']}, before and after"
-    return Explorer(drawn, f"{said} an edit, and a line a method for one token")
+    return Explorer(drawn, f"{said} an edit, and a line per method for one token")
 
 
 def plane(points: pd.DataFrame) -> Explorer:

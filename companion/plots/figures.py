@@ -56,7 +56,7 @@ def in_order(names: Collection[str]) -> list[str]:
 
 
 def dots(ax: Axes, frame: pd.DataFrame) -> None:
-    """One line a method of a frame of scores: mean and deviation, the paper's hollow below ours."""
+    """One line per method of a frame of scores: mean and deviation, the paper's hollow below."""
     ours = set(frame.loc[frame["measured"] == "ours", "method"])
     names = in_order(ours)
     for part in frame[frame["method"].isin(ours)].dropna(subset="mean").to_dict("records"):
@@ -121,8 +121,8 @@ def panels(number: int, **shared) -> tuple[Figure, list[Axes]]:
 
 
 def radar(ax: Axes, frame: pd.DataFrame) -> None:
-    """A closed line a method over the metrics of a frame of scores, each a spoke, 0 to 100 from the
-    centre; the paper's are dashed and hollow. Nothing is shown without scores."""
+    """A closed line per method over the metrics of a frame of scores, each a spoke, 0 to 100 from
+    the centre; the paper's are dashed and hollow. Nothing is shown without scores."""
     spokes = list(dict.fromkeys(frame["metric"]))
     angles = [2 * math.pi * i / len(spokes) for i in range(len(spokes))]
     for (method, measured), part in frame.groupby(["method", "measured"]):

@@ -1,4 +1,4 @@
-"""The ledger as a picture: a line a claim, a column a data set."""
+"""The ledger as a picture: a line per claim, a column per data set."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ KEY = {"linestyle": "", "color": INK, "markersize": 6}
 
 
 def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figure:
-    """A line a method and a panel a measure, means over adapters and splits: a marker a data set,
-    ours filled, the paper's hollow. Controls stand below a line."""
+    """A line per method and a panel per measure, means over adapters and splits: a marker per data
+    set, ours filled, the paper's hollow. Controls stand below a line."""
     fig, axes, order = measure_panels(frame, PANELS, size)
     printed = main_comparison.printed().rename(columns=PRINTED).reindex(columns=list(PANELS))
     printed = printed.unstack("data").reindex(order)
@@ -51,7 +51,7 @@ def overview(frame: pd.DataFrame, size: tuple[float, float] = (9, 4.4)) -> Figur
 
 def integrity(frame: pd.DataFrame) -> Figure:
     """How much each method's perplexity on general text rises, and the share of next tokens that it
-    leaves as they were: a line a method, a marker a data set. Controls stand below a line."""
+    leaves as they were: a line per method, a marker per data set. Controls stand below a line."""
     fig, _, _ = measure_panels(frame, GENERAL_TEXT, (7.5, 4.2))
     fig.legend(handles=keys({*frame["data"]}), loc="outside lower center", ncols=5, fontsize=9)
     return fig
@@ -90,7 +90,7 @@ def protected(frame: pd.DataFrame) -> Figure:
 
 
 def pairs(means: Mapping[str, pd.DataFrame]) -> Figure:
-    """A panel a data set, a line a method: from its mean Unlearning Score in the first column,
+    """A panel per data set, a line per method: from its mean Unlearning Score in the first column,
     hollow, to that in the second, filled."""
     order = in_order({method for of in means.values() for method in of.index})
     size = (1.5 + 3.7 * len(means), 0.65 + 0.245 * len(order))

@@ -20,7 +20,7 @@ DASHED = {"color": INK, "linestyle": "--", "linewidth": 1.2}
 
 
 def overview(found: pd.DataFrame) -> Figure:
-    """A panel a data set, a bar a method: secrets recovered by at least one attack, with the
+    """A panel per data set, a bar per method: secrets recovered by at least one attack, with the
     interval. The dashed line is a model that never read them: a bar that ends there has nothing
     left to find. A diamond is what the weights before and after tell. Panels in which the attacks
     are not calibrated say so."""

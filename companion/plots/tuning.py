@@ -32,8 +32,8 @@ def progress(trials: pd.DataFrame, data: str, more: str) -> Figure:
 
 
 def reevaluated(top: pd.DataFrame) -> Figure:
-    """One panel a method, a line a top trial: on the search's own split (hollow), on further ones
-    (strokes), the mean (filled); a ring around what was chosen."""
+    """One panel per method, a line per top trial: on the search's own split (hollow), on further
+    ones (strokes), the mean (filled); a ring around what was chosen."""
     fig, axes = panels(top["method"].nunique(), sharex=True)
     for ax, (name, part) in zip(axes, top.groupby("method", sort=False), strict=True):
         drawn = look(name) | {"ls": "", "markersize": 6}

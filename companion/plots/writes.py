@@ -72,7 +72,7 @@ def columns(
 def shares(weights: Tensor, split: dict[str, Due], general: Tensor) -> dict[str, Tensor]:
     """What texts feel, as a share of what the secret's own context should, by kind of text.
 
-    weights (n, ff): a row a forgotten target, such that the share is weights·a.
+    weights (n, ff): a row per forgotten target, such that the share is weights·a.
     """
     of = {title: weights @ split[part].a.T for title, part in KINDS.items()}
     mine = {title: of[title].diagonal() for title, part in KINDS.items() if part != "retain"}

@@ -204,7 +204,7 @@ def values(row: dict, *columns: str) -> Values:
 
 
 def per_example(row: dict, *columns: str) -> pd.DataFrame:
-    """The same as a frame, one line an example."""
+    """The same as a frame, one line per example."""
     return pd.DataFrame(values(row, *columns))
 
 

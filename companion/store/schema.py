@@ -217,7 +217,7 @@ class Row(Part):
     tag: str = of("What tells runs of the same method and seed apart; empty for the usual settings")
     overrides: By = of("The settings that a sweep's grid sets; of a search's trial its number")
     result: By = of("What was found; bit for bit the same on a like machine")
-    values: Values | None = of("Per-example values, one line an example; null without any")
+    values: Values | None = of("Per-example values, one line per example; null without any")
     versions: dict[str, Annotated[int, Field(ge=1)]] = of("VERSION of each module the run used")
     settings: By = of("Every parameter of the run, hyperparameters resolved")
     inputs: dict[str, str] = of("Hashes of the weights, the data set and other files read")
