@@ -7,8 +7,9 @@ import yaml
 from test_rows import a_row
 
 from companion.experiments import methods
+from companion.experiments.settings import DRAWS
 from companion.store import rows, versions
-from companion.workflow import promote
+from companion.workflow import promote, sweep
 
 SEARCHES = rows.find(rows.RECORDED, kind="tune")
 
@@ -72,3 +73,16 @@ def test_the_settings_are_what_the_searches_chose():
     written = yaml.safe_load(promote.SETTINGS.read_text(encoding="utf-8"))
     found = promote.tuned(SEARCHES)
     assert written | found == written and set(found) >= set(methods.paper_methods())
+
+
+def test_runs_with_second_choices_have_what_the_second_searches_chose():
+    """Only choices that reach more on the tuning set than the first; URLs take Emails'."""
+    runs = [job.settings for job in sweep.read("tune-all").jobs.values()]
+    runs = [run for run in runs if run.tag == DRAWS and not run.data.endswith("-tune")]
+    assert runs
+    for run in runs:
+        data = methods.emails_for_urls(run.data)
+        first = f"tune/{data}-tune/{run.model}/{run.method}-seed0-adapter-tune1"
+        one, two = (SEARCHES[name]["result"] for name in (first, f"{first}-{DRAWS}"))
+        assert run.hyperparameters == two["hyperparameters"]
+        assert two["unlearning_score"] > one["unlearning_score"]

@@ -253,6 +253,23 @@ def test_the_second_search_is_complete_on_emails():
     assert methods.title("memit") not in gained
 
 
+def test_second_choices_lift_ft_l_above_revs():
+    """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
+    more …”; fair: “searched again, FT-L passes REVS on Emails”, “lifts it above REVS on both”"""
+    runs = tuning.second_choices(MODEL)
+    keys, measures = ["method", "data", "tagged"], ["efficacy", "specificity", "unlearning_score"]
+    means = runs.groupby(keys)[measures].mean()
+    first, second = (means.xs(tagged, level="tagged") for tagged in (False, True))
+    assert set(first.index.unique("method")) == {"revs", "ft_l", "rmu", "npo_kl"}
+    score = second["unlearning_score"]
+    for data in ("emails", "urls"):
+        revs = [of.loc[("revs", data), "unlearning_score"] for of in (first, second)]
+        assert score["ft_l", data] > max(revs)
+    before, after = (of.loc[("revs", "emails")] for of in (first, second))
+    assert after["unlearning_score"] < before["unlearning_score"]
+    assert after["efficacy"] > 0.99 and after["specificity"] < before["specificity"] - 0.1
+
+
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     """gptj: “an insider still finds nearly all secrets”; “Baselines that moved their targets kept
     hardly any other secret.”; “no trial beat the paper's own”"""

@@ -176,6 +176,15 @@ def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
     return ends | {name: f"{value:.1f}" for name, value in said.items()}
 
 
+def second_choices(runs: pd.DataFrame) -> Values:
+    """FT-L's and REVS's mean Unlearning Scores on Emails and URLs by settings of either search."""
+    some = runs[runs["method"].isin(["ft_l", "revs"])]
+    means = some.groupby(["method", "data", "tagged"])["unlearning_score"].mean()
+    names = {True: "second", False: "first"}
+    found = {f"{name}_{data}_{names[of]}": mean for (name, data, of), mean in means.items()}
+    return {name: percent(mean) for name, mean in found.items()}
+
+
 def run_ranges(runs: pd.DataFrame) -> Values:
     """How far apart a method's Unlearning Scores lie at most, in points: for REVS, as the median
     over methods, and for the method whose runs lie furthest apart."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from companion.analysis import errata, tables
+from companion.analysis import errata, main_comparison, tables
 from companion.analysis.results import DATA, measured, require
 from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent, spoken_list
 from companion.experiments import methods, tune
@@ -165,6 +165,14 @@ def gained(found: pd.DataFrame, data: str) -> str:
     """The methods whose choice in the second search reaches more on a tuning set."""
     more = found[data, "second"] > found[data, "first"]
     return spoken_list([*map(methods.title, found.index[more])] or ["none"])
+
+
+def second_choices(model: str) -> pd.DataFrame:
+    """The runs of the comparison with what second searches chose (``tagged``), and those with the
+    first choices in the same cells. Raises Refused if there is none."""
+    found = main_comparison.beside(model, DRAWS, *methods.PAPER_DATA)
+    require(found, f"runs of {model} with the choices of second searches", "tune-all")
+    return found
 
 
 def searched() -> list[str]:
