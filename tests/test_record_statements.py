@@ -2,6 +2,8 @@
 
 import re
 
+import pandas as pd
+
 from companion.analysis import (
     abilities,
     ablations,
@@ -36,10 +38,18 @@ def test_activation_alone_chooses_as_well_on_ssns():
 
 
 def test_single_digits_decide():
-    """digits: “They do.”; “Here it takes four of the ten digits from the model”"""
+    """digits: “Here it takes four of the ten digits from the model”; “six of eight methods forget
+    all SSNs, including those to keep”; “and as much with REVS”"""
     found = ablations.digit_ways(MODEL, "ssn")
     ban = found[(found["method"] == "output_ban") & (found["way"] == "digits")]
     assert [row["result"]["edit"]["weights"] for row in ban["row"]] == [4 * 576]
+    single = found[(found["way"] == "digits") & ~found["method"].isin(main_comparison.CONTROLS)]
+    single = single.set_index("method")
+    assert len(single) == 8 and (single["efficacy"] > 0.95).sum() == 6
+    assert single.loc[single["efficacy"] > 0.95, "specificity"].max() < 0.05
+    rise = main_comparison.measures(found.reset_index(drop=True))
+    rise = rise[rise["way"] == "digits"].set_index("method")["perplexity_rise"]
+    assert abs(rise["revs"] - rise["output_ban"]) < 0.01
     best = found.groupby("way")["unlearning_score"].max()
     assert best["digits"] < best["groups"] / 2
     spared = found[found["tag"] == "digits-protect"].set_index("method")
@@ -164,7 +174,8 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
-    landing page: “It also leads where SSNs share groups …, but not where addresses share …”"""
+    “REVS scores higher …, though not after Holm's correction”; landing page: “It also leads where
+    SSNs share groups, though an insider finds them …; not where addresses share names.”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
@@ -174,7 +185,7 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared")
     gap = main_comparison.differences(names).query("method == 'least_squares'")
-    assert (gap["mean"] < 0).all() and (gap["holm"] > 0.05).all() and len(gap) == 1
+    assert (gap["high"] < 0).all() and (gap["holm"] > 0.05).all() and len(gap) == 1
     names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
     assert main_comparison.place(names["unlearning_score"], "least_squares") > 1
@@ -202,7 +213,8 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     """fair: “Max-Entropy rises …, above REVS, while its resistance falls. MEMIT drops … and
-    Head-Projection …: both then lose nearly all other secrets.”; “which seldom contain a name”;
+    Head-Projection …: MEMIT then loses nearly all …, Head-Projection nine in ten.”; “which seldom
+    contain a name”;
     “it keeps nearly all other secrets, but seldom forgets a number in unseen sentences”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
@@ -210,7 +222,9 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     assert resistance["max_entropy"] < 0.2
     assert usual["max_entropy"] < usual["revs"] < score["max_entropy"] < usual["least_squares"]
     for method in ("memit", "head_projection"):
-        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.2
+        assert score[method] < usual[method]
+    kept = whole["specificity"].mean()
+    assert kept["memit"] < 0.05 and 0.05 < kept["head_projection"] < 0.15
     (upper,) = (
         main_comparison.beside(MODEL, "whole-prompt-layers", "ssn")
         .query("tagged")
@@ -255,12 +269,15 @@ def test_the_second_search_is_complete_on_emails():
 
 def test_second_choices_lift_ft_l_above_revs():
     """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
-    more …”; fair: “searched again, FT-L passes REVS on Emails”, “lifts it above REVS on both”"""
+    more …”; fair: “searched again, FT-L passes REVS on Emails”, “lifts it above REVS on both”,
+    “and MEMIT close to REVS on SSN”"""
     runs = tuning.second_choices(MODEL)
     keys, measures = ["method", "data", "tagged"], ["efficacy", "specificity", "unlearning_score"]
     means = runs.groupby(keys)[measures].mean()
     first, second = (means.xs(tagged, level="tagged") for tagged in (False, True))
-    assert set(first.index.unique("method")) == {"revs", "ft_l", "rmu", "npo_kl"}
+    assert set(first.loc[:, "emails", :].index) == {"revs", "ft_l", "rmu", "npo_kl"}
+    usual = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")["unlearning_score"].mean()
+    assert usual - 0.1 < second.loc[("memit", "ssn"), "unlearning_score"] < usual
     score = second["unlearning_score"]
     for data in ("emails", "urls"):
         revs = [of.loc[("revs", data), "unlearning_score"] for of in (first, second)]
@@ -272,7 +289,13 @@ def test_second_choices_lift_ft_l_above_revs():
 
 def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     """gptj: “an insider still finds nearly all secrets”; “Baselines that moved their targets kept
-    hardly any other secret.”; “no trial beat the paper's own”"""
+    hardly any other secret.”; “no trial beat the paper's own”; “here as on the book's model: the
+    Delta attack … finds most”"""
+    for model in ("gptj-small", MODEL):
+        runs = main_comparison.runs(model, "ssn").query("method == 'least_squares'")
+        attacks = [run["result"]["attacks"] for run in runs["row"]]
+        kept = pd.DataFrame(attacks)[["logit_lens", "delta", "perturbation"]]
+        assert kept.map(lambda one: one["per_example"]).mean().idxmin() == "delta"
     after = main_comparison.runs("gptj-small", "ssn").query("method == 'least_squares'")
     assert after["efficacy"].min() > 0.95 and after["resistance"].max() < 0.1
     layers = extraction.by_layer(results.runs("gptj-small", "ssn"), "logit_lens")

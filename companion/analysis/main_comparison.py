@@ -161,12 +161,14 @@ def text(value: float, column: str) -> str:
 
 def table(frame: pd.DataFrame) -> pd.DataFrame:
     """Every method's Unlearning Score with its interval and its other measures, as texts; a single
-    data set is not named in each line."""
+    data set is not named in each line. Seconds and memory, which differ between processors, are
+    those of ``results.cost_table``."""
     scores, keys = means(frame), ["data", "method"]
     found = scores[keys].assign(runs=scores["runs"].astype(str))
     found[TITLES[PRIMARY]] = scores["mean"].map(percent)
     found["interval"] = intervals(scores)
-    others = [name for name in TITLES if name != PRIMARY and frame[name].notna().any()]
+    others = [name for name in TITLES if name not in (PRIMARY, "seconds", "memory")]
+    others = [name for name in others if frame[name].notna().any()]
     rest = frame.groupby(keys)[others].mean()
     for name in others:
         values = rest[name].reindex(pd.MultiIndex.from_frame(scores[keys]))
@@ -309,11 +311,11 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             highest = differences(scored, method).groupby("data")["high"].max()
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
             if clear != firsts:
-                ranks.append(f"clearly on {spoken_list(clear) if clear else 'none'} alone")
+                ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
         said[f"finding_{name}"] = (
             f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "
             f"{spoken_list(resisted)} per cent. "
-            f"Perplexity rises by {percent(rise[method])} per cent."
+            f"Mean rise of perplexity: {percent(rise[method])} per cent."
             if places
             else "Resistance, perplexity and controls that the paper lacks stand by every score."
         )

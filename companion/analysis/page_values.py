@@ -128,13 +128,15 @@ def gptj(runs: pd.DataFrame) -> Values:
     return scored | {"resisted": percent(means.loc["least_squares", "resistance"])}
 
 
-def cost(costs: pd.DataFrame) -> Values:
-    """Seconds and memory of REVS, and the median seconds of all methods but the controls."""
-    rivals = costs.drop(index=[methods.title(name) for name in results.CONTROLS], errors="ignore")
+def cost(runs: pd.DataFrame) -> Values:
+    """REVS's median seconds and those of all methods but the controls, on each processor; its
+    largest memory."""
+    rivals = runs[~runs["method"].isin(results.CONTROLS)]
+    seconds = rivals.groupby(["processor", "method"])["seconds"].median().unstack("method")
     return {
-        "revs_seconds": float(costs.loc["REVS", "seconds"]),
-        "all_seconds": float(rivals["seconds"].median()),
-        "revs_memory": f"{costs.loc['REVS', 'memory']:,}",
+        "revs_seconds": spoken_list([*seconds["revs"].map("{:.0f}".format)]),
+        "all_seconds": spoken_list([*seconds.median(axis=1).map("{:.0f}".format)]),
+        "revs_memory": f"{runs.loc[runs['method'] == 'revs', 'memory'].max():,.0f}",
     }
 
 
@@ -161,7 +163,7 @@ def protected(runs: pd.DataFrame) -> Values:
     """By how many points some mean Unlearning Scores on SSN change with text to protect."""
     means = runs[runs["data"] == "ssn"].groupby(["method", "tagged"])["unlearning_score"].mean()
     gained = 100 * means.unstack().reindex(columns=[False, True]).diff(axis=1)[True]
-    some = ("memit", "head_projection", "least_squares")
+    some = ("memit", "head_projection", "max_entropy", "least_squares")
     return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
 
 
@@ -177,8 +179,8 @@ def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
 
 
 def second_choices(runs: pd.DataFrame) -> Values:
-    """FT-L's and REVS's mean Unlearning Scores on Emails and URLs by settings of either search."""
-    some = runs[runs["method"].isin(["ft_l", "revs"])]
+    """Mean Unlearning Scores by settings of either search: FT-L's and REVS's, MEMIT's on SSN."""
+    some = runs[runs["method"].isin(["ft_l", "revs", "memit"])]
     means = some.groupby(["method", "data", "tagged"])["unlearning_score"].mean()
     names = {True: "second", False: "first"}
     found = {f"{name}_{data}_{names[of]}": mean for (name, data, of), mean in means.items()}

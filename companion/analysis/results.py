@@ -124,13 +124,18 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
     return as_strings(pd.DataFrame(found).reset_index())
 
 
-def cost_table(costs: pd.DataFrame) -> pd.DataFrame:
-    """Seconds, memory, weights and norm by method as texts, with the paper's minutes and GPUs."""
-    hardware = paper.tables()["hardware"]
-    columns = {
-        "method": costs.index,
-        "seconds": costs["seconds"].map("{:.0f}".format),
-        "extra memory, MiB": costs["memory"].map("{:,}".format),
+def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """Seconds and memory on each processor, weights and norm by method as texts, with the paper's
+    minutes and GPUs: medians over runs, of memory the maximum."""
+    hardware, by = paper.tables()["hardware"], titled(frame).groupby("method", observed=True)
+    costs = by[["weights", "norm"]].median()
+    columns = {"method": costs.index}
+    for processor, part in titled(frame).groupby("processor"):
+        on = part.groupby("method", observed=True)[["seconds", "memory"]]
+        on = on.agg({"seconds": "median", "memory": "max"}).reindex(costs.index)
+        columns[f"seconds, {processor}"] = on["seconds"].map("{:.0f}".format, na_action="ignore")
+        columns[f"extra MiB, {processor}"] = on["memory"].map("{:,.0f}".format, na_action="ignore")
+    columns |= {
         "weights changed": costs["weights"].map("{:,.0f}".format),
         "norm of the edit": costs["norm"].map("{:.1f}".format, na_action="ignore"),
         "paper, minutes": [hardware["runtime_minutes"].get(name, DASH) for name in costs.index],

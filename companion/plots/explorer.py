@@ -27,18 +27,27 @@ SCALE = {"type": "symlog", "domain": [0, 50_000], "reverse": True}  # likely tok
 TENS = [0, 10, 20, 29]  # layers that an axis names
 TICKS = [0, 1, 10, 100, 1_000, 10_000]
 SHAPES = {"s": "square", "^": "triangle-up", "D": "diamond"}  # of the other figures' markers
+DASHES = [[5, 3], [1, 0], [8, 2], [2, 2], [8, 2, 2, 2]]  # for eyes that tell few colours apart
 LOOK = {
     "background": "transparent",
     "view": {"stroke": None},
     "axis": {"gridColor": "#8884", "domainColor": "#888", "tickColor": "#888"},
 }
+SHOW = f"""(spec => {{
+  const place = document.getElementById("explorer"), room = place.clientWidth - 90;
+  if (room < {WIDTH - 100}) {{  // a phone: narrower panels, the legend below
+    for (const part of spec.vconcat) part.width = Math.min(part.width, room);
+    spec.config.legend = {{orient: "bottom", columns: 2}};
+  }}
+  vegaEmbed(place, spec, {{actions: false, renderer: "svg", bind: "#explorer-controls"}});
+}})"""
 
 
 class Explorer:
     """A chart for a page and for Jupyter; ``said`` is its text for readers who cannot see it."""
 
     def __init__(self, drawn: alt.VConcatChart, said: str):
-        self.spec, self.said = drawn.to_dict(), said
+        self.spec, self.said = drawn.to_dict() | {"description": said}, said
 
     def _repr_mimebundle_(self, **_) -> dict:
         return {"application/vnd.vegalite.v6+json": self.spec, "text/html": self.html()}
@@ -48,13 +57,11 @@ class Explorer:
         spec = json.dumps(self.spec, ensure_ascii=False, separators=(",", ":"))
         spec = spec.replace("</", r"<\/")  # which would end the script
         label = html.escape(self.said)
-        options = '{actions: false, renderer: "svg", bind: "#explorer-controls"}'
-        call = f'vegaEmbed("#explorer", {spec}, {options})'
         return (
             '<div class="explorer" id="explorer-controls"></div>\n'
             f'<div class="explorer" id="explorer" role="group" aria-label="{label}">{still}</div>\n'
             f'<script defer src="{SCRIPT}"></script>\n'
-            f'<script>addEventListener("load", () => window.vegaEmbed && {call});</script>'
+            f'<script>addEventListener("load", () => window.vegaEmbed && {SHOW}({spec}));</script>'
         )
 
 
@@ -105,7 +112,8 @@ def ranks(found: dict) -> Explorer:
     ]
     title = alt.TitleParams(alt.ExprRef("'token ' + (place + 1) + ', by method'"))
     colours = [figures.INK, *(figures.look(name)["color"] for name in titles)]
-    dashed, wide = f"datum.when == '{BEFORE}'", f"datum.when == method || datum.when == '{BEFORE}'"
+    dashes = alt.Scale(domain=shown, range=[DASHES[i % len(DASHES)] for i in range(len(shown))])
+    wide = f"datum.when == method || datum.when == '{BEFORE}'"
     lines = (
         base.transform_filter("datum.place == place")
         .mark_line()
@@ -113,7 +121,7 @@ def ranks(found: dict) -> Explorer:
             x=alt.X("layer:Q", title="after layer", axis=alt.Axis(values=TENS)),
             y=alt.Y("rank:Q", title="rank", scale=alt.Scale(**SCALE), axis=alt.Axis(values=TICKS)),
             color=alt.Color("when:N", scale=alt.Scale(domain=shown, range=colours), title=None),
-            strokeDash=alt.condition(dashed, alt.value([5, 3]), alt.value([1, 0])),
+            strokeDash=alt.StrokeDash("when:N", scale=dashes, title=None),
             strokeWidth=alt.condition(wide, alt.value(3), alt.value(1.2)),
             tooltip=["when:N", "layer:Q", "rank:Q"],
         )

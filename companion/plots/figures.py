@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from companion.analysis.main_comparison import REFERENCES
 from companion.analysis.results import CONTROLS
 from companion.experiments.methods import registry, title
 from companion.store.paths import params
@@ -81,6 +82,8 @@ def ranges(ax: Axes, values: pd.DataFrame, marks: Mapping[str, dict]) -> None:
         for column, value in line.dropna().items():
             ax.plot(value, place, **{"color": colour} | marks[column])
     ax.set_yticks(range(len(values)), map(title, values.index))
+    for tick, method in zip(ax.yaxis.get_major_ticks(len(values)), values.index, strict=True):
+        tick.label1.set_fontweight("bold" if method in REFERENCES else "normal")
     ax.set(ylim=(len(values) - 0.4, -0.6), xlabel="per cent")
 
 

@@ -9,9 +9,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from companion.claims.ledger import FAILS, HOLDS, UNKNOWN
-from companion.plots.figures import INK
 
-COLOURS = {HOLDS: "#0072b2", FAILS: "#d55e00", UNKNOWN: "0.6"}
+COLOURS = {  # strong, weak: black is readable on both
+    HOLDS: ("#56b4e9", "#d5ecfa"),
+    FAILS: ("#e69f00", "#f8e2b3"),
+    UNKNOWN: ("#d9d9d9", "#d9d9d9"),
+}
 WORDS = {HOLDS: "holds", FAILS: "does not", UNKNOWN: "–"}
 WIDTH = 60  # characters of a claim in one line
 
@@ -24,9 +27,9 @@ def grid(ledger: pd.DataFrame) -> Figure:
     for line in ledger.itertuples():
         x, y = data.index(line.data), claims.index(line.claim)
         faint = line.weak or line.verdict == UNKNOWN
-        ax.bar(x, 0.9, 0.94, y - 0.45, color=COLOURS[line.verdict], alpha=0.3 if faint else 0.9)
-        look = {"ha": "center", "va": "center", "fontsize": 8}
-        ax.text(x, y, WORDS[line.verdict], color=INK if faint else "white", **look)
+        ax.bar(x, 0.9, 0.94, y - 0.45, color=COLOURS[line.verdict][bool(faint)])
+        look = {"ha": "center", "va": "center", "fontsize": 8, "color": "black"}
+        ax.text(x, y, WORDS[line.verdict], weight="normal" if faint else "bold", **look)
     ax.set_xticks(range(len(data)), data)
     ax.set_yticks(range(len(claims)), [textwrap.fill(one, WIDTH) for one in claims], fontsize=8)
     ax.xaxis.tick_top()

@@ -14,7 +14,7 @@ from companion.analysis import recovery, results
 from companion.experiments.settings import GOLD
 from companion.plots.figures import INK, in_order, look
 
-NUMBERS = 127  # where the shares stand as numbers, right of the axis' 100 per cent
+NUMBERS = 140  # where the shares stand as numbers, right of the axis' 100 per cent
 NAMED = {"marker": "D", "color": INK, "markerfacecolor": "none", "markersize": 6, "linestyle": ""}
 DASHED = {"color": INK, "linestyle": "--", "linewidth": 1.2}
 
@@ -35,7 +35,7 @@ def overview(found: pd.DataFrame) -> Figure:
         blind = "" if calibrated[data] else "\n(attacks not calibrated)"
         ax.set_title(results.DATA[data] + blind, fontsize=10)
     keys = [
-        Line2D([], [], label="a model that never read them", **DASHED),
+        Line2D([], [], label=f"{recovery.title(GOLD).lower()}: nothing left to find", **DASHED),
         Line2D([], [], label="tokens named by comparing weights before and after", **NAMED),
     ]
     fig.supxlabel("secrets recovered by an attack, per cent (less is better)", fontsize=10)
@@ -49,7 +49,9 @@ def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
     named = part[part["part"] == "forget"].groupby("method")["two_checkpoints"].mean() * 100
     for method, (mean, low, high) in shares.iterrows():
         place = order.index(method)
-        ax.barh(place, mean, height=0.62, color=look(method)["color"])
+        colour = look(method)["color"]
+        ax.barh(place, mean, height=0.62, color=colour, alpha=0.3)
+        ax.plot(mean, place, "|", color=colour, markersize=13, markeredgewidth=2.5)
         ax.plot([low, high], [place] * 2, color=INK, linewidth=1.2)
         text = {"va": "center", "ha": "right", "fontsize": 8, "color": INK}
         ax.text(NUMBERS, place, f"{math.floor(mean + 0.5)}", **text)
@@ -61,4 +63,5 @@ def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
     ax.axhline(len(order) - controls - 0.5, color=INK, linewidth=0.8)
     ax.set(xlim=(-3, NUMBERS + 1), ylim=(len(order) - 0.4, -0.6), xticks=[0, 50, 100])
     ax.set_yticks(range(len(order)), [recovery.title(one) for one in order])
+    ax.spines["left"].set_visible(False)  # where the dashed line may stand
     ax.grid(False, axis="y")

@@ -32,12 +32,15 @@ TAKES = "{}, at most {} GiB"  # seconds of this build
 # measured, with the parameters that the pages have; the others take at most 2
 MEMORY = dict.fromkeys(("write", "measures", "edit_file", "ban", "algorithm"), 4)
 DEPENDS = "time and memory depend on the parameters: {doc}`../book/run`"
-# names of the theme's controls for screen readers, without repeating visible text
+# the theme's markup, mended: names for screen readers, colours without scripts, no id twice
 FIELD = 'search-button-field search-button__button pst-js-only" title="Search"'
-NAMES = {
+MENDED = {
     '<summary><span class="toctree': '<summary aria-label="Pages below"><span class="toctree',
     f'{FIELD} aria-label="Search"': FIELD,
     '<summary aria-label="Toggle hidden content">': "<summary>",
+    'data-theme="auto">': 'data-theme="light">',
+    '<div class="drawing docutils">': '<div class="drawing docutils" tabindex="0">',
+    **{f' id="{kind}-content"': "" for kind in ("exercise", "solution", "proof")},
     **{f' title="{mode}"></i>': "></i>" for mode in ("Light", "Dark", "System Settings")},
 }
 # used if the build knows the repository's public address, as in GitHub's workflows
@@ -153,8 +156,8 @@ def render() -> None:
 
 
 def finish_pages() -> None:
-    """Add the explanation, shown on hovering, to each link to a glossary term, and names for screen
-    readers to the theme's controls."""
+    """Add the explanation, shown on hovering, to each link to a glossary term, and mend the theme's
+    markup (MENDED)."""
     entry = re.compile(r'<dt id="(term-[^"]+)">.*?</dt>\s*<dd>(.*?)</dd>', re.DOTALL)
     glossary = (HTML / "book" / "glossary.html").read_text(encoding="utf-8")
     said = {
@@ -165,7 +168,7 @@ def finish_pages() -> None:
     for path in HTML.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         finished = link.sub(lambda one: f'{one[1]} title="{said[one[2]]}">', text)
-        for old, new in NAMES.items():
+        for old, new in MENDED.items():
             finished = finished.replace(old, new)
         if finished != text:
             write_file(path, finished)
