@@ -242,7 +242,7 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
 def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
     """fair: “No baseline tried anything but the paper's settings and those of earlier searches”;
     “FT-L lost much by it”; “above most layers that its loss reads”; limitations: “better settings
-    of at least three of them”"""
+    of at least four of them, and of REVS”"""
     first = tuning.searches(MODEL, "ssn-tune", "emails-tune")
     for one in first[first["method"] != "least_squares"].itertuples():
         known = tune.printed_settings(one.method, 30, "SSN")
@@ -259,7 +259,7 @@ def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
 
 def test_the_second_search_is_complete_on_emails():
     """tuning: “is complete on Emails”, “finds better settings for …”; limitations: “better settings
-    of at least three of them”"""
+    of at least four of them, and of REVS”"""
     both = tuning.both_searches(MODEL, "emails-tune")
     assert both.notna().all(axis=None) and len(both) == 8
     gained = tuning.gained(both, "emails-tune")
@@ -267,22 +267,25 @@ def test_the_second_search_is_complete_on_emails():
     assert methods.title("memit") not in gained
 
 
-def test_second_choices_lift_ft_l_above_revs():
+def test_second_choices_lift_rivals_above_revs():
     """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
-    more …”; fair: “searched again, FT-L passes REVS on Emails”, “lifts it above REVS on both”,
-    “and MEMIT close to REVS on SSN”"""
-    runs = tuning.second_choices(MODEL)
-    keys, measures = ["method", "data", "tagged"], ["efficacy", "specificity", "unlearning_score"]
-    means = runs.groupby(keys)[measures].mean()
+    more …”; “Head-Projection …, while its resistance falls”; fair: “searched again, FT-L passes
+    REVS on Emails and Head-Projection on SSN”, “and on SSN three methods, REVS too”"""
+    runs, columns = tuning.second_choices(MODEL), ["efficacy", "specificity", "resistance"]
+    columns += ["unlearning_score"]
+    means = runs.groupby(["data", "method", "tagged"])[columns].mean()
     first, second = (means.xs(tagged, level="tagged") for tagged in (False, True))
-    assert set(first.loc[:, "emails", :].index) == {"revs", "ft_l", "rmu", "npo_kl"}
-    usual = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")["unlearning_score"].mean()
-    assert usual - 0.1 < second.loc[("memit", "ssn"), "unlearning_score"] < usual
+    assert set(first.loc["emails"].index) == {"revs", "ft_l", "rmu", "npo_kl"}
     score = second["unlearning_score"]
-    for data in ("emails", "urls"):
-        revs = [of.loc[("revs", data), "unlearning_score"] for of in (first, second)]
-        assert score["ft_l", data] > max(revs)
-    before, after = (of.loc[("revs", "emails")] for of in (first, second))
+    for data, rival in (("emails", "ft_l"), ("urls", "ft_l"), ("ssn", "head_projection")):
+        assert score[data, rival] > max(
+            score[data, "revs"], first["unlearning_score"][data, "revs"]
+        )
+    gained = score["ssn"] - first["unlearning_score"]["ssn"]
+    assert set(gained[gained > 0.1].index) == {"revs", "memit", "head_projection"}
+    resistance = [of.loc[("ssn", "head_projection"), "resistance"] for of in (first, second)]
+    assert resistance[1] < resistance[0] / 3
+    before, after = (of.loc[("emails", "revs")] for of in (first, second))
     assert after["unlearning_score"] < before["unlearning_score"]
     assert after["efficacy"] > 0.99 and after["specificity"] < before["specificity"] - 0.1
 
