@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PRIVATE = 0o600  # for the owner alone
-REFUSED = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT)
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or a quota on it
+REFUSED = (*FULL, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT)
 REFUSED += (errno.ENOTDIR, errno.EEXIST)
 
 
@@ -40,8 +41,8 @@ def one_sentence_errors(folder: Path) -> Iterator[None]:
         said = [code for code in REFUSED if os.strerror(code) in str(error)]
         if not said:
             raise
-        if said[0] == errno.ENOSPC:
-            message = f"The disk is full at {folder}: make room, or name another folder."
+        if said[0] in FULL:
+            message = f"The disk, or your quota, is full at {folder}: make room, or name another."
         elif said[0] in (errno.ENOTDIR, errno.EEXIST):
             message = f"{folder} is a file, or lies in one: name a folder."
         else:

@@ -102,6 +102,15 @@ def test_a_model_is_found_in_the_cache_by_the_name_that_reports_give(tiny, tmp_p
     assert decoder.name == "tiny+seed1-0123" and decoder.revision == models.identify(decoder.name)
 
 
+def test_a_model_of_the_paper_may_lie_in_a_folder(tiny, tmp_path, monkeypatch):
+    """It keeps its name, by which settings are looked up; its files say which weights it has."""
+    save(*tiny, tmp_path / "copy")
+    entry = models.registry()["llama-3-8b"] | {"folder": str(tmp_path / "copy")}
+    monkeypatch.setattr(models, "registry", lambda: {"llama-3-8b": entry})
+    assert models.load("llama-3-8b").name == "llama-3-8b"
+    assert models.identify("llama-3-8b") == models.identify(str(tmp_path / "copy"))
+
+
 def cached(place: Path, monkeypatch) -> Path:
     """The folder of owner/tiny's newest commit in a hub cache of its own, without a network."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)

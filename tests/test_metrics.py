@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import next_tokens
+from conftest import next_tokens, secrets
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +35,15 @@ def test_flips_are_counted_both_ways():
     assert flips("1100", "1010") == {"lost": 1, "won": 1} and flips("", "") == {"lost": 0, "won": 0}
     with pytest.raises(ValueError, match="compare runs on the same items"):
         flips("10", "1")
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_model_that_has_broken_down_ranks_nothing(decoder, value):
+    """Otherwise every token would rank first, and all secrets would count as kept."""
+    for parameter in decoder.model.parameters():
+        parameter.data.fill_(value)
+    with pytest.raises(FloatingPointError, match="the same logit, or none a number: edit it less"):
+        secret_ranks(decoder, secrets(decoder))
 
 
 CONTAINED = [([1, 2, 3, 4], [1, 2]), ([1, 2, 3, 4], [3, 4]), ([1, 2], [1, 2]), ([1, 1, 2], [1, 2])]

@@ -222,6 +222,12 @@ ADA, BEA = map(vars, SECRETS)
 DATA = {
     "Line 1 of .* has a secret that is not text: put it into quotation": lines(ADA | {"secret": 1}),
     "Line 2 of .* has the id of an earlier one: give each": lines(ADA, ADA),
+    "Line 2 of .* has another secret than the group 'ada' had before": lines(
+        ADA | {"group": "ada"}, BEA | {"group": "ada"}
+    ),
+    "Line 2 of .* has a secret of the group 'ada': give it that group": lines(
+        ADA | {"group": "ada"}, ADA | {"id": "again", "group": "eda"}
+    ),
     "Line 2 of .* is not a record: each line is": lines(ADA, BEA)[:-5],
     "is not UTF-8: save it as UTF-8 text": '{"id": "José"}'.encode("latin-1"),
     "bea has an empty secret: write it out": lines(ADA, BEA | {"secret": ""}),
@@ -237,7 +243,7 @@ def searching(place, document, listed=None):
     return partial(own.find_memorized, models.load(str(folder)), file, *more)
 
 
-@mistake("The adapter '.*' belongs to other, not to .*: take the model that it was trained on")
+@mistake("The adapter '.*' was trained on other weights than those of .*: take the model that it")
 def an_adapter_of_another_model(place):
     text(place / "adapter/adapter_config.json", "{}")
     text(place / "adapter/adapter_model.safetensors", "")
@@ -385,7 +391,7 @@ def a_sweep_that_is_not_yaml(place):
 
 # The machine -------------------------------------------------------------------------------------
 
-FULL = "The disk is full at .*: make room"
+FULL = "The disk, or your quota, is full at .*: make room"
 READ_ONLY = "cannot be written to: allow it, or name another folder"
 
 

@@ -84,8 +84,8 @@ def merged(model: str, adapter: str) -> Path:
     """
     known, pinned = about(adapter), models.identify(model)
     if known.get("base", pinned) not in (pinned, model):
-        said = f"The adapter '{adapter}' belongs to {known['base']}, not to {model}: "
-        raise ValueError(said + "take the model that it was trained on.")
+        said = f"The adapter '{adapter}' was trained on other weights than those of {model}: "
+        raise ValueError(said + "take the model that it was trained on, or None as adapter.")
     key = hashlib.sha256(f"{pinned} {fingerprint(adapter)}".encode()).hexdigest()[:12]
     folder = CACHE / "models" / f"{Path(model).name}+{Path(adapter).name}-{key}"
     if not (folder / "config.json").is_file():

@@ -105,6 +105,8 @@ def locate(spec: str) -> places.Place:
         return places.Place(spec, str(embedded(spec, entry)), revision=entry["sha256"])
     if entry.keys() & DRAWN:
         raise ValueError(f"{spec} has no weights of its own on a disk: take another model here.")
+    if "folder" in entry:  # a copy on this disk, known by the hash of its files
+        return replace(places.locate(str(resolve(entry["folder"]))), name=spec)
     if "hub" in entry:
         pickle = entry.get("pickle", False)
         return places.Place(spec, entry["hub"], revision=entry["revision"], pickle=pickle)

@@ -46,11 +46,13 @@ def run(settings: Settings) -> dict:
 
 
 def summary(row: dict) -> str:
-    """The run in one line."""
+    """The run in one line, with what the model knew before."""
     after, seconds = row["result"]["after"], row["seconds"]["unlearn"]
+    known = 100 * row["result"]["before"]["specificity"]
     names = ("efficacy", "generalization", "specificity", "unlearning_score")
     scores = [f"{name} {100 * after[name]:.1f}" for name in names if after[name] is not None]
-    return f"{row['name']}: {', '.join(scores)}; unlearning took {seconds:.0f} s."
+    said = f"{row['name']}: {', '.join(scores)}; unlearning took {seconds:.0f} s"
+    return f"{said}; before it the model wrote {known:.0f} per cent of the secrets to keep."
 
 
 @dataclass(frozen=True)

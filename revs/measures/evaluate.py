@@ -34,7 +34,8 @@ def batches(targets: Sequence[Target], shortest: float = 0.5) -> Iterator[list[T
 def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, Tensor]:
     """The logits (n, V) at every token of the secrets, and these tokens (n,).
 
-    One teacher-forced pass: each token comes after the true tokens before it.
+    One teacher-forced pass: each token comes after the true tokens before it. Raises
+    FloatingPointError if a model has broken down, so that no token has a rank.
     """
     texts = [target.prompt_ids + target.secret_ids[:-1] for target in targets]
     for target, text in zip(targets, texts):
@@ -44,6 +45,9 @@ def secret_logits(decoder: Decoder, targets: Sequence[Target]) -> tuple[Tensor, 
     rows = zip(output.last_hidden_state, targets, texts)
     places = [row[len(target.prompt_ids) - 1 : len(text)] for row, target, text in rows]
     logits = decoder.logits(torch.cat(places))
+    if not (logits.amax(-1) > logits.amin(-1)).all():  # a NaN is larger than nothing
+        said = f"{decoder.name} gives all tokens the same logit, or none a number: "
+        raise FloatingPointError(said + "edit it less, or lower the learning rate.")
     secrets = [t for target in targets for t in target.secret_ids]
     return logits, torch.tensor(secrets, device=logits.device)
 
