@@ -174,7 +174,7 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
-    “REVS scores higher …, though not after Holm's correction”; landing page: “It also leads on
+    “REVS scores higher …, though not after Holm's correction”; landing page: “It leads on
     SSNs that share groups, which insiders find …; not where addresses share names.”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
