@@ -35,7 +35,7 @@ LOOK = {
 }
 SHOW = f"""(spec => {{
   const place = document.getElementById("explorer"), room = place.clientWidth - 90;
-  if (room < {WIDTH - 100}) {{  // a phone: narrower panels, the legend below
+  if (room < {WIDTH + 100}) {{  // a phone: narrower panels, the legend below
     for (const part of spec.vconcat) part.width = Math.min(part.width, room);
     spec.config.legend = {{orient: "bottom", columns: 2}};
   }}
@@ -128,7 +128,7 @@ def ranks(found: dict) -> Explorer:
         .properties(title=title, width=WIDTH, height=190)
     )
     drawn = alt.vconcat(*maps, lines).add_params(secret, method, place).configure(**LOOK)
-    drawn = drawn.resolve_scale(color="independent")
+    drawn = drawn.resolve_scale(color="independent", strokeDash="independent")
     said = f"The rank of each token after each layer of {found['model']}, before and after"
     return Explorer(drawn, f"{said} an edit, and a line per method for one token")
 
