@@ -222,9 +222,6 @@ ADA, BEA = map(vars, SECRETS)
 DATA = {
     "Line 1 of .* has a secret that is not text: put it into quotation": lines(ADA | {"secret": 1}),
     "Line 2 of .* has the id of an earlier one: give each": lines(ADA, ADA),
-    "Line 2 of .* has another secret than the group 'ada' had before": lines(
-        ADA | {"group": "ada"}, BEA | {"group": "ada"}
-    ),
     "Line 2 of .* has a secret of the group 'ada': give it that group": lines(
         ADA | {"group": "ada"}, ADA | {"id": "again", "group": "eda"}
     ),

@@ -55,7 +55,6 @@ def read(name: str) -> list[Record]:
             f"{path} is not UTF-8: save it as UTF-8 text, one record on each line."
         ) from None
     records: dict[str, Record] = {}
-    secret_of: dict[str, str] = {}  # by group
     group_of: dict[str, str] = {}  # by secret
     for number, line in enumerate(text.rstrip("\n").split("\n"), 1):
         try:
@@ -76,11 +75,6 @@ def read(name: str) -> list[Record]:
                 f"Line {number} of {path} has the id of an earlier one: give each sentence its own."
             )
         group, secret = found["group"], found["secret"]
-        if secret_of.setdefault(group, secret) != secret:
-            raise ValueError(
-                f"Line {number} of {path} has another secret than the group '{group}' had before: "
-                "give each secret a group of its own."
-            )
         if group_of.setdefault(secret, group) != group:
             raise ValueError(
                 f"Line {number} of {path} has a secret of the group '{group_of[secret]}': give it "
