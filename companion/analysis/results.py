@@ -127,10 +127,10 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
 def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Seconds and memory on each processor, weights and norm by method as texts, with the paper's
     minutes and GPUs: medians over runs, of memory the maximum."""
-    hardware, by = paper.tables()["hardware"], titled(frame).groupby("method", observed=True)
-    costs = by[["weights", "norm"]].median()
+    hardware, frame = paper.tables()["hardware"], titled(frame)
+    costs = frame.groupby("method", observed=True)[["weights", "norm"]].median()
     columns = {"method": costs.index}
-    for processor, part in titled(frame).groupby("processor"):
+    for processor, part in frame.groupby("processor"):
         on = part.groupby("method", observed=True)[["seconds", "memory"]]
         on = on.agg({"seconds": "median", "memory": "max"}).reindex(costs.index)
         columns[f"seconds, {processor}"] = on["seconds"].map("{:.0f}".format, na_action="ignore")
