@@ -50,11 +50,11 @@ def test_weights_are_counted_by_what_heads_say_and_not_by_the_size_of_files(tmp_
 
 
 def test_the_page_about_gpus_says_what_the_papers_models_take(monkeypatch):
-    """Fine-tunes, runs of the method and of NPO-KL in bfloat16, as they are refused."""
+    """Fine-tunes, runs of the method, of NPO-KL and audits in bfloat16, as they are refused."""
     page = (ROOT / "book" / "gpus.md").read_text(encoding="utf-8")
     monkeypatch.setattr(memory, "free_bytes", lambda *_: 0)
     for model in ("llama-3-8b", "gpt-j-6b"):
-        for method in ("finetune", "revs", "npo_kl"):
+        for method in ("finetune", "revs", "npo_kl", memory.AUDIT):
             with pytest.raises(MemoryError) as caught:
                 memory.check({"model": model, "dtype": "bfloat16", "method": method})
             said = str(caught.value)

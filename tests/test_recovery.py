@@ -12,7 +12,7 @@ from test_secret_audit import POOL
 
 from companion.analysis import recovery
 from companion.analysis.tables import DASH
-from companion.experiments import audit, unlearn
+from companion.experiments import audit, memory, unlearn
 from companion.experiments.settings import check
 from companion.plots import recovery as drawing
 from companion.store import rows, versions
@@ -68,6 +68,17 @@ def test_an_audit_is_a_row_with_a_line_for_each_secret_and_each_control(an_audit
     assert set(suite.ATTACKS) <= set(values) and values["id"].is_unique
     assert row["name"].startswith("audit/set/") and set(row["seconds"]) >= set(suite.ATTACKS)
     assert {f"attack {name}" for name in versions.attacks()} <= set(row["versions"])
+
+
+def test_an_audit_needs_memory_to_relearn_with_all_weights(an_audit, knowing, monkeypatch, refused):
+    """Where a run of the method would fit: the weights six times over, in float32."""
+    weights = memory.weight_count(knowing)
+    there = lambda times: memory.PROCESS + 4 * times * weights
+    monkeypatch.setattr(memory, "free_bytes", lambda *_: there(5.9))
+    with refused("An audit on .* takes at least", MemoryError):
+        an_audit()
+    monkeypatch.setattr(memory, "free_bytes", lambda *_: there(6))
+    assert an_audit()["result"]["written"] == 1
 
 
 def test_a_finished_audit_is_not_repeated(an_audit, monkeypatch):

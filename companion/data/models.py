@@ -113,6 +113,11 @@ def locate(spec: str) -> places.Place:
     path = resolve(spec)
     if not path.exists() and (CACHE / "models" / spec).is_dir():
         path = CACHE / "models" / spec  # a model with an adapter merged in, as reports name it
+    if path.is_dir() and not (path / "config.json").is_file():
+        raise FileNotFoundError(
+            f"The folder '{spec}' has no config.json: take a copy of the model in the format of "
+            "transformers, or convert it."
+        )
     try:
         place = places.locate(str(path) if path.exists() else spec)
     except FileNotFoundError:

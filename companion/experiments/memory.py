@@ -17,10 +17,11 @@ from companion.data import models
 from companion.store.paths import resolve
 from revs.model.place import weight_files
 
+AUDIT = "An audit"  # relearning trains all weights, beside a copy of the unedited model
 PROCESS = 540 * 2**20  # bytes of the program itself: Python, torch, transformers, the tokenizer
 # Extra bytes for each float32 weight that is trained: gradient, Adam's two moments and, if it is
 # restored, the original. COPIED is added below float32, where float32 copies are trained.
-TRAINED, COPIED = {"npo_kl": 16}, 4
+TRAINED, COPIED = {"npo_kl": 16, AUDIT: 16}, 4
 LIMIT = Path("/sys/fs/cgroup")  # where Linux says what a container or a cluster's job may have
 GROUP = Path("/proc/self/cgroup")  # and in which group this process is
 
@@ -38,6 +39,7 @@ def check(settings: dict) -> None:
         weights = weight_count(path) * each
     name = settings.get("method", "This run")
     beside = (TRAINED[name] + COPIED * (each < 4)) / each if name in TRAINED else 0
+    beside += name == AUDIT
     if (settings.get("hyperparameters") or {}).get("layers", "all") != "all":
         beside = 0  # of a part of the weights
     needed = PROCESS + weights * (1 + beside)

@@ -112,9 +112,10 @@ def explained(place: Place, part: str) -> Iterator[None]:
         kind = type(error).__name__
         first = (str(error).strip() or kind).splitlines()[0].split(". ")[0].rstrip(" .:")
         if Path(place.where).exists():
+            whole = "its tokenizer.json" if part == "tokenizer" else "weights as safetensors"
             raise OSError(
                 f"The {part} of {place.name} cannot be read ({first}): take another copy, "
-                "with weights as safetensors, of a model that transformers knows without more code."
+                f"with {whole}, of a model that transformers knows without more code."
             ) from None
         raise OSError(  # without the hub's words, which may hold an address with a token
             f"{place.name} could not be read from the hub ({kind}): check its name, the network "
