@@ -41,7 +41,6 @@ BELOW = [0, 57, 10, 20, 30, 40, 50, 60]
         (claims.close_second_resistance, means(resistance_released=[0, 5] + 6 * [60]), False),
         (claims.perturbation_doubles, means(perturbation=[40, 80] + 6 * [0]), True),
         (claims.effective_methods_resist, means(efficacy=UP, resistance_released=UP), True),
-        (claims.editing_resists, means(resistance_released=[0, 0, 9, 1, 1, 1, 9, 9]), False),
         (claims.small_subset, means(columns=[0, 11] + 6 * [0]), False),
         (claims.intact_text, means(perplexity_rise=[0, 5.1] + 6 * [0]), False),
         (claims.dominates, curves(revs=[(90, 90, 90)], ft_l=[(80, 90, 80)]), True),

@@ -10,6 +10,7 @@ from companion.analysis import (
     audits,
     extraction,
     main_comparison,
+    organic,
     recovery,
     results,
     tradeoffs,
@@ -157,11 +158,22 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
 
 
 def test_rivals_keep_less_where_the_page_says_so():
-    """tradeoffs: “… FT-L keeps far less. … MEMIT keeps less only on SSNs.”"""
-    runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
-    kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
-    assert kept["ft_l"].mean() < kept["revs"].mean() / 3
-    assert list(kept.index[kept["memit"] < kept["revs"]]) == ["ssn"]
+    """tradeoffs: “An edit that forgets more keeps less, for REVS and FT-L …”; “At equal forgetting
+    REVS keeps more SSNs than both rivals. Of e-mails and URLs MEMIT forgets nearly all and keeps
+    most.”"""
+    for data in methods.PAPER_DATA:
+        curves = tradeoffs.by_strength(MODEL, data)
+        for name in ("revs", "ft_l"):
+            curve = curves[name].sort_values("efficacy")["specificity"]
+            assert curve.is_monotonic_decreasing
+        revs, memit = (curves[name] for name in ("revs", "memit"))
+        if data == "ssn":
+            for rival in (memit, curves["ft_l"].query("efficacy > 50")):
+                for point in rival.itertuples():
+                    nearest = (revs["efficacy"] - point.efficacy).abs().idxmin()
+                    assert revs.loc[nearest, "specificity"] > point.specificity + 10
+        else:
+            assert memit["efficacy"].min() > 94 and memit["specificity"].min() > 85
 
 
 def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
@@ -213,46 +225,28 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
-    """fair: “Max-Entropy rises …, above REVS, while its resistance falls. MEMIT drops … and
-    Head-Projection …: MEMIT then loses nearly all …, Head-Projection nine in ten.”; “which seldom
-    contain a name”;
-    “it keeps nearly all other secrets, but seldom forgets a number in unseen sentences”"""
+    """fair: “Max-Entropy rises …, above REVS, while its resistance falls …; MEMIT drops … and
+    Head-Projection …: both lose most other secrets”; “which seldom contain a name”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
     assert resistance["max_entropy"] < 0.2
     assert usual["max_entropy"] < usual["revs"] < score["max_entropy"] < usual["least_squares"]
     for method in ("memit", "head_projection"):
-        assert score[method] < usual[method]
-    kept = whole["specificity"].mean()
-    assert kept["memit"] < 0.05 and 0.05 < kept["head_projection"] < 0.15
-    (upper,) = (
-        main_comparison.beside(MODEL, "whole-prompt-layers", "ssn")
-        .query("tagged")
-        .groupby("method")[["unlearning_score", "generalization", "specificity"]]
-        .mean()
-        .to_dict("records")
-    )
-    assert upper["unlearning_score"] > 1.5 * usual["memit"]
-    assert upper["specificity"] > 0.95 and upper["generalization"] < 0.3
+        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.15
     ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
     named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
     assert sum(map(bool, named)) < 0.1 * len(ends)
 
 
-def test_no_baseline_tried_a_drawn_setting_and_some_lost_by_it():
-    """fair: “No baseline tried anything but the paper's settings and those of earlier searches”;
-    “FT-L lost much by it”; “above most layers that its loss reads”; limitations: “better settings
-    of at least four of them, and of REVS”"""
+def test_no_baseline_tried_a_drawn_setting():
+    """fair: “no baseline tried anything but the paper's settings and those of earlier searches”;
+    “above most layers that its loss reads”; tuning: “For every baseline these filled its trials”"""
     first = tuning.searches(MODEL, "ssn-tune", "emails-tune")
     for one in first[first["method"] != "least_squares"].itertuples():
         known = tune.printed_settings(one.method, 30, "SSN")
         known += tune.recorded_starts(one.method, one.data)
         assert one.result["trials"] <= len(known)
-    missed = {name: float(of) for name, of in tradeoffs.missed(MODEL).items()}
-    assert all(missed[f"best_{of}"] > 2 * missed[f"chosen_{of}"] for of in ("emails", "urls"))
-    memit = tradeoffs.by_strength(MODEL, "ssn")["memit"]
-    assert memit["unlearning_score"].max() > 2 * memit.query("tuned")["unlearning_score"].max()
     for run in main_comparison.runs(MODEL, "ssn").query("method == 'max_entropy'")["row"]:
         last = max(run["settings"]["hyperparameters"]["layers"])
         assert last - 15 > (30 - 15) / 2  # the lens reads the upper half of 30 layers
@@ -273,10 +267,27 @@ def test_the_second_searches_find_better_settings_for_every_method_of_the_paper(
         )
 
 
+def test_what_the_paper_found_and_what_also_holds_here():
+    """landing page: “In the paper it ranks first.”; core: “both put REVS first”; fair: “along the
+    directions of random tokens, and forgets almost nothing”; gptj: “Of the paper's methods REVS
+    scores and resists most here too.”; memorised: “on links … REVS has the highest …”"""
+    printed = results.printed().query("metric == 'Unlearning Score'")
+    for _, some in printed.groupby(["measured", "data"], observed=True):
+        assert some.loc[some["mean"].idxmax(), "method"] == "REVS"
+    runs = main_comparison.runs(MODEL, "ssn", "emails").query("method == 'other_tokens'")
+    assert len(runs) and runs.groupby("data")["efficacy"].mean().max() < 0.05
+    small = main_comparison.runs("gptj-small", "ssn").groupby("method")
+    for column in ("unlearning_score", "resistance"):
+        means = small[column].mean()
+        assert means[methods.paper_methods()].idxmax() == "revs"
+    links = organic.runs("qwen2.5-coder-1.5b", "machine").query("data == 'urls'")
+    assert links.groupby("method")["unlearning_score"].mean().idxmax() == "revs"
+
+
 def test_second_choices_lift_rivals_above_revs():
     """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
-    more …”; “Head-Projection …, while its resistance falls”; fair: “searched again, FT-L passes
-    REVS on Emails and Head-Projection on SSN”, “and on SSN three methods, REVS too”"""
+    more …”; “Head-Projection …, while its resistance falls”; fair: “With them REVS passes RMU
+    on SSN, Head-Projection passes REVS there, and FT-L passes it on Emails and URLs”"""
     runs, columns = tuning.second_choices(MODEL), ["efficacy", "specificity", "resistance"]
     columns += ["unlearning_score"]
     means = runs.groupby(["data", "method", "tagged"])[columns].mean()
@@ -287,6 +298,8 @@ def test_second_choices_lift_rivals_above_revs():
         assert score[data, rival] > max(
             score[data, "revs"], first["unlearning_score"][data, "revs"]
         )
+    usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
+    assert usual["revs"] < usual["rmu"] < score["ssn", "revs"]
     gained = score["ssn"] - first["unlearning_score"]["ssn"]
     assert set(gained[gained > 0.1].index) == {"revs", "memit", "head_projection"}
     resistance = [of.loc[("ssn", "head_projection"), "resistance"] for of in (first, second)]

@@ -257,18 +257,24 @@ def place(scores: pd.Series, method: str) -> int:
     return int((scores > scores[method]).sum()) + 1
 
 
+def in_paper(means: pd.DataFrame | pd.Series) -> np.ndarray:
+    """Which lines, by ``method``, belong to a method that the paper compares."""
+    return means.index.isin(methods.paper_methods(), level="method")
+
+
 def standing(model: str) -> dict[str, str]:
     """What a page says of the main comparison, for ``glue``: its ``designs``, how many ``methods``
-    it has, the least corrected p that they can reach, and the ``place`` of REVS among them on SSN
-    and on Emails."""
+    the paper has, the least corrected p that a method can reach, and the ``place`` of REVS among
+    them on SSN and on Emails."""
     frame = runs(model)
     scored = frame[~frame["method"].isin(CONTROLS)].groupby(["data", "method"])[PRIMARY].mean()
     said = {"title": results.title(model), "designs": designs(frame)}
-    said["methods"] = str(len(scored.index.unique("method")))
+    of_paper = scored[in_paper(scored)]
+    said["methods"] = str(len(of_paper.index.unique("method")))
     said["least_p"] = statistics.p_text(statistics.least_p(len(scored.index.unique("method")) - 1))
     for data in ("ssn", "emails"):
         known = (data, "revs") in scored.index
-        said[f"place_{data}"] = str(place(scored[data], "revs")) if known else DASH
+        said[f"place_{data}"] = str(place(of_paper[data], "revs")) if known else DASH
     return said
 
 
@@ -287,33 +293,34 @@ def over_data_sets(frame: pd.DataFrame, column: str) -> pd.Series:
 
 
 def findings(frame: pd.DataFrame) -> dict[str, str]:
-    """Two findings for the landing page, on the paper's data sets: where REVS and its least-squares
-    write rank, where a first place is clear by the intervals, what an insider finds after them, and
-    what they cost."""
+    """Two findings for the landing page, on the paper's data sets: where REVS ranks among the
+    paper's methods, and its least-squares write among all; where a first place of that write is
+    clear by the intervals, what an insider finds after them, and what they cost."""
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
     means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
+    of_paper = means[in_paper(means)]
     rise = over_data_sets(frame, "perplexity_rise")
     written = {
-        "revs": ("rank", "REVS"),
-        "least_squares": ("added", "REVS written by least squares"),
+        "revs": ("rank", "REVS", of_paper, " of the paper's methods, here on a small model"),
+        "least_squares": ("added", "REVS written by least squares", means, ""),
     }
-    for method, (name, title) in written.items():
+    for method, (name, title, ranked, end) in written.items():
         places: dict[str, list[str]] = {}
         resisted = []
         for data, data_title in methods.PAPER_DATA.items():
             if (data, method) in means.index:
-                rank = tables.ordinal(place(means.loc[data, PRIMARY], method))
+                rank = tables.ordinal(place(ranked.loc[data, PRIMARY], method))
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
         if firsts := places.get("first", []):
             highest = differences(scored, method).groupby("data")["high"].max()
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
-            if clear != firsts:
+            if clear != firsts and not end:
                 ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {comma_list(ranks)}. Resistance Scores: "
+            f"By Unlearning Score, {title} ranks {comma_list(ranks)}{end}. Resistance Scores: "
             f"{spoken_list(resisted)} per cent. "
             f"Mean rise of perplexity: {percent(rise[method])} per cent."
             if places

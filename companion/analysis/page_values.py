@@ -167,12 +167,11 @@ def protected(runs: pd.DataFrame) -> Values:
     return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
 
 
-def whole_prompts(runs: pd.DataFrame, layers: pd.DataFrame) -> Values:
+def whole_prompts(runs: pd.DataFrame) -> Values:
     """The editing baselines' mean Unlearning Scores on the last characters of prompts (``ends``
-    says how many) and on whole prompts; MEMIT's also in other ``layers``."""
+    says how many) and on whole prompts."""
     means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
     said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
-    said["memit_layers"] = 100 * layers.loc[layers["tagged"], "unlearning_score"].mean()
     lengths = runs.loc[~runs["tagged"], "n_max_len"]
     ends = {"ends": f"{lengths.min():g} to {lengths.max():g}"}
     return ends | {name: f"{value:.1f}" for name, value in said.items()}

@@ -68,18 +68,6 @@ def varied(model: str, data: str, what: dict[str, str], by: str) -> Curves:
     return found
 
 
-def missed(model: str) -> dict[str, str]:
-    """FT-L's Unlearning Scores on seed 0 of two data sets, in per cent: with the bound that its
-    search chose (``chosen_…``), and with the best of those tried for the curve (``best_…``)."""
-    found = {}
-    for data in ("emails", "urls"):
-        curve = by_strength(model, data)["ft_l"]
-        scores = curve["unlearning_score"]
-        found[f"chosen_{data}"] = f"{scores[curve['tuned']].iloc[0]:.0f}"
-        found[f"best_{data}"] = f"{scores.max():.0f}"
-    return found
-
-
 def points(curves: Callable[[str, str], Curves], *models: str) -> pd.DataFrame:
     """Every point of some models' curves on the paper's data sets; ``panel`` names both."""
     parts = [

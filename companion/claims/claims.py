@@ -127,16 +127,6 @@ def effective_methods_resist(means):
     return bool(rho >= 0.5), f"ρ = {rho:.2f} over {len(values)} methods"
 
 
-@claim("editing methods resist extraction better than those that optimise", "§1")
-def editing_resists(means):
-    values = means["resistance_released"].dropna()
-    groups = ["memit", "max_entropy", "head_projection"], ["ft_l", "rmu", "npo_kl"]
-    if not {one for group in groups for one in group} <= set(values.index):
-        return None
-    editing, optimising = (values[group].mean() for group in groups)
-    return bool(editing > optimising), f"{editing:.1f} against {optimising:.1f}"
-
-
 @claim("REVS changes a small subset of neurons, here: at most ten per cent", "Abstract, §3.1")
 def small_subset(means):
     share = means["columns"].get("revs", math.nan)
@@ -209,7 +199,12 @@ def dominates(curves):
     return bool(beaten == len(within) > 0), f"{beaten} of {len(within)} points"
 
 
-@claim("REVS keeps a high specificity as it edits more strongly, here: 80", "§5.1", "strength")
+@claim(  # on Emails and URLs the paper prints less than 80 for REVS as tuned
+    "REVS keeps a high specificity as it edits more strongly, here: 80",
+    "§5.1",
+    "strength",
+    ("ssn",),
+)
 def keeps_specificity(curves):
     if "revs" not in curves:
         return None

@@ -14,7 +14,7 @@ from companion.analysis import recovery, results
 from companion.experiments.settings import GOLD
 from companion.plots.figures import INK, in_order, look
 
-NUMBERS = 140  # where the shares stand as numbers, right of the axis' 100 per cent
+NUMBERS, RIGHT = 107, 142  # where the shares stand as numbers, and where a panel ends
 NAMED = {"marker": "D", "color": INK, "markerfacecolor": "none", "markersize": 6, "linestyle": ""}
 DASHED = {"color": INK, "linestyle": "--", "linewidth": 1.2}
 
@@ -34,6 +34,7 @@ def overview(found: pd.DataFrame) -> Figure:
         panel(ax, found[found["data"] == data], order)
         blind = "" if calibrated[data] else "\n(attacks not calibrated)"
         ax.set_title(results.DATA[data] + blind, fontsize=10)
+    fig.get_layout_engine().set(wspace=0.05)
     keys = [
         Line2D([], [], label=f"{recovery.title(GOLD).lower()}: nothing left to find", **DASHED),
         Line2D([], [], label="tokens named by comparing weights before and after", **NAMED),
@@ -53,15 +54,16 @@ def panel(ax: Axes, part: pd.DataFrame, order: list[str]) -> None:
         ax.barh(place, mean, height=0.62, color=colour, alpha=0.3)
         ax.plot(mean, place, "|", color=colour, markersize=13, markeredgewidth=2.5)
         ax.plot([low, high], [place] * 2, color=INK, linewidth=1.2)
-        text = {"va": "center", "ha": "right", "fontsize": 8, "color": INK}
-        ax.text(NUMBERS, place, f"{math.floor(mean + 0.5)}", **text)
+        text = {"va": "center", "ha": "left", "fontsize": 8, "color": INK}
+        ax.text(NUMBERS, place, f"{math.floor(round(mean, 6) + 0.5)}", **text)
         if method != GOLD:
             ax.plot(named[method], place, **NAMED)
     if GOLD in shares.index:
         ax.axvline(shares.loc[GOLD, "mean"], **DASHED)
     controls = sum(one in recovery.AUDITED for one in order)
     ax.axhline(len(order) - controls - 0.5, color=INK, linewidth=0.8)
-    ax.set(xlim=(-3, NUMBERS + 1), ylim=(len(order) - 0.4, -0.6), xticks=[0, 50, 100])
+    ax.set(xlim=(-3, RIGHT), ylim=(len(order) - 0.4, -0.6), xticks=[0, 50, 100])
     ax.set_yticks(range(len(order)), [recovery.title(one) for one in order])
     ax.spines["left"].set_visible(False)  # where the dashed line may stand
+    ax.tick_params("y", length=0)  # a tick would join a number to the next panel
     ax.grid(False, axis="y")
