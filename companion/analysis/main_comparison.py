@@ -302,7 +302,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     of_paper = means[in_paper(means)]
     rise = over_data_sets(frame, "perplexity_rise")
     written = {
-        "revs": ("rank", "REVS", of_paper, " of the paper's methods, here on a small model"),
+        "revs": ("rank", "By Unlearning Score, REVS", of_paper, " of the paper's methods"),
         "least_squares": ("added", "REVS written by least squares", means, ""),
     }
     for method, (name, title, ranked, end) in written.items():
@@ -320,7 +320,7 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
             if clear != firsts and not end:
                 ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
         said[f"finding_{name}"] = (
-            f"By Unlearning Score, {title} ranks {comma_list(ranks)}{end}. Resistance Scores: "
+            f"{title} ranks {comma_list(ranks)}{end}. Resistance Scores: "
             f"{spoken_list(resisted)} per cent. "
             f"Mean rise of perplexity: {percent(rise[method])} per cent."
             if places

@@ -168,13 +168,10 @@ def protected(runs: pd.DataFrame) -> Values:
 
 
 def whole_prompts(runs: pd.DataFrame) -> Values:
-    """The editing baselines' mean Unlearning Scores on the last characters of prompts (``ends``
-    says how many) and on whole prompts."""
+    """The editing baselines' mean Unlearning Scores on the ends of prompts and on whole ones."""
     means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
     said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
-    lengths = runs.loc[~runs["tagged"], "n_max_len"]
-    ends = {"ends": f"{lengths.min():g} to {lengths.max():g}"}
-    return ends | {name: f"{value:.1f}" for name, value in said.items()}
+    return {name: f"{value:.1f}" for name, value in said.items()}
 
 
 def second_choices(runs: pd.DataFrame) -> Values:
