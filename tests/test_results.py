@@ -234,5 +234,5 @@ def test_secrets_of_a_kind_have_the_papers_settings_whatever_their_set_is_called
 def test_a_caption_counts_the_runs_that_are_older_than_the_code(monkeypatch):
     monkeypatch.setattr(results.versions, "older", lambda row: row["older"])
     some = [{"older": ["revs"]}, {"older": []}]
-    assert results.older_mark(some) == ", 1 of 2 runs older than the code"
+    assert results.older_mark(some) == ", 1 of 2 runs made before code or data last changed"
     assert results.older_mark(some[1:]) == ""
