@@ -6,7 +6,7 @@ from __future__ import annotations
 import pandas as pd
 
 from companion.analysis import results, tables
-from companion.analysis.tables import decimal, percent
+from companion.analysis.tables import decimal, percent, spoken_list
 from companion.experiments import methods
 from companion.store import paper, rows
 from revs.measures import metrics
@@ -133,7 +133,7 @@ def answer(frame: pd.DataFrame) -> dict[str, str]:
     means = runs.groupby("method")[["efficacy", "resistance"]].mean()
     means = means.drop([*results.CONTROLS], errors="ignore")
     hidden = means.index[(means["efficacy"] >= 0.5) & (means["resistance"] < 0.5)]
-    return {"bottom": bottom, "shallow": "; ".join(hidden.map(methods.title)) or "none"}
+    return {"bottom": bottom, "shallow": spoken_list([*hidden.map(methods.title)] or ["none"])}
 
 
 def aggregation_answer(frame: pd.DataFrame, data: str) -> dict[str, str]:
