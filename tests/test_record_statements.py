@@ -126,9 +126,8 @@ def test_numbers_leave_a_trace_after_the_new_write():
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
-    """gone: “… already ranks some of them first: two fifths in one run, a tenth at most in the
-    others. On average exposure finds about as many after REVS, far more after MEMIT, and none after
-    the least-squares write and the ban.”; “… ranks most addresses first, so that …”"""
+    """gone: “… already ranks some first. After REVS exposure finds about as many, after MEMIT far
+    more, after the least-squares write and the ban none.”; “… ranks most addresses first, so …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
     share = found.groupby("method")["exposure"].mean()
     by_run = found[found["method"] == "gold"].groupby(["adapter", "split"])["exposure"].mean()
@@ -226,7 +225,8 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     """fair: “Max-Entropy rises …, above REVS, while its resistance falls …; MEMIT drops … and
-    Head-Projection …: both lose most other secrets”; “which seldom contain a name”"""
+    Head-Projection …: both lose most other secrets. In the layers chosen for these two, MEMIT
+    scores about twice as much …”; “which seldom contain a name”"""
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
@@ -234,6 +234,8 @@ def test_whole_prompts_serve_some_editing_baselines_on_numbers():
     assert usual["max_entropy"] < usual["revs"] < score["max_entropy"] < usual["least_squares"]
     for method in ("memit", "head_projection"):
         assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.15
+    layers = main_comparison.beside(MODEL, "whole-prompt-layers", "ssn").query("tagged")
+    assert 1.5 < layers["unlearning_score"].mean() / usual["memit"] < 2.5
     ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
     named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
     assert sum(map(bool, named)) < 0.1 * len(ends)
@@ -270,7 +272,8 @@ def test_the_second_searches_find_better_settings_for_every_method_of_the_paper(
 def test_what_the_paper_found_and_what_also_holds_here():
     """landing page: “In the paper it ranks first.”; core: “both put REVS first”; fair: “along the
     directions of random tokens, and forgets almost nothing”; gptj: “Of the paper's methods REVS
-    scores and resists most here too.”; memorised: “on links … REVS has the highest …”"""
+    scores and resists most”; memorised: “On links REVS has the highest Unlearning Score, on
+    addresses Max-Entropy.”"""
     printed = results.printed().query("metric == 'Unlearning Score'")
     for _, some in printed.groupby(["measured", "data"], observed=True):
         assert some.loc[some["mean"].idxmax(), "method"] == "REVS"
@@ -280,8 +283,9 @@ def test_what_the_paper_found_and_what_also_holds_here():
     for column in ("unlearning_score", "resistance"):
         means = small[column].mean()
         assert means[methods.paper_methods()].idxmax() == "revs"
-    links = organic.runs("qwen2.5-coder-1.5b", "machine").query("data == 'urls'")
-    assert links.groupby("method")["unlearning_score"].mean().idxmax() == "revs"
+    runs = organic.runs("qwen2.5-coder-1.5b", "machine").groupby(["data", "method"])
+    score = runs["unlearning_score"].mean()
+    assert score["urls"].idxmax() == "revs" and score["emails"].idxmax() == "max_entropy"
 
 
 def test_second_choices_lift_rivals_above_revs():

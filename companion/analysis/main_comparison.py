@@ -302,8 +302,8 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     of_paper = means[in_paper(means)]
     rise = over_data_sets(frame, "perplexity_rise")
     written = {
-        "revs": ("rank", "By Unlearning Score, REVS", of_paper, " of the paper's methods"),
-        "least_squares": ("added", "REVS written by least squares", means, ""),
+        "revs": ("rank", "Of the paper's methods REVS", of_paper, " by Unlearning Score"),
+        "least_squares": ("added", "By Unlearning Score, REVS written by least squares", means, ""),
     }
     for method, (name, title, ranked, end) in written.items():
         places: dict[str, list[str]] = {}
@@ -314,10 +314,10 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
-        if firsts := places.get("first", []):
+        if (firsts := places.get("first", [])) and method != "revs":
             highest = differences(scored, method).groupby("data")["high"].max()
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
-            if clear != firsts and not end:
+            if clear != firsts:
                 ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
         said[f"finding_{name}"] = (
             f"{title} ranks {comma_list(ranks)}{end}. Resistance Scores: "

@@ -52,7 +52,7 @@ def curves(curves: Mapping[str, pd.DataFrame]) -> Values:
 
 
 def ridge(means: pd.DataFrame) -> Values:
-    """The ridge with the highest Unlearning Score of the means by ridge, and the paper's step."""
+    """The ridge with the highest Unlearning Score of the means by ridge, and that without one."""
     score, shorter = means["unlearning_score"], means.drop(index=0.0)
     best = shorter["unlearning_score"].idxmax()
     return {
@@ -177,6 +177,7 @@ def whole_prompts(runs: pd.DataFrame) -> Values:
 def second_choices(runs: pd.DataFrame) -> Values:
     """Some methods' mean Unlearning Scores by data set and settings of either search."""
     some = runs[runs["method"].isin(["ft_l", "memit", "head_projection", "revs"])]
+    some = some[some["data"].isin(methods.PAPER_DATA)]
     means = some.groupby(["method", "data", "tagged"])["unlearning_score"].mean()
     names = {True: "second", False: "first"}
     found = {f"{name}_{data}_{names[of]}": mean for (name, data, of), mean in means.items()}

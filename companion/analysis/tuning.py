@@ -170,7 +170,8 @@ def gained(found: pd.DataFrame, data: str) -> str:
 def second_choices(model: str) -> pd.DataFrame:
     """The runs of the comparison with what second searches chose (``tagged``), and those with the
     first choices in the same cells. Raises Refused if there is none."""
-    found = main_comparison.beside(model, DRAWS, *methods.PAPER_DATA)
+    found = main_comparison.beside(model, DRAWS, *DATA)
+    found = found[found["method"].isin(searched())]  # controls follow REVS
     require(found, f"runs of {model} with the choices of second searches", "tune-all")
     return found
 

@@ -70,9 +70,9 @@ def gold_adapter(settings: Settings) -> str:
 
 def resolve_run(settings: Settings, pool: list[Record]) -> unlearn.Run:
     """The run that is audited, under the audit's own name, settings and inputs."""
-    found = unlearn.resolve_run(settings.unlearn)
     kept = settings.model_dump(exclude={"tag", "overrides", "rows"})
     memory.check(kept | {"method": memory.AUDIT, "hyperparameters": None})
+    found = unlearn.resolve_run(settings.unlearn)
     kept["hyperparameters"] = found.settings["hyperparameters"]
     inputs = found.inputs | {"never_trained": datasets.fingerprint(pool)}
     if settings.method == GOLD:
