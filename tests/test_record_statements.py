@@ -305,7 +305,12 @@ def test_second_choices_lift_rivals_above_revs():
     usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
     assert usual["revs"] < usual["rmu"] < score["ssn", "revs"]
     gained = score["ssn"] - first["unlearning_score"]["ssn"]
-    assert set(gained[gained > 0.1].index) == {"revs", "memit", "head_projection"}
+    assert set(gained[gained > 0.1].index) == {"revs", "memit", "max_entropy", "head_projection"}
+    shared = main_comparison.runs(MODEL, "ssn-shared").groupby("method")["unlearning_score"].mean()
+    assert score["ssn-shared"].max() < shared["least_squares"]
+    assert list(score["ssn-shared"].sort_values().index[-2:]) == ["max_entropy", "head_projection"]
+    assert score["ssn-shared", "revs"] > shared["revs"] + 0.1
+    assert score["ssn-shared", "memit"] < shared["memit"]
     resistance = [of.loc[("ssn", "head_projection"), "resistance"] for of in (first, second)]
     assert resistance[1] < resistance[0] / 3
     before, after = (of.loc[("emails", "revs")] for of in (first, second))

@@ -176,11 +176,16 @@ def whole_prompts(runs: pd.DataFrame) -> Values:
 
 def second_choices(runs: pd.DataFrame) -> Values:
     """Some methods' mean Unlearning Scores by data set and settings of either search."""
-    some = runs[runs["method"].isin(["ft_l", "memit", "head_projection", "revs"])]
-    some = some[some["data"].isin(methods.PAPER_DATA)]
-    means = some.groupby(["method", "data", "tagged"])["unlearning_score"].mean()
+    means = runs.groupby(["method", "data", "tagged"])["unlearning_score"].mean()
+    named = means.drop(["npo_kl", "rmu"], level="method")
     names = {True: "second", False: "first"}
-    found = {f"{name}_{data}_{names[of]}": mean for (name, data, of), mean in means.items()}
+    found = {
+        f"{name}_{data}_{names[of]}": mean
+        for (name, data, of), mean in named.items()
+        if data in methods.PAPER_DATA
+    }
+    for name in ("head_projection", "max_entropy"):
+        found[f"{name}_shared"] = means[name, "ssn-shared", True]
     return {name: percent(mean) for name, mean in found.items()}
 
 
