@@ -311,6 +311,8 @@ def test_second_choices_lift_rivals_above_revs():
     assert list(score["ssn-shared"].sort_values().index[-2:]) == ["max_entropy", "head_projection"]
     assert score["ssn-shared", "revs"] > shared["revs"] + 0.1
     assert score["ssn-shared", "memit"] < shared["memit"]
+    lost = score["emails-shared"] - first["unlearning_score"]["emails-shared"]
+    assert set(lost[lost < -0.1].index) == {"revs", "ft_l"}
     resistance = [of.loc[("ssn", "head_projection"), "resistance"] for of in (first, second)]
     assert resistance[1] < resistance[0] / 3
     before, after = (of.loc[("emails", "revs")] for of in (first, second))
