@@ -125,7 +125,7 @@ def test_methods_are_sided_and_ranked(record):
     found = main_comparison.side_table(record(crossed(spread=0.01)))
     assert "RMU" in found["score higher than REVS"][0] and found["lower"][0] == "MEMIT"
     said = main_comparison.standing(MODEL)
-    assert said["place_ssn"] == "2" and said["methods"] == "3"
+    assert said["place_ssn"] == "second" and said["methods"] == "3"
 
 
 def test_findings_follow_the_numbers(record):

@@ -274,7 +274,7 @@ def standing(model: str) -> dict[str, str]:
     said["least_p"] = statistics.p_text(statistics.least_p(len(scored.index.unique("method")) - 1))
     for data in ("ssn", "emails"):
         known = (data, "revs") in scored.index
-        said[f"place_{data}"] = str(place(of_paper[data], "revs")) if known else DASH
+        said[f"place_{data}"] = tables.ordinal(place(of_paper[data], "revs")) if known else DASH
     return said
 
 
