@@ -257,23 +257,19 @@ def place(scores: pd.Series, method: str) -> int:
     return int((scores > scores[method]).sum()) + 1
 
 
-def in_paper(means: pd.DataFrame | pd.Series) -> np.ndarray:
-    """Which lines, by ``method``, belong to a method that the paper compares."""
-    return means.index.isin(methods.paper_methods(), level="method")
-
-
 def standing(model: str) -> dict[str, str]:
     """What a page says of the main comparison, for ``glue``: its ``designs``, how many ``methods``
     the paper has, the least corrected p that a method can reach, and the ``place`` of REVS among
     them on SSN and on Emails."""
     frame = runs(model)
-    scored = frame[~frame["method"].isin(CONTROLS)].groupby(["data", "method"])[PRIMARY].mean()
+    of_paper = frame[frame["method"].isin(methods.paper_methods())]
     said = {"title": results.title(model), "designs": designs(frame)}
-    of_paper = scored[in_paper(scored)]
-    said["methods"] = str(len(of_paper.index.unique("method")))
-    said["least_p"] = statistics.p_text(statistics.least_p(len(scored.index.unique("method")) - 1))
+    said["methods"] = str(of_paper["method"].nunique())
+    compared = frame.loc[~frame["method"].isin(CONTROLS), "method"].nunique()
+    said["least_p"] = statistics.p_text(statistics.least_p(compared - 1))
+    of_paper = of_paper.groupby(["data", "method"])[PRIMARY].mean()
     for data in ("ssn", "emails"):
-        known = (data, "revs") in scored.index
+        known = (data, "revs") in of_paper.index
         said[f"place_{data}"] = tables.ordinal(place(of_paper[data], "revs")) if known else DASH
     return said
 
@@ -298,29 +294,29 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
     clear by the intervals, what an insider finds after them, and what they cost."""
     frame, said = frame[frame["data"].isin(methods.PAPER_DATA)], {}
     scored = frame[~frame["method"].isin(CONTROLS)]
-    means = scored.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
-    of_paper = means[in_paper(means)]
     rise = over_data_sets(frame, "perplexity_rise")
+    of_paper = scored[scored["method"].isin(methods.paper_methods())]
     written = {
-        "revs": ("rank", "Of the paper's methods REVS", of_paper, " by Unlearning Score"),
-        "least_squares": ("added", "By Unlearning Score, REVS written by least squares", means, ""),
+        "revs": ("rank", "Of the paper's methods, by Unlearning Score, REVS", of_paper),
+        "least_squares": ("added", "By Unlearning Score, REVS written by least squares", scored),
     }
-    for method, (name, title, ranked, end) in written.items():
+    for method, (name, title, ranked) in written.items():
+        means = ranked.groupby(["data", "method"])[[PRIMARY, "resistance"]].mean()
         places: dict[str, list[str]] = {}
         resisted = []
         for data, data_title in methods.PAPER_DATA.items():
             if (data, method) in means.index:
-                rank = tables.ordinal(place(ranked.loc[data, PRIMARY], method))
+                rank = tables.ordinal(place(means.loc[data, PRIMARY], method))
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
-        if (firsts := places.get("first", [])) and method != "revs":
-            highest = differences(scored, method).groupby("data")["high"].max()
+        if firsts := places.get("first", []):
+            highest = differences(ranked, method).groupby("data")["high"].max()
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
             if clear != firsts:
                 ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
         said[f"finding_{name}"] = (
-            f"{title} ranks {comma_list(ranks)}{end}. Resistance Scores: "
+            f"{title} ranks {comma_list(ranks)}. Resistance Scores: "
             f"{spoken_list(resisted)} per cent. "
             f"Mean rise of perplexity: {percent(rise[method])} per cent."
             if places
