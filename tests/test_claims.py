@@ -135,11 +135,11 @@ def test_a_claim_is_open_where_our_numbers_leave_it_no_room():
 
 
 @pytest.mark.slow
-def test_about_as_many_claims_hold_as_with_the_names_shuffled(monkeypatch):
-    """landing page: “hold, about as many as with the names shuffled”"""
+def test_more_claims_hold_than_with_the_names_shuffled(monkeypatch):
+    """landing page: “hold, more than with shuffled names”"""
     monkeypatch.setattr(ledger, "SAMPLES", 2)  # the page takes more, for what is weak
     said = ledger.answer(ledger.ledger(MODEL))
-    assert abs(said["claims_asked_held"] - said["claims_chance"]) < 2
+    assert said["claims_asked_held"] > said["claims_chance"] + 2
 
 
 def test_the_papers_own_numbers_are_judged_by_the_same_functions():

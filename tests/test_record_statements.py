@@ -62,14 +62,14 @@ def test_single_digits_decide():
 
 
 def test_revs_harms_the_rest_of_the_model_most():
-    """integrity: “REVS raises the perplexity … most”; “On SSN and Emails RMU raises it as much.”"""
+    """integrity: “REVS raises the perplexity … most”; “On SSN RMU raises it more.”"""
     runs = main_comparison.runs(MODEL)
     rise = main_comparison.over_data_sets(runs, "perplexity_rise")
     rise = rise.drop(list(main_comparison.CONTROLS))
     assert rise.idxmax() == "revs"
-    for data in ("ssn", "emails"):
-        of = runs[runs["data"] == data].groupby("method")["perplexity_rise"].mean()
-        assert abs(of["revs"] - of["rmu"]) < 0.003
+    by_data = runs.groupby(["data", "method"])["perplexity_rise"].mean().unstack()
+    more = by_data["rmu"] > by_data["revs"]
+    assert list(more.index[more].intersection(list(methods.PAPER_DATA))) == ["ssn"]
 
 
 def test_the_embedded_model_cannot_answer():
@@ -159,10 +159,9 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
 def test_rivals_keep_less_where_the_page_says_so():
     """tradeoffs: “An edit that forgets more keeps less, for REVS and FT-L …”; “At equal forgetting
     REVS keeps more SSNs than both rivals. Of e-mails and URLs MEMIT forgets nearly all and keeps
-    most.”; “REVS keeps …, FT-L … and MEMIT …; MEMIT keeps few SSNs, and most addresses.”"""
+    most.”; “MEMIT keeps fewer SSNs than REVS, and more addresses.”"""
     runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
     kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
-    assert kept["ft_l"].mean() < kept["revs"].mean() / 3
     assert list(kept.index[kept["memit"] < kept["revs"]]) == ["ssn"]
     for data in methods.PAPER_DATA:
         curves = tradeoffs.by_strength(MODEL, data)
@@ -190,8 +189,8 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
-    “REVS scores higher …, though not after Holm's correction”; landing page: “It leads on
-    SSNs that share groups, which insiders find …; not where addresses share names.”"""
+    “Head-Projection scores higher …, though not after Holm's correction”; landing page: “It leads
+    on SSNs that share groups, which insiders find …; not where addresses share names.”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"
@@ -200,8 +199,9 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     assert (shared["high"] < 0).all()
     assert score["ssn", "least_squares"] - score["ssn-shared", "least_squares"] < 0.05
     names = main_comparison.runs(MODEL, "emails-shared")
-    gap = main_comparison.differences(names).query("method == 'least_squares'")
-    assert (gap["high"] < 0).all() and (gap["holm"] > 0.05).all() and len(gap) == 1
+    gaps = main_comparison.differences(names, "least_squares")
+    above = gaps[gaps["low"] > 0]
+    assert list(above["method"]) == ["head_projection"] and (gaps["holm"].dropna() > 0.05).all()
     names = names[~names["method"].isin(main_comparison.CONTROLS)].groupby("method")
     names = names[["efficacy", "specificity", "unlearning_score"]].mean()
     assert main_comparison.place(names["unlearning_score"], "least_squares") > 1
@@ -209,37 +209,47 @@ def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
 
 
 def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
-    """fair: “with the text in the covariance they keep many more of the other secrets”; “RMU and
-    NPO-KL lose”; “only NPO-KL gains much”"""
-    measures = ["specificity", "unlearning_score"]
+    """fair: “it keeps many more of the other secrets, and forgets somewhat less. So does
+    Max-Entropy, whose score stays the same. Head-Projection had kept nearly all.”; “RMU loses”; on
+    Emails “only RMU changes much: it keeps most secrets and forgets few”"""
+    measures = ["efficacy", "specificity", "unlearning_score"]
     spared = main_comparison.beside(MODEL, "protect")
     spared = spared.groupby(["data", "method", "tagged"])[measures]
     both = spared.mean().unstack("tagged")
     gain = both.xs(True, axis=1, level=1) - both.xs(False, axis=1, level=1)
-    for method in ("memit", "head_projection", "max_entropy"):
-        assert gain.loc["ssn", method].min() > 0.1
-    score, spared = gain["unlearning_score"], both["unlearning_score"][True]["ssn"]
-    revs = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")
-    assert spared.idxmax() == "least_squares"
-    assert spared["head_projection"] > max(spared["rmu"], revs["unlearning_score"].mean())
-    assert abs(score["ssn", "least_squares"]) < 0.05
-    assert score["ssn"][["rmu", "npo_kl"]].max() < -0.03
-    assert score["emails", "npo_kl"] > 0.1 and score["emails"].drop("npo_kl").abs().max() < 0.1
+    score, kept = gain["unlearning_score"], gain["specificity"]["ssn"]
+    for method in ("memit", "max_entropy"):
+        assert kept[method] > 0.2 and -0.1 < gain["efficacy"]["ssn", method] < 0
+    assert score["ssn", "memit"] > 0.1 and abs(score["ssn", "max_entropy"]) < 0.005
+    assert both["specificity"][False]["ssn", "head_projection"] > 0.98
+    assert both["unlearning_score"][True]["ssn"].idxmax() == "least_squares"
+    assert abs(score["ssn", "least_squares"]) < 0.05 and score["ssn", "rmu"] < -0.1
+    assert score["emails"].idxmin() == "rmu" and score["emails"].drop("rmu").abs().max() < 0.05
+    rmu = both.xs(True, axis=1, level=1).loc["emails", "rmu"]
+    assert rmu["specificity"] > 0.85 and rmu["efficacy"] < 0.1
 
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
-    """fair: “Max-Entropy rises …, above REVS, while its resistance falls …; MEMIT drops … and
-    Head-Projection …: both lose most other secrets. In the layers of the other two, MEMIT
-    scores about twice as much …”; “which seldom contain a name”"""
-    usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
+    """fair: “What the second search chose reads more, and all three score higher. Whole prompts
+    served only Max-Entropy.”; “which seldom contain a name”; fair_details: “Max-Entropy rises …,
+    while its resistance falls …; MEMIT drops … and Head-Projection …: both lose most other
+    secrets. In the layers of the other two, MEMIT scores about twice as much …; the second search
+    chose one just below them.”"""
+    first = main_comparison.first_choices(MODEL, "ssn")
+    usual = first.groupby("method")["unlearning_score"].mean()
+    now = main_comparison.runs(MODEL, "ssn").groupby("method")
+    for method in ("memit", "max_entropy", "head_projection"):
+        assert now["unlearning_score"].mean()[method] > usual[method]
+        assert now["n_max_len"].min()[method] > 25
     whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
     score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
     assert resistance["max_entropy"] < 0.2
-    assert usual["max_entropy"] < usual["revs"] < score["max_entropy"] < usual["least_squares"]
-    for method in ("memit", "head_projection"):
-        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.15
     layers = main_comparison.beside(MODEL, "whole-prompt-layers", "ssn").query("tagged")
     assert 1.5 < layers["unlearning_score"].mean() / usual["memit"] < 2.5
+    assert now["layers"].first()["memit"] == [min(layers["layers"].iloc[0]) - 1]
+    assert usual["max_entropy"] < score["max_entropy"]
+    for method in ("memit", "head_projection"):
+        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.15
     ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
     named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
     assert sum(map(bool, named)) < 0.1 * len(ends)
@@ -253,7 +263,8 @@ def test_no_baseline_tried_a_drawn_setting():
         known = tune.printed_settings(one.method, 30, "SSN")
         known += tune.recorded_starts(one.method, one.data)
         assert one.result["trials"] <= len(known)
-    for run in main_comparison.runs(MODEL, "ssn").query("method == 'max_entropy'")["row"]:
+    chosen = main_comparison.first_choices(MODEL, "ssn").query("method == 'max_entropy'")
+    for run in chosen["row"]:
         last = max(run["settings"]["hyperparameters"]["layers"])
         assert last - 15 > (30 - 15) / 2  # the lens reads the upper half of 30 layers
 
@@ -263,10 +274,10 @@ def test_the_second_searches_find_better_settings_for_every_method_of_the_paper(
     limitations: “better settings of each of them, and of REVS”"""
     both = tuning.both_searches(MODEL, "emails-tune", "ssn-tune")
     assert both.notna().all(axis=None) and len(both) == 8
-    gained = {data: tuning.gained(both, data) for data in ("emails-tune", "ssn-tune")}
+    gained = tuning.gained(both, emails="emails-tune", ssn="ssn-tune")
     for data, some in (
-        ("emails-tune", ["ft_l", "rmu", "npo_kl", "revs"]),
-        ("ssn-tune", ["memit", "max_entropy", "head_projection", "npo_kl", "revs"]),
+        ("emails", ["ft_l", "rmu", "npo_kl", "revs"]),
+        ("ssn", ["memit", "max_entropy", "head_projection", "npo_kl", "revs"]),
     ):
         assert gained[data] == spoken_list(
             [methods.title(name) for name in both.index if name in some]
@@ -294,8 +305,8 @@ def test_what_the_paper_found_and_what_also_holds_here():
 
 def test_second_choices_lift_rivals_above_revs():
     """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
-    more …”; “Head-Projection …, while its resistance falls”; fair: “With them REVS passes RMU
-    on SSN, Head-Projection passes REVS there, and FT-L passes it on Emails and URLs”"""
+    more …”; “Head-Projection …, while its resistance falls”; fair: “FT-L passed REVS on Emails and
+    URLs, REVS passed RMU on SSN”"""
     runs, columns = tuning.second_choices(MODEL), ["efficacy", "specificity", "resistance"]
     columns += ["unlearning_score"]
     means = runs.groupby(["data", "method", "tagged"])[columns].mean()
@@ -306,11 +317,12 @@ def test_second_choices_lift_rivals_above_revs():
         assert score[data, rival] > max(
             score[data, "revs"], first["unlearning_score"][data, "revs"]
         )
-    usual = main_comparison.runs(MODEL, "ssn").groupby("method")["unlearning_score"].mean()
-    assert usual["revs"] < usual["rmu"] < score["ssn", "revs"]
+    rmu = main_comparison.runs(MODEL, "ssn").query("method == 'rmu'")["unlearning_score"].mean()
+    assert first["unlearning_score"]["ssn", "revs"] < rmu < score["ssn", "revs"]
     gained = score["ssn"] - first["unlearning_score"]["ssn"]
     assert set(gained[gained > 0.1].index) == {"revs", "memit", "max_entropy", "head_projection"}
-    shared = main_comparison.runs(MODEL, "ssn-shared").groupby("method")["unlearning_score"].mean()
+    shared = main_comparison.first_choices(MODEL, "ssn-shared")
+    shared = shared.groupby("method")["unlearning_score"].mean()
     assert score["ssn-shared"].max() < shared["least_squares"]
     assert list(score["ssn-shared"].sort_values().index[-2:]) == ["max_entropy", "head_projection"]
     assert score["ssn-shared", "revs"] > shared["revs"] + 0.1

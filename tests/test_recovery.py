@@ -261,7 +261,7 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
 
 def test_an_insider_is_told_of_where_runs_were_attacked_and_else_a_dash(record, monkeypatch):
     attacked = pd.DataFrame({"method": ["revs", "revs"], "resistance": [0.8, 0.6]})
-    monkeypatch.setattr(recovery.main_comparison, "runs", lambda *_: attacked)
+    monkeypatch.setattr(recovery.main_comparison, "first_choices", lambda *_: attacked)
     found = record(crossed())
     said = recovery.insider(MODEL, found, found.iloc[:0])
     assert (said.pop("insider_revs"), said.pop("layer_data")) == ("70.0", "SSN")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -17,10 +18,12 @@ from companion.analysis import results, statistics, tables
 from companion.analysis.results import CONTROLS, in_order
 from companion.analysis.tables import DASH, METRICS, comma_list, intervals, percent, spoken_list
 from companion.experiments import methods
+from companion.experiments.settings import FIRST
 from companion.store import paper, rows
 
 PRIMARY = "unlearning_score"
 REFERENCES = ("revs", "least_squares")  # to which the other methods are compared
+CELL = ["data", "adapter", "split", "method"]  # what tells the runs of the comparison apart
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
 TITLES = {
@@ -80,10 +83,16 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
 
 
-def beside(model: str, tag: str, *data: str) -> pd.DataFrame:
-    """The runs with a tag (``tagged``), and those without one in the same cells."""
+def first_choices(model: str, *data: str) -> pd.DataFrame:
+    """The main comparison with what the first searches chose, to which older ablations compare."""
+    both = pd.concat([runs(model, *data, tag=FIRST), runs(model, *data)], ignore_index=True)
+    return both.drop_duplicates(CELL, ignore_index=True)
+
+
+def beside(model: str, tag: str, *data: str, usual: Callable = runs) -> pd.DataFrame:
+    """The runs with a tag (``tagged``), and the ``usual`` ones in the same cells."""
     other = runs(model, *data, tag=tag).assign(tagged=True)
-    plain = runs(model, *data).merge(other[["data", "adapter", "split", "method"]])
+    plain = usual(model, *data).merge(other[CELL])
     return pd.concat([plain.assign(tagged=False), other], ignore_index=True)
 
 

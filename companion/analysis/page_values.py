@@ -129,10 +129,11 @@ def gptj(runs: pd.DataFrame) -> Values:
 
 
 def cost(runs: pd.DataFrame) -> Values:
-    """REVS's median seconds and those of all methods but the controls, on each processor; its
-    largest memory."""
+    """REVS's median seconds and those of all methods but the controls, on each processor that ran
+    REVS; its largest memory."""
     rivals = runs[~runs["method"].isin(results.CONTROLS)]
     seconds = rivals.groupby(["processor", "method"])["seconds"].median().unstack("method")
+    seconds = seconds[seconds["revs"].notna()]
     return {
         "revs_seconds": spoken_list([*seconds["revs"].map("{:.0f}".format)]),
         "all_seconds": spoken_list([*seconds.median(axis=1).map("{:.0f}".format)]),
@@ -163,7 +164,7 @@ def protected(runs: pd.DataFrame) -> Values:
     """By how many points some mean Unlearning Scores on SSN change with text to protect."""
     means = runs[runs["data"] == "ssn"].groupby(["method", "tagged"])["unlearning_score"].mean()
     gained = 100 * means.unstack().reindex(columns=[False, True]).diff(axis=1)[True]
-    some = ("memit", "head_projection", "max_entropy", "least_squares")
+    some = ("memit", "least_squares")
     return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
 
 

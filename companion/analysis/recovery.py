@@ -13,7 +13,7 @@ import pandas as pd
 from companion.analysis import ablations, main_comparison, results, statistics
 from companion.analysis.tables import DASH, intervals, number_word, percent, spoken_list
 from companion.experiments import methods
-from companion.experiments.settings import GOLD
+from companion.experiments.settings import DRAWS, GOLD
 from companion.store import rows
 from revs.audit.rounding import KEPT
 from revs.audit.suite import ATTACKS
@@ -210,11 +210,13 @@ def by_tokens(model: str, data: str) -> pd.DataFrame:
     if every.empty:
         return pd.DataFrame()
     cells, compared = every[["adapter", "split"]].drop_duplicates(), [GOLD, *every["method"]]
-    for tokens, tag, audited in (("two", "", runs(model, data)), ("all", "tokens", every)):
+    two = runs(model, data), main_comparison.first_choices(model, data)
+    all_tokens = every, main_comparison.runs(model, data, tag="tokens")
+    for tokens, (audited, edited) in (("two", two), ("all", all_tokens)):
         audited = audited[audited["method"].isin(compared)].merge(cells)
         found = secrets(audited).query("part == 'forget'").groupby("method", sort=False)
         shares = found[["exposure", "recovered"]].mean()
-        edits = main_comparison.runs(model, data, tag=tag).merge(cells).set_index("method")
+        edits = edited.merge(cells).set_index("method")
         parts.append(shares.join(edits[COSTS]).assign(tokens=tokens))
     table = pd.concat(parts).reset_index()
     order = lambda names: names.map(compared.index)
@@ -236,15 +238,46 @@ def token_table(found: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: found[key].map(percent) for key, name in titles.items()})
 
 
+def by_settings(model: str) -> pd.DataFrame:
+    """The audits with what second searches chose beside those with the first choices in the same
+    cells, ``settings``: shares of secrets that each attack of the endpoint and the endpoint
+    recover, with the Unlearning Score and the resistance of the same edits."""
+    second = runs(model, tag=DRAWS)
+    cells = second[[*CELL, "method"]]
+    edits = {"first": main_comparison.first_choices(model), "second": main_comparison.runs(model)}
+    parts, scores = [], [main_comparison.PRIMARY, "resistance"]
+    for settings, audited in (("first", runs(model).merge(cells)), ("second", second)):
+        if len(audited):
+            found = secrets(audited).query("part == 'forget'").groupby(["data", "method"])
+            own = edits[settings].merge(cells).set_index(["data", "method"])[scores]
+            shares = found[[*ENDPOINT, "recovered"]].mean().join(own)
+            parts.append(shares.assign(settings=settings).reset_index())
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+
+
+def settings_table(found: pd.DataFrame) -> pd.DataFrame:
+    """``by_settings`` as texts: each share with the first choice → with the second."""
+    columns = {name: ATTACKS[name].title for name in ENDPOINT} | {"recovered": "any of them"}
+    columns |= {
+        name: main_comparison.TITLES[name] for name in (main_comparison.PRIMARY, "resistance")
+    }
+    shares = found.set_index(["data", "method", "settings"])[list(columns)]
+    first, second = (shares.xs(of, level="settings").map(percent) for of in ("first", "second"))
+    table = (first + " → " + second).rename(columns=columns).reset_index()
+    order = list(methods.registry())
+    table = table.sort_values("method", key=lambda names: names.map(order.index), kind="stable")
+    return titled(table)
+
+
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
     """Values for ``glue`` on an insider, who reads hidden layers, as the endpoint does not.
 
-    The Resistance Score per example of both writes in the main comparison; and, for the
+    The Resistance Score per example of both writes with the settings that are audited; and, for the
     least-squares write from an earlier layer on (the runs ``layers``), its first layer, the share
     recovered and the Resistance Score. All on the data set of ``layers``.
     """
     data = (found if layers.empty else layers)["data"].iloc[0]
-    compared = main_comparison.runs(model, data)
+    compared = main_comparison.first_choices(model, data)
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
     said["layer_data"] = results.DATA.get(data, data)

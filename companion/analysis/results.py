@@ -124,6 +124,14 @@ def depth_table(frame: pd.DataFrame) -> pd.DataFrame:
     return as_strings(pd.DataFrame(found).reset_index())
 
 
+def on_full_processors(frame: pd.DataFrame) -> pd.DataFrame:
+    """The runs on processors that ran every method of the frame, since times on two cannot be
+    compared; all runs if no processor did."""
+    ran = frame.groupby("processor")["method"].transform("nunique")
+    full = frame[ran == frame["method"].nunique()]
+    return frame if full.empty else full
+
+
 def cost_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Seconds and memory on each processor, weights and norm by method as texts, with the paper's
     minutes and GPUs: medians over runs, of memory the maximum."""

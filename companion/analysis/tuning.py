@@ -10,7 +10,7 @@ from companion.analysis.results import DATA, measured, require
 from companion.analysis.tables import DASH, METRICS, comma_list, decimal, percent, spoken_list
 from companion.experiments import methods, tune
 from companion.experiments.optimizer import ends_near, limit
-from companion.experiments.settings import DRAWS
+from companion.experiments.settings import DRAWS, FIRST
 from companion.store import paper, rows
 from companion.store.paths import params
 
@@ -130,10 +130,9 @@ def answer(frame: pd.DataFrame, top: pd.DataFrame, data: str) -> dict[str, str]:
     }
 
 
-def fallen(top: pd.DataFrame, scores: pd.Series) -> str:
-    """The three methods whose chosen settings lose most between tuning (``mean`` in
-    ``reevaluated``) and the comparison (``scores``: mean in per cent by method)."""
-    chosen = top[top["chosen"]].set_index("method")["mean"]
+def fallen(chosen: pd.Series, scores: pd.Series) -> str:
+    """The three methods whose chosen settings lose most between tuning (``chosen``) and the
+    comparison (``scores``); both are means in per cent by method."""
     lost = (chosen - scores).dropna().sort_values(ascending=False, kind="stable").head(3)
     names = lost.index[lost > 0]
     return comma_list(
@@ -161,19 +160,24 @@ def both_table(found: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def gained(found: pd.DataFrame, data: str) -> str:
-    """The methods whose choice in the second search reaches more on a tuning set."""
-    more = found[data, "second"] > found[data, "first"]
-    return spoken_list([*map(methods.title, found.index[more])] or ["none"])
+def gained(found: pd.DataFrame, **data: str) -> dict[str, str]:
+    """For ``glue``, under a name for each tuning set: the methods whose choice in the second search
+    reaches more there, and as NAME_of how many of all they are."""
+    said = {}
+    for name, of in data.items():
+        more = found[of, "second"] > found[of, "first"]
+        said[name] = spoken_list([*map(methods.title, found.index[more])] or ["none"])
+        said[f"{name}_of"] = f"{more.sum()} of {len(more)}"
+    return said
 
 
 def second_choices(model: str) -> pd.DataFrame:
     """The runs of the comparison with what second searches chose (``tagged``), and those with the
     first choices in the same cells. Raises Refused if there is none."""
-    found = main_comparison.beside(model, DRAWS, *DATA)
+    found = main_comparison.beside(model, FIRST, *DATA)
     found = found[found["method"].isin(searched())]  # controls follow REVS
-    require(found, f"runs of {model} with the choices of second searches", "tune-all")
-    return found
+    require(found, f"runs of {model} with the choices of first searches", "main-first")
+    return found.assign(tagged=~found["tagged"])
 
 
 def searched() -> list[str]:

@@ -101,11 +101,17 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     if printed and (kind := paper_data(data)) and paper.has_settings(title):
         found = paper.hyperparameters(title, printed, kind)
     else:
-        chosen = chosen_settings().get(owner, {})
-        of = chosen.get(model, {})
-        found = of.get(data) or of.get(emails_for_urls(data)) or default(chosen, model)
+        chosen = chosen_settings()
+        found = lookup(chosen, name, model, data) or default(chosen.get(owner, {}), model)
     known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
     return fixed_settings(name) | known | given
+
+
+def lookup(chosen: dict[str, dict], name: str, model: str, data: str) -> dict[str, Any]:
+    """What a file of params has for a method, a model and a data set: the method's own settings, or
+    those of the method whose settings it takes; empty if it has none."""
+    of = chosen.get(registry()[name].get("settings_of", name), {}).get(model, {})
+    return of.get(data) or of.get(emails_for_urls(data)) or {}
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:

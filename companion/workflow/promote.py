@@ -9,14 +9,13 @@ from pathlib import Path
 
 import yaml
 
-from companion.experiments.settings import DRAWS
 from companion.store import rows, versions
 from companion.store.paths import BUILD, ROOT, params
 
 FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
 HEADER = """\
-# Each method's settings, by model and data set: the best of its trials, written by `make promote`.
+# Each method's settings, by model and data set: its searches' best, written by `make promote`.
 # A model or data set that is not here gets those of smollm2-135m for ssn. Margins and ranks below 1
 # are fractions of the vocabulary; what is not named keeps the method's own default. The paper's
 # settings for its models are in paper/tables.json.
@@ -66,19 +65,16 @@ def tuned(searches: dict[str, dict]) -> dict[str, dict]:
     """Return the tuned settings: method → model → data set → settings.
 
     Settings for NAME are tuned on the tuning set NAME-tune or, without one, on NAME itself. Of
-    several searches the longest counts, then the one with the highest score; second searches
-    (DRAWS) do not count yet.
+    several searches the one with the highest score counts; of equals, the one without a tag.
     """
 
     def order(row: dict) -> tuple:
-        result = row["result"]
-        return row["data"].endswith("-tune"), result["trials"], result["unlearning_score"]
+        return row["data"].endswith("-tune"), row["result"]["unlearning_score"], not row["tag"]
 
     found: dict[str, dict] = {}
     for row in sorted(searches.values(), key=order):  # the last row of a model and data set wins
-        if row["tag"] != DRAWS:
-            data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
-            found.setdefault(row["method"], {}).setdefault(row["model"], {})[data] = best
+        data, best = row["data"].removesuffix("-tune"), row["result"]["hyperparameters"]
+        found.setdefault(row["method"], {}).setdefault(row["model"], {})[data] = best
     return found
 
 

@@ -1,7 +1,8 @@
 """Sweeps: params/sweeps/NAME.yml says which runs to make and which pages to execute after them.
 
 An entry names an experiment, its parameters, and a grid of lists; every combination is one job and
-writes one row. Grid settings that are not part of a row's name are added to its tag.
+writes one row. Grid settings that are not part of a row's name are added to its tag. A sweep that
+names a file of params/ under ``settings`` takes the methods' settings from it where it has them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from companion.experiments.settings import EXPERIMENTS, GOLD, STRICT, Model, check
+from companion.experiments.settings import EXPERIMENTS, GOLD, STRICT, Model, base, check
 from companion.store.paths import BUILD, ROOT, params, products, short_path
 from companion.store.suggestions import hint
 
@@ -40,6 +41,7 @@ class Content(BaseModel):
 
     model_config = STRICT
     title: str
+    settings: Literal["first_choices"] | None = None  # in place of params/hyperparameters.yml
     runs: list[Runs] = Field(min_length=1)
 
 
@@ -132,6 +134,8 @@ def build(name: str, content: Any) -> Sweep:
     folder = products(name)
     rows = {} if folder == BUILD else {"rows": short_path(folder / "rows")}
     for job in (job for runs in asked.runs for job in expand(runs, rows)):
+        if asked.settings:
+            job = with_settings(job, params(asked.settings))
         if job.id in jobs:
             raise ValueError(f"two runs would write the same row {job.id}: give them other tags.")
         jobs[job.id] = job
@@ -163,6 +167,21 @@ def expand(runs: Runs, rows: dict[str, str]) -> Iterator[Job]:
         if (method := getattr(job.settings, "method", "revs")) not in known:
             raise ValueError(f"There is no method '{method}'" + hint(method, params("methods")))
         yield job
+
+
+def with_settings(job: Job, chosen: dict[str, dict]) -> Job:
+    """A run with the settings that a file has for its method and data set; what the sweep says
+    takes precedence."""
+    from companion.experiments import methods  # slow to import
+
+    method = getattr(job.settings, "method", None)
+    if "hyperparameters" not in type(job.settings).model_fields or method not in methods.registry():
+        return job
+    found = methods.lookup(chosen, method, base(job.settings.model), job.settings.data)
+    names = methods.hyperparameter_names(method) if found else ()
+    typed = {name: value for name, value in found.items() if name in names}
+    typed |= job.parameters.get("hyperparameters") or {}
+    return replace(job, parameters=job.parameters | {"hyperparameters": typed}) if typed else job
 
 
 def in_a_name(value) -> str:
