@@ -19,7 +19,7 @@ from companion.experiments import provenance
 from companion.experiments.command import command
 from companion.experiments.settings import EXPERIMENTS
 from companion.store import rows
-from companion.store.paths import ROOT
+from companion.store.paths import ROOT, params
 from companion.workflow import build, pages, plan, record, site, sources, sweep
 
 RUN = {
@@ -51,8 +51,8 @@ def file(*runs: dict, **more) -> dict:
     return {"title": "t", "runs": list(runs)} | more
 
 
-def made(*runs: dict, name: str = "quick") -> sweep.Sweep:
-    return sweep.build(name, file(*runs))
+def made(*runs: dict, name: str = "quick", **more) -> sweep.Sweep:
+    return sweep.build(name, file(*runs, **more))
 
 
 # --- sweeps -----------------------------------------------------------------------------------
@@ -93,6 +93,25 @@ def test_every_combination_is_a_job_and_what_a_grid_sets_is_in_its_name():
         {"T": 1},
         {"lr": 0.1, "steps": 3, "T": 1},
     ]
+
+
+def test_a_sweep_may_take_settings_from_another_file_and_replaces_them():
+    """URLs take those of e-mails, controls those of REVS; what has none there is left alone."""
+    grid = {"data": ["urls", "ssn"], "method": ["revs", "zero", "memit", "unedited"]}
+    run = {"experiment": "unlearn", "parameters": {"hyperparameters": {"n_max": 7}}, "grid": grid}
+    jobs = made(run | {"parameters": {}}, settings="first_choices").jobs
+    typed = {
+        tuple(name.split("/")[1::2]): job.settings.hyperparameters for name, job in jobs.items()
+    }
+    first = params("first_choices")
+    assert typed["urls", "revs-seed1"] == first["revs"]["smollm2-135m"]["emails"]
+    assert set(typed["ssn", "zero-seed1"]) == {"k", "r_h", "eps_r_h"}
+    assert typed["ssn", "memit-seed1"] == first["memit"]["smollm2-135m"]["ssn"]
+    assert typed["urls", "memit-seed1"] is typed["ssn", "unedited-seed1"] is None
+    (job,) = made(run | {"grid": {"data": ["ssn"]}}, settings="first_choices").jobs.values()
+    assert job.settings.hyperparameters["n_max"] == 7 and len(job.settings.hyperparameters) > 5
+    with pytest.raises(ValueError, match="settings: .*first_choices"):
+        made(RUN, settings="first")
 
 
 @pytest.mark.parametrize("name", sweep.known())

@@ -11,7 +11,7 @@ import pytest
 from companion.analysis import extraction, results, tables
 from companion.experiments import methods
 from companion.experiments.notebook import Refused
-from companion.experiments.settings import DRAWS
+from companion.experiments.settings import DRAWS, emails_for_urls
 from companion.store import paper, rows
 
 MODEL = "smollm2-135m"
@@ -228,7 +228,7 @@ def test_secrets_of_a_kind_have_the_papers_settings_whatever_their_set_is_called
     assert of_emails == ["emails", "emails-tune", "llama-3-8b-pile-email", "pile-url"]
     assert found["mine"] == methods.hyperparameters("revs", "another", "mine", {})
     assert [methods.paper_data(name) for name in ("HR_Emails", "nossn")] == ["Emails", None]
-    assert [methods.emails_for_urls(name) for name in ("urls", "ssn-shared")] == ["emails", "ssn"]
+    assert [emails_for_urls(name) for name in ("urls", "ssn-shared")] == ["emails", "ssn"]
 
 
 def test_a_caption_counts_the_runs_that_are_older_than_the_code(monkeypatch):

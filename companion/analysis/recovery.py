@@ -44,7 +44,8 @@ def title(method: str) -> str:
 
 def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """The finished audits of a model on some data sets, one line each: data, adapter, split,
-    method, row; those whose tag begins with ``tag``, or that have none."""
+    method, row; those whose tag begins with ``tag``, or, with the first searches' choices, those
+    that have none."""
     lines = []
     for stem in data or results.DATA:
         for row in rows.find(kind="audit", data=stem).values():
@@ -249,7 +250,7 @@ def by_settings(model: str) -> pd.DataFrame:
     for settings, audited in (("first", runs(model).merge(cells)), ("second", second)):
         if len(audited):
             found = secrets(audited).query("part == 'forget'").groupby(["data", "method"])
-            own = edits[settings].merge(cells).set_index(["data", "method"])[scores]
+            own = edits[settings].merge(cells).groupby(["data", "method"])[scores].mean()
             shares = found[[*ENDPOINT, "recovered"]].mean().join(own)
             parts.append(shares.assign(settings=settings).reset_index())
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
@@ -264,9 +265,7 @@ def settings_table(found: pd.DataFrame) -> pd.DataFrame:
     shares = found.set_index(["data", "method", "settings"])[list(columns)]
     first, second = (shares.xs(of, level="settings").map(percent) for of in ("first", "second"))
     table = (first + " → " + second).rename(columns=columns).reset_index()
-    order = list(methods.registry())
-    table = table.sort_values("method", key=lambda names: names.map(order.index), kind="stable")
-    return titled(table)
+    return titled(results.in_order(table))
 
 
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from companion.data import models
-from companion.experiments.settings import MODEL, check, model_of
+from companion.experiments.settings import MODEL, check, lookup, model_of
 from companion.store import paper, versions
 from companion.store.paths import params
 from companion.store.suggestions import hint
@@ -81,20 +81,17 @@ def paper_data(data: str) -> str | None:
     return PAPER_KINDS.get(re.split(r"[-_]", plain)[-1].removesuffix("s"))
 
 
-def emails_for_urls(data: str) -> str:
-    """Return the data set that lends its settings to one without: e-mails for URLs (§4.5), the
-    plain set for a set with shared tokens."""
-    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data.removesuffix("-shared"))
-
-
 def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a method's settings for a model and a data set; those ``given`` take precedence.
 
     The paper's models get the Appendix's settings for data of that kind. Other models get those of
     params/hyperparameters.yml. A model or data set that the file lacks gets those of the book's
     model for SSN, whose margins are fractions of the vocabulary. Their layers suit only that
-    model; any other model gets the method's own choice.
+    model; any other model gets the method's own choice. One ``given`` as None gets the method's
+    default.
     """
+    unset = {key for key, value in given.items() if value is None}
+    given = {key: value for key, value in given.items() if key not in unset}
     check(given, model_of(method(name).Hyperparameters), f" of {name}")
     owner = registry()[name].get("settings_of", name)
     title, printed = registry()[owner]["title"], models.registry().get(model, {}).get("paper")
@@ -104,14 +101,8 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         chosen = chosen_settings()
         found = lookup(chosen, name, model, data) or default(chosen.get(owner, {}), model)
     known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
-    return fixed_settings(name) | known | given
-
-
-def lookup(chosen: dict[str, dict], name: str, model: str, data: str) -> dict[str, Any]:
-    """What a file of params has for a method, a model and a data set: the method's own settings, or
-    those of the method whose settings it takes; empty if it has none."""
-    of = chosen.get(registry()[name].get("settings_of", name), {}).get(model, {})
-    return of.get(data) or of.get(emails_for_urls(data)) or {}
+    found = fixed_settings(name) | known | given
+    return {key: value for key, value in found.items() if key not in unset}
 
 
 def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:

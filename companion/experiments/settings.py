@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from companion.store.paths import resolve
+from companion.store.paths import params, resolve
 from companion.store.suggestions import hint
 from document_audit.settings import KINDS, STRICT, AuditSettings, Kind
 
@@ -24,6 +24,21 @@ DRAWS = "draws"  # tag of a second search and of audits with its choice (book/de
 FIRST = "first"  # tag of runs with the first search's choice, where the second one's counts
 GOLD = "gold"  # no method: a model that was never trained on the secrets to forget
 Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+def emails_for_urls(data: str) -> str:
+    """Return the data set that lends its settings to one without: e-mails for URLs (§4.5), the
+    plain set for a set with shared tokens."""
+    return re.sub(r"(^|[-_])url(s?)$", r"\1email\2", data.removesuffix("-shared"))
+
+
+def lookup(chosen: dict[str, dict], method: str, model: str, data: str) -> dict[str, Any]:
+    """What a file of params has for a method, a model and a data set: the method's own settings, or
+    what it takes of another method's; empty if it has none."""
+    entry = params("methods")[method]
+    of = chosen.get(entry.get("settings_of", method), {}).get(model, {})
+    found = of.get(data) or of.get(emails_for_urls(data)) or {}
+    return {name: found[name] for name in entry.get("takes", found) if name in found}
 
 
 def field(default: Any, about: str, **more) -> Any:

@@ -22,18 +22,8 @@ def same_settings(job: Job, row: dict) -> bool:
     typed = getattr(job.settings, "hyperparameters", None) or {}
     # a row does not contain the path of a user's documents
     same = all(had[name] in (value, "") for name, value in asked.items() if name in had)
-    chosen = had.get("hyperparameters") or {}
-    return same and all(
-        (chosen[name] if name in chosen else default(job, name)) == value
-        for name, value in typed.items()
-    )
-
-
-def default(job: Job, name: str):
-    """A method's default for a hyperparameter, which a row that has it need not name."""
-    from companion.experiments import methods  # slow to import
-
-    return getattr(methods.method(job.settings.method).Hyperparameters, name, None)
+    chosen = had.get("hyperparameters") or {}  # without what was left at the method's default
+    return same and all(chosen.get(name) == value for name, value in typed.items())
 
 
 def overview() -> list[str]:

@@ -18,7 +18,16 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, Field, ValidationError
 
-from companion.experiments.settings import EXPERIMENTS, GOLD, STRICT, Model, base, check
+from companion.experiments.settings import (
+    EXPERIMENTS,
+    GOLD,
+    STRICT,
+    Model,
+    OneSplit,
+    base,
+    check,
+    lookup,
+)
 from companion.store.paths import BUILD, ROOT, params, products, short_path
 from companion.store.suggestions import hint
 
@@ -172,15 +181,11 @@ def expand(runs: Runs, rows: dict[str, str]) -> Iterator[Job]:
 def with_settings(job: Job, chosen: dict[str, dict]) -> Job:
     """A run with the settings that a file has for its method and data set; what the sweep says
     takes precedence."""
-    from companion.experiments import methods  # slow to import
-
-    method = getattr(job.settings, "method", None)
-    if "hyperparameters" not in type(job.settings).model_fields or method not in methods.registry():
+    run = job.settings
+    if not isinstance(run, OneSplit) or run.method == GOLD:
         return job
-    found = methods.lookup(chosen, method, base(job.settings.model), job.settings.data)
-    names = methods.hyperparameter_names(method) if found else ()
-    typed = {name: value for name, value in found.items() if name in names}
-    typed |= job.parameters.get("hyperparameters") or {}
+    found = lookup(chosen, run.method, base(run.model), Path(run.data).stem)
+    typed = found | (run.hyperparameters or {})
     return replace(job, parameters=job.parameters | {"hyperparameters": typed}) if typed else job
 
 
