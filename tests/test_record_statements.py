@@ -87,6 +87,24 @@ def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_
     assert found["unlearning_score"].min() > 90 and found["perplexity_rise"].max() < 3
 
 
+def test_better_settings_leave_less_of_numbers_and_more_of_addresses_after_rmu():
+    """gone: “Of numbers every method then leaves less, and Head-Projection next to nothing, though
+    an insider finds what it hides. Of addresses REVS leaves less and RMU more; on Emails both leave
+    more than a model that never read them has.”"""
+    found = recovery.by_settings(MODEL).set_index(["settings", "data", "method"])
+    first, second = found.loc["first"], found.loc["second"]
+    assert len(first) == len(second) == 10
+    less = (second["recovered"] < first["recovered"]).unstack()
+    assert less.loc[["ssn", "ssn-shared"]].stack().all()
+    hidden = second.xs("head_projection", level="method")
+    assert hidden["recovered"].max() <= 0.05 and hidden["resistance"].max() < 0.2
+    for data in ("emails", "emails-shared"):
+        assert less.loc[data, "revs"] and not less.loc[data, "rmu"]
+    gold = recovery.secrets(recovery.runs(MODEL, "emails").query("method == 'gold'"))
+    never = gold.query("part == 'forget' and adapter == 'seed1' and split == 1")["recovered"].mean()
+    assert second.loc["emails", "recovered"].min() > never
+
+
 def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
     """gone: “On Emails exposure finds every secret after both writes, and no other attack …”"""
     found = recovery.secrets(recovery.runs(MODEL, "emails"))
