@@ -117,18 +117,12 @@ def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
 
 def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
     """gone: “After the least-squares write exposure finds …; in the model that never read them …”;
-    “the least-squares write loses some, MEMIT more, and REVS all”; “most addresses rank near the
-    end”"""
+    “the least-squares write loses some, MEMIT more, and REVS all”"""
     table = recovery.by_tokens(MODEL, "emails").set_index(["method", "tokens"])
     gold, kept = table["exposure"]["gold", "two"], table["specificity"]
     for method in ("revs", "least_squares", "memit"):
         assert table["exposure"][method, "all"] <= gold < table["exposure"][method, "two"]
     assert kept["revs", "all"] == 0 < kept["memit", "all"] < kept["least_squares", "all"] < 1
-    found = recovery.secrets(recovery.runs(MODEL, "emails", tag="tokens"))
-    memit = found[(found["part"] == "forget") & (found["method"] == "memit")]
-    assert memit["exposure_value"].median() > 150
-    never = recovery.secrets(recovery.runs(MODEL, "emails")).query("method == 'gold'")
-    assert never.loc[never["part"] == "forget", "exposure_value"].max() > 150
 
 
 def test_numbers_leave_a_trace_after_the_new_write():
