@@ -40,8 +40,8 @@ def test_a_score_that_no_run_of_the_set_has_is_not_compared(again, monkeypatch):
 def test_the_same_run_is_compared_in_points_though_it_measured_less(again):
     assert again(settings={"measures": ["attacks"], "generate": True}) == {NAME: 0}
     assert "agrees" in sentence({NAME: 0})
-    more = again.after | {"efficacy": again.after["efficacy"] + 0.05}
-    found = again(result={"after": more})
+    less = again.after | {"efficacy": again.after["efficacy"] - 0.05}
+    found = again(result={"after": less})
     assert found == {NAME: pytest.approx(5)} and "does NOT agree" in sentence(found)
 
 
