@@ -88,7 +88,7 @@ def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_
 
 
 def test_better_settings_leave_less_of_numbers_and_more_of_addresses_after_rmu():
-    """gone: “Of numbers every method then leaves less, and Head-Projection next to nothing, though
+    """gone: “Of numbers every method leaves less, and Head-Projection next to nothing, though
     an insider finds what it hides. Of addresses REVS leaves less and RMU more; on Emails both leave
     more than a model that never read them has.”"""
     found = recovery.by_settings(MODEL).set_index(["settings", "data", "method"])
