@@ -242,11 +242,11 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
 
 
 def test_whole_prompts_serve_some_editing_baselines_on_numbers():
-    """fair: “What the second search chose reads more, and all three score higher. Whole prompts
-    served only Max-Entropy.”; “which seldom contain a name”; fair_details: “Max-Entropy rises …,
-    while its resistance falls …; MEMIT drops … and Head-Projection …: both lose most other
-    secrets. In the layers of the other two, MEMIT scores about twice as much …; the second search
-    chose one just below them.”"""
+    """fair: “The second search chose longer ends, among other changes, and all three score higher.
+    Whole prompts alone helped only Max-Entropy.”; “which seldom contain a name”; fair_details:
+    “Max-Entropy rises …, while its resistance falls …; MEMIT drops … and Head-Projection …: both
+    lose most other secrets”; “in the layers of the other two, MEMIT scores about twice as much …;
+    the second search chose the layer just below those”"""
     first = main_comparison.first_choices(MODEL, "ssn")
     usual = first.groupby("method")["unlearning_score"].mean()
     now = main_comparison.runs(MODEL, "ssn").groupby("method")
@@ -318,7 +318,7 @@ def test_what_the_paper_found_and_what_also_holds_here():
 def test_second_choices_lift_rivals_above_revs():
     """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
     more …”; “Head-Projection …, while its resistance falls”; fair: “FT-L passed REVS on Emails and
-    URLs, REVS passed RMU on SSN”"""
+    URLs; on SSN REVS passed RMU, and Head-Projection REVS”"""
     runs, columns = tuning.second_choices(MODEL), ["efficacy", "specificity", "resistance"]
     columns += ["unlearning_score"]
     means = runs.groupby(["data", "method", "tagged"])[columns].mean()

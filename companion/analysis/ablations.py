@@ -11,7 +11,7 @@ from companion.analysis import main_comparison
 from companion.analysis.results import measured, require
 from companion.analysis.tables import METRICS
 from companion.experiments import methods
-from companion.experiments.settings import ADAPTER, FIRST
+from companion.experiments.settings import ADAPTER
 from companion.store import paper
 
 RESISTANCE = "Resistance"  # the Resistance Score as the released code reads it
@@ -60,27 +60,22 @@ def changed_settings(runs: pd.DataFrame) -> pd.Series:
     return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
 
 
-WAYS = {  # by tag; runs on single digits have the first choices, so that these come first
-    "digits": "digits",
-    "digits-protect": "digits, texts spared",
-    FIRST: "groups",
-    "": "groups",
-}
+WAYS = {"digits": "digits", "digits-protect": "digits, texts spared", "": "groups"}  # by tag
 SINGLE = "seed1-keep"  # the adapter whose model reads single digits
 
 
 def digit_ways(model: str, data: str) -> pd.DataFrame:
     """Runs by the ``way`` in which the model reads digits: one token per digit, the same with other
-    texts to protect, or one token per group. Only splits that have single-digit runs."""
-    runs = measured(model, data)
-    runs = runs[runs["failed"].isna() & runs["adapter"].isin([ADAPTER, SINGLE])]
-    runs = runs[runs["tag"].isin(WAYS) & (runs["method"] != "unedited")]
-    runs = runs.assign(way=runs["tag"].map(WAYS))
-    runs = runs.sort_values("tag", key=lambda tags: tags.map(list(WAYS).index))
-    runs = runs.drop_duplicates(["method", "seed", "way"])
-    single = runs[runs["adapter"] == SINGLE]
-    both = runs["seed"].isin(single["seed"]) & runs["method"].isin(single["method"])
-    return main_comparison.measures(runs[both])
+    texts to protect, or one token per group. Only splits that have single-digit runs. All have the
+    first searches' choices."""
+    single = measured(model, data)
+    single = single[single["failed"].isna() & (single["adapter"] == SINGLE)]
+    groups = main_comparison.first_choices(model, data).assign(tag="")
+    same = groups["seed"].isin(single["seed"]) & groups["method"].isin(single["method"])
+    groups = groups[same & (groups["adapter"] == ADAPTER)]
+    runs = pd.concat([main_comparison.measures(single), groups], ignore_index=True)
+    runs = runs.sort_values("tag", key=lambda tags: tags.map(list(WAYS).index), kind="stable")
+    return runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -102,7 +102,7 @@ def beside_table(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     columns = [PRIMARY, "efficacy", "specificity", "resistance", "perplexity_rise"]
     means = frame.groupby(["data", "method", "tagged"])[columns].mean().map(percent)
-    both = means.xs(False, level="tagged") + " → " + means.xs(True, level="tagged")
+    both = tables.arrows(means, "tagged", False, True)
     return results.titled(in_order(both.rename(columns=TITLES).reset_index()))
 
 

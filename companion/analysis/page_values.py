@@ -12,7 +12,7 @@ import pandas as pd
 from myst_nb import glue
 from scipy.stats import binomtest
 
-from companion.analysis import ablations, errata, main_comparison, results
+from companion.analysis import errata, main_comparison, results
 from companion.analysis.tables import comma_list, decimal, percent, spoken_list
 from companion.experiments import methods, tune
 from companion.measures import replacement
@@ -77,14 +77,14 @@ def digits(runs: pd.DataFrame) -> Values:
     """For each way to read a number, the highest Unlearning Score, the output ban's left out; where
     texts are spared, also which method reaches it, and its specificity; and what the ban costs with
     single digits."""
-    of, spared_way = runs.set_index(["way", "method"]), ablations.WAYS["digits-protect"]
+    of = runs.set_index(["tag", "method"])
     scores = of["unlearning_score"].drop("output_ban", level="method")
-    highest, spared = 100 * scores.groupby("way").max(), of.loc[spared_way]
+    highest, spared = 100 * scores.groupby("tag").max(), of.loc["digits-protect"]
     best = spared["unlearning_score"].idxmax()
     return {
         "most_digits": float(highest["digits"]),
-        "most_spared": float(highest[spared_way]),
-        "most_groups": float(highest[ablations.WAYS[""]]),
+        "most_spared": float(highest["digits-protect"]),
+        "most_groups": float(highest[""]),
         "best_spared": methods.title(best),
         "kept_spared": float(100 * spared.loc[best, "specificity"]),
         "ban_rise": float(100 * of.loc[("digits", "output_ban"), "perplexity_rise"]),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, intervals, number_word, percent, spoken_list
+from companion.analysis.tables import DASH, arrows, intervals, number_word, percent, spoken_list
 from companion.experiments import methods
 from companion.experiments.settings import DRAWS, GOLD
 from companion.store import rows
@@ -28,7 +28,7 @@ CRITERIA = {
     "random": f"Random edit: apart from unedited, at most {100 * APART:.0f} %",
     "output_ban": f"Output ban: found by the best attack, at least {100 * EXPOSED:.0f} %",
 }
-CELL = ["data", "adapter", "split"]
+CELL = [name for name in main_comparison.CELL if name != "method"]
 ENDPOINT = [name for name, attack in ATTACKS.items() if attack.endpoint]
 COSTS = ["efficacy", "specificity", "perplexity_rise"]  # beside what edits of all tokens leave
 AUDITED = ("unedited", "random", "output_ban", GOLD)  # controls that are audited
@@ -244,7 +244,7 @@ def by_settings(model: str) -> pd.DataFrame:
     cells, ``settings``: shares of secrets that each attack of the endpoint and the endpoint
     recover, with the Unlearning Score and the resistance of the same edits."""
     second = runs(model, tag=DRAWS)
-    cells = second[[*CELL, "method"]]
+    cells = second[main_comparison.CELL]
     edits = {"first": main_comparison.first_choices(model), "second": main_comparison.runs(model)}
     parts, scores = [], [main_comparison.PRIMARY, "resistance"]
     for settings, audited in (("first", runs(model).merge(cells)), ("second", second)):
@@ -262,9 +262,8 @@ def settings_table(found: pd.DataFrame) -> pd.DataFrame:
     columns |= {
         name: main_comparison.TITLES[name] for name in (main_comparison.PRIMARY, "resistance")
     }
-    shares = found.set_index(["data", "method", "settings"])[list(columns)]
-    first, second = (shares.xs(of, level="settings").map(percent) for of in ("first", "second"))
-    table = (first + " → " + second).rename(columns=columns).reset_index()
+    texts = found.set_index(["data", "method", "settings"])[list(columns)].map(percent)
+    table = arrows(texts, "settings", "first", "second").rename(columns=columns).reset_index()
     return titled(results.in_order(table))
 
 
