@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pandas as pd
 
 from companion.analysis import (
@@ -17,8 +18,10 @@ from companion.analysis import (
     tuning,
 )
 from companion.analysis.tables import spoken_list
+from companion.claims import claims
 from companion.data import datasets
 from companion.experiments import methods, tune
+from companion.experiments.settings import FIRST
 
 MODEL = "smollm2-135m"
 
@@ -28,37 +31,57 @@ def test_a_shorter_step_makes_no_difference():
     frame = results.measured(MODEL, "ssn")
     frame = frame[frame["tag"].str.startswith("step-") & frame["failed"].isna()]
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
-    assert means["unlearning_score"].max() - means["unlearning_score"].min() < 0.05
+    score, ridges = means["unlearning_score"], means.index[means.index > 0]
+    again = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")["unlearning_score"]
+    assert abs(score[ridges].max() - score[0]) < np.ptp(again)
     assert means["norm"].idxmax() == 0
 
 
 def test_activation_alone_chooses_as_well_on_ssns():
-    """neurons: “On SSNs “activations” and “hybrid” are level.”"""
-    shown = ablations.beside("neurons", MODEL)
-    ssn = shown[shown["measured"] == "ours, SSN"].set_index("alternative")["Unlearning Score"]
-    assert abs(ssn.astype(float)["activations"] - ssn.astype(float)["hybrid"]) < 1
+    """neurons: “On SSNs “activations” and “hybrid” are level.”; “On Emails this way forgets less
+    than hybrid, keeps more, and scores higher; on SSNs it forgets too little”; “*rank* changes more
+    columns than *hybrid* and forgets next to nothing”"""
+    shown = ablations.beside("neurons", MODEL).query("measured != 'paper, Emails'")
+    shown = shown.set_index(["measured", "alternative"]).astype(float)
+    ssn, emails = shown.loc["ours, SSN"], shown.loc["ours, Emails"]
+    score = ssn["Unlearning Score"]
+    assert abs(score["activations"] - score["hybrid"]) < 1
+    apart = emails.loc["gradient"] - emails.loc["hybrid"]
+    assert apart["Efficacy"] < -10 and min(apart[["Specificity", "Unlearning Score"]]) > 5
+    assert ssn["Efficacy"]["gradient"] < 60
+    for one in (ssn, emails):
+        assert one["columns"]["rank"] > one["columns"]["hybrid"] and one["Efficacy"]["rank"] < 2
 
 
 def test_single_digits_decide():
-    """digits: “Here it takes four of the ten digits from the model”; “six of eight methods forget
-    all SSNs, including those to keep”; “and as much with REVS”"""
+    """digits: “it takes four of the ten digits from the model”; “five of eight methods keep none of
+    the other SSNs, and four of these forget all …”; “more than with any method”; “forgets all and
+    keeps a quarter. Head-Projection keeps nearly all, and forgets few SSNs in other sentences …”"""
     found = ablations.digit_ways(MODEL, "ssn")
     ban = found[(found["method"] == "output_ban") & (found["way"] == "digits")]
     assert [row["result"]["edit"]["weights"] for row in ban["row"]] == [4 * 576]
     single = found[(found["way"] == "digits") & ~found["method"].isin(main_comparison.CONTROLS)]
     single = single.set_index("method")
-    assert len(single) == 8 and (single["efficacy"] > 0.95).sum() == 6
-    assert single.loc[single["efficacy"] > 0.95, "specificity"].max() < 0.05
+    none = single[single["specificity"] == 0]
+    assert len(single) == 8 and len(none) == 5 and (none["efficacy"] == 1).sum() == 4
     rise = main_comparison.measures(found.reset_index(drop=True))
     rise = rise[rise["way"] == "digits"].set_index("method")["perplexity_rise"]
-    assert abs(rise["revs"] - rise["output_ban"]) < 0.01
+    assert rise["output_ban"] > 2 * rise.drop("output_ban").max()
     best = found.groupby("way")["unlearning_score"].max()
     assert best["digits"] < best["groups"] / 2
     spared = found[found["tag"] == "digits-protect"].set_index("method")
-    assert spared["unlearning_score"].idxmax() == "least_squares"
-    for method in ("max_entropy", "head_projection"):
-        assert spared.loc[method, "efficacy"] < spared.loc["least_squares", "efficacy"]
-        assert spared.loc[method, "specificity"] > spared.loc["least_squares", "specificity"]
+    assert spared["efficacy"]["least_squares"] == 1
+    assert abs(spared["specificity"]["least_squares"] - 1 / 4) < 0.02
+    kept = spared.loc["head_projection"]
+    assert kept["specificity"] > 0.95 and kept["generalization"] < 0.15
+
+
+def test_a_perturbed_prompt_finds_less_than_an_unchanged_one_after_revs():
+    """aggregations: “on every set it finds less than the unchanged prompt”"""
+    runs = results.having(results.measured(MODEL, *methods.PAPER_DATA), "perturbations")
+    left = extraction.strategies(runs).query("method == 'REVS' and aggregation == 'released'")
+    found = left.pivot(index="data", columns="strategy", values="mean")
+    assert len(found) == 3 and (found["10 spaces, one behind"] > found["none"]).all()
 
 
 def test_revs_harms_the_rest_of_the_model_most():
@@ -169,23 +192,27 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
 
 
 def test_rivals_keep_less_where_the_page_says_so():
-    """tradeoffs: “An edit that forgets more keeps less, for REVS and FT-L …”; “At equal forgetting
-    REVS keeps more SSNs than both rivals. Of e-mails and URLs MEMIT forgets nearly all and keeps
-    most.”; “MEMIT keeps fewer SSNs than REVS, and more addresses.”"""
+    """tradeoffs: “An edit of REVS that forgets more keeps less …”; “At equal forgetting it keeps
+    more SSNs than both rivals. Of e-mails and URLs MEMIT forgets nearly all and keeps most.”;
+    “MEMIT keeps fewer SSNs than REVS, and more addresses.”; “dominates FT-L on SSN and URLs, and
+    not …”; “nearly every weaker edit of REVS scores higher than the chosen one”"""
     runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
     kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
     assert list(kept.index[kept["memit"] < kept["revs"]]) == ["ssn"]
     for data in methods.PAPER_DATA:
         curves = tradeoffs.by_strength(MODEL, data)
-        for name in ("revs", "ft_l"):
-            curve = curves[name].sort_values("efficacy")["specificity"]
-            assert curve.is_monotonic_decreasing
-        revs, memit = (curves[name] for name in ("revs", "memit"))
+        revs, memit = curves["revs"].sort_values("efficacy"), curves["memit"]
+        assert revs["specificity"].is_monotonic_decreasing
+        assert claims.dominates(curves)[0] == (data != "emails")
+        chosen = revs[revs["tuned"]].iloc[0]
+        weaker = revs.loc[revs["knob"] < chosen["knob"], "unlearning_score"]
+        better = (weaker > chosen["unlearning_score"]).sum()
+        assert better < 2 if data == "ssn" else better >= len(weaker) - 1 > 3
         if data == "ssn":
-            for rival in (memit, curves["ft_l"].query("efficacy > 50")):
-                for point in rival.itertuples():
-                    nearest = (revs["efficacy"] - point.efficacy).abs().idxmin()
-                    assert revs.loc[nearest, "specificity"] > point.specificity + 10
+            rivals = pd.concat([memit, curves["ft_l"]])
+            rivals = rivals[rivals["efficacy"] >= revs["efficacy"].min()]
+            line = np.interp(rivals["efficacy"], revs["efficacy"], revs["specificity"])
+            assert len(rivals) > 4 and (line > rivals["specificity"] + 3).all()
         else:
             assert memit["efficacy"].min() > 94 and memit["specificity"].min() > 85
 
@@ -241,27 +268,15 @@ def test_text_to_protect_helps_the_covariance_and_not_the_new_write():
     assert rmu["specificity"] > 0.85 and rmu["efficacy"] < 0.1
 
 
-def test_whole_prompts_serve_some_editing_baselines_on_numbers():
-    """fair: “The second search chose longer ends, among other changes, and all three score higher.
-    Whole prompts alone helped only Max-Entropy.”; “which seldom contain a name”; fair_details:
-    “Max-Entropy rises …, while its resistance falls …; MEMIT drops … and Head-Projection …: both
-    lose most other secrets”; “in the layers of the other two, MEMIT scores about twice as much …;
-    the second search chose the layer just below those”"""
-    first = main_comparison.first_choices(MODEL, "ssn")
-    usual = first.groupby("method")["unlearning_score"].mean()
+def test_three_baselines_read_longer_ends_of_prompts_by_the_second_search():
+    """fair: “the last words of a prompt alone, which seldom contain a name. The second search chose
+    longer ends, among other changes, and all three score higher”"""
+    first = main_comparison.runs(MODEL, "ssn", tag=FIRST).groupby("method")
+    usual = first["unlearning_score"].mean()
     now = main_comparison.runs(MODEL, "ssn").groupby("method")
     for method in ("memit", "max_entropy", "head_projection"):
         assert now["unlearning_score"].mean()[method] > usual[method]
-        assert now["n_max_len"].min()[method] > 25
-    whole = main_comparison.beside(MODEL, "whole-prompt", "ssn").query("tagged").groupby("method")
-    score, resistance = whole["unlearning_score"].mean(), whole["resistance"].mean()
-    assert resistance["max_entropy"] < 0.2
-    layers = main_comparison.beside(MODEL, "whole-prompt-layers", "ssn").query("tagged")
-    assert 1.5 < layers["unlearning_score"].mean() / usual["memit"] < 2.5
-    assert now["layers"].first()["memit"] == [min(layers["layers"].iloc[0]) - 1]
-    assert usual["max_entropy"] < score["max_entropy"]
-    for method in ("memit", "head_projection"):
-        assert score[method] < usual[method] and whole["specificity"].mean()[method] < 0.15
+        assert first["n_max_len"].max()[method] <= 25 < now["n_max_len"].min()[method]
     ends = [record.prompt[-25:].partition(" ")[2] for record in datasets.read("ssn")]
     named = [re.search(r"\b(?!Social|Security|Number|SSN)[A-Z][a-z]+", end) for end in ends]
     assert sum(map(bool, named)) < 0.1 * len(ends)

@@ -66,11 +66,10 @@ SINGLE = "seed1-keep"  # the adapter whose model reads single digits
 
 def digit_ways(model: str, data: str) -> pd.DataFrame:
     """Runs by the ``way`` in which the model reads digits: one token per digit, the same with other
-    texts to protect, or one token per group. Only splits that have single-digit runs. All have the
-    first searches' choices."""
+    texts to protect, or one token per group. Only splits that have single-digit runs."""
     single = measured(model, data)
     single = single[single["failed"].isna() & (single["adapter"] == SINGLE)]
-    groups = main_comparison.first_choices(model, data).assign(tag="")
+    groups = main_comparison.runs(model, data)
     same = groups["seed"].isin(single["seed"]) & groups["method"].isin(single["method"])
     groups = groups[same & (groups["adapter"] == ADAPTER)]
     runs = pd.concat([main_comparison.measures(single), groups], ignore_index=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -89,10 +88,10 @@ def first_choices(model: str, *data: str) -> pd.DataFrame:
     return both.drop_duplicates(CELL, ignore_index=True)
 
 
-def beside(model: str, tag: str, *data: str, usual: Callable = runs) -> pd.DataFrame:
-    """The runs with a tag (``tagged``), and the ``usual`` ones in the same cells."""
+def beside(model: str, tag: str, *data: str) -> pd.DataFrame:
+    """The runs with a tag (``tagged``), and the usual ones in the same cells."""
     other = runs(model, *data, tag=tag).assign(tagged=True)
-    plain = usual(model, *data).merge(other[CELL])
+    plain = runs(model, *data).merge(other[CELL])
     return pd.concat([plain.assign(tagged=False), other], ignore_index=True)
 
 

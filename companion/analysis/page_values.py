@@ -168,13 +168,6 @@ def protected(runs: pd.DataFrame) -> Values:
     return {f"gain_{name}": f"{gained.get(name, np.nan):.0f}".replace("-", "−") for name in some}
 
 
-def whole_prompts(runs: pd.DataFrame) -> Values:
-    """The editing baselines' mean Unlearning Scores on the ends of prompts and on whole ones."""
-    means = 100 * runs.groupby(["method", "tagged"])["unlearning_score"].mean()
-    said = {f"{name}_{'whole' if tagged else 'ends'}": of for (name, tagged), of in means.items()}
-    return {name: f"{value:.1f}" for name, value in said.items()}
-
-
 def second_choices(runs: pd.DataFrame) -> Values:
     """Some methods' mean Unlearning Scores by data set and settings of either search."""
     means = runs.groupby(["method", "data", "tagged"])["unlearning_score"].mean()

@@ -2,8 +2,8 @@
 fig:combined_plots).
 
 Efficacy against the number of candidates |C| needs no runs of its own: rows keep every rank. The
-paper does not define its "edit strength": here it is one setting a method, all others as the first
-search chose them.
+paper does not define its "edit strength": here it is one setting a method, all others as the search
+chose them.
 """
 
 from __future__ import annotations
