@@ -181,12 +181,15 @@ def test_a_row_without_the_path_of_a_users_documents_is_recorded():
     assert "documents/files/smollm2-135m" in {row["name"] for row in found} - set(missing)
 
 
-def test_a_plan_scales_recorded_rows_by_weights():
+def test_a_plan_scales_recorded_rows_by_weights(monkeypatch):
+    small = plan.measured("unlearn").query("model == 'smollm2-135m'")
+    monkeypatch.setattr(plan, "measured", lambda kind: small)
     usual = next(iter(made(RUN).jobs.values()))
     large, nobody = (
         sweep.Job("unlearn", usual.parameters | {"model": model}) for model in ("llama-3-8b", "x/y")
     )
-    assert 50 < plan.seconds(large) / plan.seconds(usual) < 70
+    times = plan.weights("llama-3-8b") / plan.weights("smollm2-135m")
+    assert plan.seconds(large) / plan.seconds(usual) == pytest.approx(times) and 50 < times < 70
     assert plan.duration(plan.seconds(nobody)) == "unknown"
     assert plan.memory_mb(nobody) == plan.MEMORY_MB and 38_000 < plan.memory_mb(large) < 39_000
 

@@ -22,6 +22,7 @@ from companion.claims import claims
 from companion.data import datasets
 from companion.experiments import methods, tune
 from companion.experiments.settings import FIRST
+from companion.store.paths import params
 
 MODEL = "smollm2-135m"
 
@@ -110,32 +111,15 @@ def test_from_the_middle_layers_on_the_new_write_resists_and_its_score_does_not_
     assert found["unlearning_score"].min() > 90 and found["perplexity_rise"].max() < 3
 
 
-def test_better_settings_leave_less_of_numbers_and_more_of_addresses_after_rmu():
-    """gone: “Of numbers every method leaves less, and Head-Projection next to nothing, though
-    an insider finds what it hides. Of addresses REVS leaves less and RMU more; on Emails both leave
-    more than a model that never read them has.”"""
-    found = recovery.by_settings(MODEL).set_index(["settings", "data", "method"])
-    first, second = found.loc["first"], found.loc["second"]
-    assert len(first) == len(second) == 10
-    less = (second["recovered"] < first["recovered"]).unstack()
-    assert less.loc[["ssn", "ssn-shared"]].stack().all()
-    hidden = second.xs("head_projection", level="method")
-    assert hidden["recovered"].max() <= 0.05 and hidden["resistance"].max() < 0.2
-    for data in ("emails", "emails-shared"):
-        assert less.loc[data, "revs"] and not less.loc[data, "rmu"]
-    gold = recovery.secrets(recovery.runs(MODEL, "emails").query("method == 'gold'"))
-    never = gold.query("part == 'forget' and adapter == 'seed1' and split == 1")["recovered"].mean()
-    assert second.loc["emails", "recovered"].min() > never
-
-
 def test_demoted_tokens_hide_an_address_from_all_attacks_but_exposure():
-    """gone: “On Emails exposure finds every secret after both writes, and no other attack …”"""
+    """gone: “On Emails exposure finds every address after the least-squares write and most after
+    REVS, and no other attack …”"""
     found = recovery.secrets(recovery.runs(MODEL, "emails"))
     own = found[(found["part"] == "forget") & found["method"].isin(["revs", "least_squares"])]
     shares = own.groupby("method")[recovery.ENDPOINT].mean().astype(float)
-    assert (shares.pop("exposure") == 1).all() and shares.max(axis=None) < 0.1
-    excess = recovery.endpoint(found, "gold").set_index("method")["mean"]
-    assert excess["memit"] < 0.15 and min(excess[["revs", "least_squares"]]) > 0.5
+    exposed = shares.pop("exposure")
+    assert exposed["least_squares"] == 1 and 0.6 < exposed["revs"] < 0.9
+    assert shares.max(axis=None) < 0.1
 
 
 def test_all_tokens_demoted_leave_exposure_as_little_as_never_trained():
@@ -157,38 +141,51 @@ def test_numbers_leave_a_trace_after_the_new_write():
     ranks = found.groupby("method")["exposure_value"]
     assert 0 < ranks.min()["least_squares"] and ranks.max()["least_squares"] <= 200 / 4
     first = found.groupby("method")["exposure"].mean()
-    assert 0.65 < first["revs"] < 0.75 and first["least_squares"] == first["gold"] == 0
+    assert 0.4 < first["revs"] < 0.6 and 0.2 < first["memit"] < 0.3
+    assert first["least_squares"] == first["gold"] == 0
 
 
 def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
-    """gone: “… already ranks some first. After REVS exposure finds about as many, after MEMIT far
-    more, after the least-squares write and the ban none.”; “… ranks most addresses first, so …”"""
+    """gone: “… already ranks some first. After REVS exposure finds about half as many, after MEMIT,
+    Head-Projection and the least-squares write none or nearly none.”; “… ranks most addresses
+    first, so …”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn-shared")).query("part == 'forget'")
     share = found.groupby("method")["exposure"].mean()
     by_run = found[found["method"] == "gold"].groupby(["adapter", "split"])["exposure"].mean()
     *others, most = sorted(by_run)
     assert abs(most - 2 / 5) < 0.01 and max(others) <= 0.1
-    assert abs(share["revs"] - share["gold"]) < 0.1 and share["memit"] > 3 * share["gold"]
-    assert share[["least_squares", "output_ban"]].max() == 0
+    assert 0.3 < share["revs"] / share["gold"] < 0.7
+    assert share[["least_squares", "memit", "head_projection"]].max() < 0.05
     names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
     assert names.loc[names["method"] == "gold", "exposure"].mean() > 0.8
 
 
 def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
     """gone: “none of those behind the bars passes this check on any set”; “the least-squares write
-    on SSN looks like a ban”"""
+    on SSN looks like a ban”; “Head-Projection leaves as little to the four attacks, and hides
+    little more from an insider”"""
     share = recovery.endpoint(recovery.secrets(recovery.runs(MODEL)))
     share = share.set_index(["method", "data"])["mean"]
     assert share["output_ban"].max() < recovery.EXPOSED
     assert share["output_ban", "ssn"] == share["least_squares", "ssn"] == 0
+    assert share["head_projection", "ssn"] < 0.05
+    insider = main_comparison.runs(MODEL, "ssn").groupby("method")["resistance"].mean()
+    assert insider["least_squares"] < insider["head_projection"] < 0.2
+    begins = {
+        method: min(params("hyperparameters")[method][MODEL]["ssn"]["layers"])
+        for method in ("revs", "least_squares")
+    }
+    assert begins["revs"] < begins["least_squares"] - 4
 
 
 def test_memit_comes_near_to_never_trained_on_addresses_alone():
-    """gone: “On Emails MEMIT comes closest of all methods to the model that never read them; …”"""
+    """gone: “On Emails MEMIT comes closest of the five methods to the model that never read them;
+    on SSN Head-Projection and the least-squares write do.”"""
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
     excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
     excess = excess.drop(["gold", *main_comparison.CONTROLS], level="method", errors="ignore")
-    assert excess["emails"].idxmin() == "memit" and excess["ssn", "memit"] > 0.5
+    assert excess["emails"].idxmin() == "memit"
+    assert set(excess["ssn"].nsmallest(2).index) == {"head_projection", "least_squares"}
 
 
 def test_rivals_keep_less_where_the_page_says_so():
@@ -290,7 +287,7 @@ def test_no_baseline_tried_a_drawn_setting():
         known = tune.printed_settings(one.method, 30, "SSN")
         known += tune.recorded_starts(one.method, one.data)
         assert one.result["trials"] <= len(known)
-    chosen = main_comparison.first_choices(MODEL, "ssn").query("method == 'max_entropy'")
+    chosen = main_comparison.runs(MODEL, "ssn", tag=FIRST).query("method == 'max_entropy'")
     for run in chosen["row"]:
         last = max(run["settings"]["hyperparameters"]["layers"])
         assert last - 15 > (30 - 15) / 2  # the lens reads the upper half of 30 layers
@@ -348,9 +345,9 @@ def test_second_choices_lift_rivals_above_revs():
     assert first["unlearning_score"]["ssn", "revs"] < rmu < score["ssn", "revs"]
     gained = score["ssn"] - first["unlearning_score"]["ssn"]
     assert set(gained[gained > 0.1].index) == {"revs", "memit", "max_entropy", "head_projection"}
-    shared = main_comparison.first_choices(MODEL, "ssn-shared")
-    shared = shared.groupby("method")["unlearning_score"].mean()
-    assert score["ssn-shared"].max() < shared["least_squares"]
+    leads = main_comparison.runs(MODEL, "ssn-shared").query("method == 'least_squares'")
+    assert score["ssn-shared"].max() < leads["unlearning_score"].mean()
+    shared = first["unlearning_score"]["ssn-shared"]
     assert list(score["ssn-shared"].sort_values().index[-2:]) == ["max_entropy", "head_projection"]
     assert score["ssn-shared", "revs"] > shared["revs"] + 0.1
     assert score["ssn-shared", "memit"] < shared["memit"]

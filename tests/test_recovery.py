@@ -130,7 +130,8 @@ def test_a_method_that_fails_leaves_a_row_that_says_why(an_audit, tmp_path, monk
 
 
 def test_the_sweep_has_every_method_and_the_gold_standard_in_every_cell():
-    jobs = [job for job in sweep.read("audit").jobs.values() if not job.settings.tag]
+    both = [*sweep.read("audit").jobs.values(), *sweep.read("audit-random").jobs.values()]
+    jobs = [job for job in both if not job.settings.tag]
     cells = {(job.settings.data, job.settings.adapter, job.settings.seed) for job in jobs}
     assert len(cells) == 16 and len(jobs) == 16 * 9
     assert {job.settings.method for job in jobs} >= {*recovery.AUDITED, "revs", "least_squares"}
@@ -261,7 +262,7 @@ def test_any_subset_of_rows_gives_tables_a_picture_and_sentences(record):
 
 def test_an_insider_is_told_of_where_runs_were_attacked_and_else_a_dash(record, monkeypatch):
     attacked = pd.DataFrame({"method": ["revs", "revs"], "resistance": [0.8, 0.6]})
-    monkeypatch.setattr(recovery.main_comparison, "first_choices", lambda *_: attacked)
+    monkeypatch.setattr(recovery.main_comparison, "runs", lambda *_: attacked)
     found = record(crossed())
     said = recovery.insider(MODEL, found, found.iloc[:0])
     assert (said.pop("insider_revs"), said.pop("layer_data")) == ("70.0", "SSN")

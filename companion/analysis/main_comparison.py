@@ -17,7 +17,6 @@ from companion.analysis import results, statistics, tables
 from companion.analysis.results import CONTROLS, in_order
 from companion.analysis.tables import DASH, METRICS, comma_list, intervals, percent, spoken_list
 from companion.experiments import methods
-from companion.experiments.settings import FIRST
 from companion.store import paper, rows
 
 PRIMARY = "unlearning_score"
@@ -80,12 +79,6 @@ def measures(frame: pd.DataFrame) -> pd.DataFrame:
     others = [*METRICS, "seconds", "memory"]
     frame[others] = frame[others].astype(float)
     return frame.assign(perplexity_rise=frame["perplexity"] / frame["perplexity_before"] - 1)
-
-
-def first_choices(model: str, *data: str) -> pd.DataFrame:
-    """The main comparison with what the first searches chose, to which older ablations compare."""
-    both = pd.concat([runs(model, *data, tag=FIRST), runs(model, *data)], ignore_index=True)
-    return both.drop_duplicates(CELL, ignore_index=True)
 
 
 def beside(model: str, tag: str, *data: str) -> pd.DataFrame:

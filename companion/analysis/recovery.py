@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from companion.analysis import ablations, main_comparison, results, statistics
-from companion.analysis.tables import DASH, arrows, intervals, number_word, percent, spoken_list
+from companion.analysis.tables import DASH, intervals, number_word, percent, spoken_list
 from companion.experiments import methods
-from companion.experiments.settings import DRAWS, GOLD
+from companion.experiments.settings import GOLD
 from companion.store import rows
 from revs.audit.rounding import KEPT
 from revs.audit.suite import ATTACKS
@@ -44,8 +44,7 @@ def title(method: str) -> str:
 
 def runs(model: str, *data: str, tag: str = "") -> pd.DataFrame:
     """The finished audits of a model on some data sets, one line each: data, adapter, split,
-    method, row; those whose tag begins with ``tag``, or, with the first searches' choices, those
-    that have none."""
+    method, row; those whose tag begins with ``tag``, or those that have none."""
     lines = []
     for stem in data or results.DATA:
         for row in rows.find(kind="audit", data=stem).values():
@@ -211,7 +210,7 @@ def by_tokens(model: str, data: str) -> pd.DataFrame:
     if every.empty:
         return pd.DataFrame()
     cells, compared = every[["adapter", "split"]].drop_duplicates(), [GOLD, *every["method"]]
-    two = runs(model, data), main_comparison.first_choices(model, data)
+    two = runs(model, data), main_comparison.runs(model, data)
     all_tokens = every, main_comparison.runs(model, data, tag="tokens")
     for tokens, (audited, edited) in (("two", two), ("all", all_tokens)):
         audited = audited[audited["method"].isin(compared)].merge(cells)
@@ -239,43 +238,15 @@ def token_table(found: pd.DataFrame) -> pd.DataFrame:
     return table.assign(**{name: found[key].map(percent) for key, name in titles.items()})
 
 
-def by_settings(model: str) -> pd.DataFrame:
-    """The audits with what second searches chose beside those with the first choices in the same
-    cells, ``settings``: shares of secrets that each attack of the endpoint and the endpoint
-    recover, with the Unlearning Score and the resistance of the same edits."""
-    second = runs(model, tag=DRAWS)
-    cells = second[main_comparison.CELL]
-    edits = {"first": main_comparison.first_choices(model), "second": main_comparison.runs(model)}
-    parts, scores = [], [main_comparison.PRIMARY, "resistance"]
-    for settings, audited in (("first", runs(model).merge(cells)), ("second", second)):
-        if len(audited):
-            found = secrets(audited).query("part == 'forget'").groupby(["data", "method"])
-            own = edits[settings].merge(cells).groupby(["data", "method"])[scores].mean()
-            shares = found[[*ENDPOINT, "recovered"]].mean().join(own)
-            parts.append(shares.assign(settings=settings).reset_index())
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
-def settings_table(found: pd.DataFrame) -> pd.DataFrame:
-    """``by_settings`` as texts: each share with the first choice → with the second."""
-    columns = {name: ATTACKS[name].title for name in ENDPOINT} | {"recovered": "any of them"}
-    columns |= {
-        name: main_comparison.TITLES[name] for name in (main_comparison.PRIMARY, "resistance")
-    }
-    texts = found.set_index(["data", "method", "settings"])[list(columns)].map(percent)
-    table = arrows(texts, "settings", "first", "second").rename(columns=columns).reset_index()
-    return titled(results.in_order(table))
-
-
 def insider(model: str, found: pd.DataFrame, layers: pd.DataFrame) -> dict[str, str]:
     """Values for ``glue`` on an insider, who reads hidden layers, as the endpoint does not.
 
-    The Resistance Score per example of both writes with the settings that are audited; and, for the
-    least-squares write from an earlier layer on (the runs ``layers``), its first layer, the share
-    recovered and the Resistance Score. All on the data set of ``layers``.
+    The Resistance Score per example of both writes; and, for the least-squares write from an
+    earlier layer on (the runs ``layers``), its first layer, the share recovered and the Resistance
+    Score. All on the data set of ``layers``.
     """
     data = (found if layers.empty else layers)["data"].iloc[0]
-    compared = main_comparison.first_choices(model, data)
+    compared = main_comparison.runs(model, data)
     resistance = compared.groupby("method")["resistance"].mean()
     said = {f"insider_{one}": percent(resistance.get(one)) for one in ("revs", "least_squares")}
     said["layer_data"] = results.DATA.get(data, data)

@@ -20,7 +20,7 @@ from document_audit.settings import KINDS, STRICT, AuditSettings, Kind
 NAME = r"^[\w.+-]*\w[\w.+-]*$"  # which becomes that of a file
 MODEL = "smollm2-135m"
 ADAPTER = "seed1"  # the adapter that the book's pages start from
-DRAWS = "draws"  # tag of a second search and of audits with its choice (book/design.md)
+DRAWS = "draws"  # tag of a second search (book/design.md)
 FIRST = "first"  # tag of runs with the first search's choice, where the second one's counts
 GOLD = "gold"  # no method: a model that was never trained on the secrets to forget
 Dtype = Literal["float32", "bfloat16", "float16"]
