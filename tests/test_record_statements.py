@@ -34,7 +34,7 @@ def test_a_shorter_step_makes_no_difference():
     means = frame.groupby("ridge")[["unlearning_score", "norm"]].mean()
     score, ridges = means["unlearning_score"], means.index[means.index > 0]
     again = main_comparison.runs(MODEL, "ssn").query("method == 'revs'")["unlearning_score"]
-    assert abs(score[ridges].max() - score[0]) < np.ptp(again)
+    assert abs(score[ridges].max() - score[0]) < min(0.05, np.ptp(again))
     assert means["norm"].idxmax() == 0
 
 
@@ -155,7 +155,8 @@ def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
     *others, most = sorted(by_run)
     assert abs(most - 2 / 5) < 0.01 and max(others) <= 0.1
     assert 0.3 < share["revs"] / share["gold"] < 0.7
-    assert share[["least_squares", "memit", "head_projection"]].max() < 0.05
+    assert share[["least_squares", "output_ban"]].max() == 0
+    assert share[["memit", "head_projection"]].max() < 0.05
     names = recovery.secrets(recovery.runs(MODEL, "emails-shared")).query("part == 'forget'")
     assert names.loc[names["method"] == "gold", "exposure"].mean() > 0.8
 
@@ -184,7 +185,7 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
     found = recovery.secrets(recovery.runs(MODEL, "ssn", "emails"))
     excess = recovery.endpoint(found, "gold").set_index(["data", "method"])["mean"]
     excess = excess.drop(["gold", *main_comparison.CONTROLS], level="method", errors="ignore")
-    assert excess["emails"].idxmin() == "memit"
+    assert excess["emails"].idxmin() == "memit" and excess["emails", "memit"] < 0.15
     assert set(excess["ssn"].nsmallest(2).index) == {"head_projection", "least_squares"}
 
 

@@ -67,14 +67,13 @@ SINGLE = "seed1-keep"  # the adapter whose model reads single digits
 def digit_ways(model: str, data: str) -> pd.DataFrame:
     """Runs by the ``way`` in which the model reads digits: one token per digit, the same with other
     texts to protect, or one token per group. Only splits that have single-digit runs."""
-    single = measured(model, data)
-    single = single[single["failed"].isna() & (single["adapter"] == SINGLE)]
-    groups = main_comparison.runs(model, data)
-    same = groups["seed"].isin(single["seed"]) & groups["method"].isin(single["method"])
-    groups = groups[same & (groups["adapter"] == ADAPTER)]
-    runs = pd.concat([main_comparison.measures(single), groups], ignore_index=True)
+    runs = measured(model, data)
+    runs = runs[runs["failed"].isna() & runs["adapter"].isin([ADAPTER, SINGLE])]
+    runs = runs[runs["tag"].isin(WAYS) & (runs["method"] != "unedited")]
+    single = runs[runs["adapter"] == SINGLE]
+    runs = runs[runs["seed"].isin(single["seed"]) & runs["method"].isin(single["method"])]
     runs = runs.sort_values("tag", key=lambda tags: tags.map(list(WAYS).index), kind="stable")
-    return runs[runs["method"] != "unedited"].assign(way=runs["tag"].map(WAYS))
+    return main_comparison.measures(runs.assign(way=runs["tag"].map(WAYS)))
 
 
 def curve(runs: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -94,7 +94,7 @@ def beside_table(frame: pd.DataFrame) -> pd.DataFrame:
         return frame
     columns = [PRIMARY, "efficacy", "specificity", "resistance", "perplexity_rise"]
     means = frame.groupby(["data", "method", "tagged"])[columns].mean().map(percent)
-    both = tables.arrows(means, "tagged", False, True)
+    both = means.xs(False, level="tagged") + " → " + means.xs(True, level="tagged")
     return results.titled(in_order(both.rename(columns=TITLES).reset_index()))
 
 

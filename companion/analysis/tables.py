@@ -45,11 +45,6 @@ def intervals(frame: pd.DataFrame) -> list[str]:
     return [f"{percent(low)} to {percent(high)}" for low, high in zip(frame["low"], frame["high"])]
 
 
-def arrows(texts: pd.DataFrame, level: str, before, after) -> pd.DataFrame:
-    """Texts of two values of an index's level in one cell each: "40.0 → 5.0"."""
-    return texts.xs(before, level=level) + " → " + texts.xs(after, level=level)
-
-
 def as_strings(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame of numbers and texts as texts, one decimal, a dash for what is missing."""
     text = lambda one: decimal(one) if one is None or isinstance(one, float) else str(one)
