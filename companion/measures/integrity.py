@@ -22,7 +22,7 @@ VERSION = 1
 HUB = "hub"
 FILES = ("mmlu_redux/test.jsonl", "gsm8k/test.jsonl", "gsm8k/train_first200.jsonl")
 # MMLU items of a subject, GSM8K items, solved GSM8K problems before each
-EACH, PROBLEMS, SHOTS = 10, 50, 5
+EACH, PROBLEMS, SHOTS = 4, 25, 5
 # texts per forward pass: each token of a solution reads the whole model
 BATCH = {"mmlu": 8, "gsm8k": 25}
 WRITTEN = 200  # tokens of a solution
