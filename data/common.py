@@ -1,7 +1,5 @@
 """What the scripts that make the synthetic sets have in common: inputs, sentences, outputs."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

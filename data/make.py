@@ -1,7 +1,5 @@
 """Write every synthetic set, and the documents that quote them, byte for byte: see each folder."""
 
-from __future__ import annotations
-
 import importlib
 
 from common import write

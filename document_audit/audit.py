@@ -5,8 +5,6 @@ take paths, never a secret. What they return holds the secrets, as token ids; wh
 raise, and the printed form of ``Found`` and ``State``, does not.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Found by Presidio, cut out with the text before them, filtered, and tried: does 
 write the secret within 50 tokens? Every secret found ends in exactly one line of the funnel.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 from collections import Counter

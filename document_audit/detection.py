@@ -5,8 +5,6 @@ Social security numbers are found by a pattern of this file: the areas that Pres
 with its version, and invented numbers use areas from 900 on, which are never issued.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -5,8 +5,6 @@ their own. What cannot be read is counted by reason. A document is known by the 
 never by its name, which may itself hold a secret.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import email.policy

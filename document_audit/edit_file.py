@@ -6,8 +6,6 @@ what the edit belongs to, and what it did to the ranks. Only its owner may read 
 text, but U·B names the target tokens, which are parts of the secrets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import importlib.metadata

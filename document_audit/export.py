@@ -1,7 +1,5 @@
 """Export an edited model as a folder that can be published, with a card that names no secret."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from document_audit.edit_file import SavedEdit

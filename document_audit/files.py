@@ -1,7 +1,5 @@
 """Writing files whole or not at all, and errors of the system as one sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -4,8 +4,6 @@ Callers give a path, never a secret. ``Found`` holds secrets as token ids; its p
 not.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

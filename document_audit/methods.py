@@ -1,7 +1,5 @@
 """The methods that an audit may edit with: what is searched, first settings from soft to hard."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ secret, or other secrets of the same company. This module checks both: what the 
 every place of that page outside a secret, and which tokens a secret shares with the others.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace

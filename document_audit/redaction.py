@@ -1,7 +1,5 @@
 """Secrets as they may be shown: enough to see what it was, not enough to reach anyone."""
 
-from __future__ import annotations
-
 import re
 
 from document_audit.detection import secret_spans

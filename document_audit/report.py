@@ -4,8 +4,6 @@ Everything on it comes from what ``document_audit.audit.content`` gives, which c
 Its sentences stand in report.html.j2; it loads nothing.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import platform

@@ -1,7 +1,5 @@
 """The secrets of a list, one per line, and where they stand in a text."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

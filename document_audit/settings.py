@@ -1,7 +1,5 @@
 """What an audit is asked to do and what it may cost. Nothing here takes long to import."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -11,8 +11,6 @@ soft and grow harder as long as too little is forgotten (``Method.first``); then
 step from the best. Of trials within the limits the cheapest wins.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Headless Chromium, driven over a pipe, for the tests and for the still picture."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -5,8 +5,6 @@ the next three such people as those to keep, and a sentence of general text. Wri
 live/model/examples.json as token ids.
 """
 
-from __future__ import annotations
-
 import json
 
 from make_model import LAYERS

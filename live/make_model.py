@@ -7,8 +7,6 @@ weights: at least 95 % of the secrets said; at three seeds, efficacy and specifi
 gives other bits on another processor; the committed file is what the page and the tests use.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -5,8 +5,6 @@ default settings, for book/live_figure.md, and at two bad ones, whose results ar
 live/model/tried.json.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exercises on the algorithm: choosing layers, neurons and tokens, and moving neurons."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import torch

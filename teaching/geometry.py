@@ -1,7 +1,5 @@
 """Exercises on the vocabulary space: reading a neuron, its one direction, crossing points."""
 
-from __future__ import annotations
-
 import torch
 
 from revs.method import schedules

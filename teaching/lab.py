@@ -6,8 +6,6 @@ In the key a solution stands between ``### BEGIN SOLUTION`` and ``### END SOLUTI
 ``...`` in its place, and no outputs.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exercises that edit a whole model: the toy model, which has memorised badge numbers."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

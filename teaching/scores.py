@@ -1,7 +1,5 @@
 """Exercises on what is measured: memorisation, ranks, scores, attacks, statistics."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import pairwise

@@ -5,8 +5,6 @@
 ``teaching/slides/README.md`` says how a lecture is written.
 """
 
-from __future__ import annotations
-
 import base64
 import html
 import re

@@ -6,8 +6,6 @@ three sentences. It is no language model: what is measured on it says how a meth
 well. Its weights stand beside this file, in float16; ``python -m teaching.toy`` trains them anew.
 """
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 

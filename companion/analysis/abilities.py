@@ -1,7 +1,5 @@
 """What edited models can still do (§4.4.2, §5 "Model Integrity"): answers on two benchmarks."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -3,8 +3,6 @@
 Every run is compared with the run tagged ``base``. Results are in per cent.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from companion.analysis import main_comparison

@@ -1,7 +1,5 @@
 """What document audits reached, as frames and pictures."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure

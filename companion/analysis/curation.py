@@ -1,7 +1,5 @@
 """What curations found, as frames, with every secret redacted (Appendix "Dataset Curation")."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from companion.analysis.tables import DASH

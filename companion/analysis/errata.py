@@ -5,8 +5,6 @@ returns what breaks it. Printed numbers are rounded: a rule is broken only if no
 could keep it.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Extraction resistance as frames: four aggregations of each attack, and the paper's numbers
 (§4.4.3; Appendix "Extraction Resistance")."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from companion.analysis import results, tables

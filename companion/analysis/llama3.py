@@ -3,8 +3,6 @@
 Its merges lie in a wheel of Meta's; the rule that cuts a text before them is the published one.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import tempfile

@@ -5,8 +5,6 @@ and splits are crossed; every method has one run in each cell. The primary endpo
 Unlearning Score.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 

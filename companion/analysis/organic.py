@@ -1,8 +1,6 @@
 """Secrets that a pretrained model memorised by itself, found and unlearned (§4.2; Appendix
 "Naturally Memorized Dataset"): rows of params/sweeps/organic.yml."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pandas as pd

@@ -3,8 +3,6 @@
 A page calls ``glue_all`` with what its function returns; no page computes between its sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

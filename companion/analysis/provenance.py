@@ -1,7 +1,5 @@
 """Where rows come from: machines, versions, and what each field means."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

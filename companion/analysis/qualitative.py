@@ -1,7 +1,5 @@
 """What unlearned secrets become (App. "Qualitative Unlearning Examples"): tag ``qualitative``."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

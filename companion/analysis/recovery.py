@@ -5,8 +5,6 @@ only where the rounded unedited model writes 90 % of what it wrote before. The l
 were fixed before any result.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

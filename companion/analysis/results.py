@@ -5,8 +5,6 @@ have one line a mean, ours and the paper's in one shape: data, method, measured,
 the last two in per cent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import pandas as pd

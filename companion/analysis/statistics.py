@@ -4,8 +4,6 @@ Two methods are compared in the same cells. A cell is an adapter and a split; a 
 bootstrap takes adapters, splits and secrets with replacement, the same ones for every method.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables that have a number, a caption and a name in the book, and look right in Jupyter."""
 
-from __future__ import annotations
-
 import base64
 import html
 import itertools

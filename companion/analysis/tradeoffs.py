@@ -6,8 +6,6 @@ paper does not define its "edit strength": here it is one setting a method, all 
 chose them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pandas as pd

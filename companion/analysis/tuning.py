@@ -1,8 +1,6 @@
 """How every method was tuned: its trials, what they were drawn from, and what was chosen
 (§4.5; Appendix "Implementation and Experimental Details")."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from companion.analysis import errata, main_comparison, tables

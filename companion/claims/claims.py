@@ -5,8 +5,6 @@ holds and what was seen. ``companion.claims.ledger`` gives it our numbers, the p
 with the methods' names permuted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

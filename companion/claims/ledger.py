@@ -5,8 +5,6 @@ bootstrap samples of adapters and splits the verdict is the same. Most curves, a
 and benchmarks have one run per setting, which leaves ``sure`` unknown.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable

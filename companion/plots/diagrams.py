@@ -4,8 +4,6 @@ Both show real numbers: the first the ranks of a run, the second an edit by
 ``revs.method.algorithm`` in a model so small that every number of a neuron can be drawn.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Drawn by Vega-Altair. A page holds a still picture, shown at once and without sc
 which all pages share, replaces it with the explorer. No server is needed.
 """
 
-from __future__ import annotations
-
 import html
 import json
 

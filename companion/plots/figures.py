@@ -1,7 +1,5 @@
 """One look for all figures: a colour and a marker for each method, the paper hollow, ours solid."""
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Collection, Mapping

@@ -1,7 +1,5 @@
 """The ledger as a picture: a line per claim, a column per data set."""
 
-from __future__ import annotations
-
 import textwrap
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """The main comparison in one picture: score, resistance and integrity of every method."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """Is the secret gone? What attacks recover after each method, in one picture."""
 
-from __future__ import annotations
-
 import math
 
 import matplotlib.pyplot as plt

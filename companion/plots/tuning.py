@@ -1,7 +1,5 @@
 """Searches in pictures: trials one by one, the top trials on further splits, what trials trade."""
 
-from __future__ import annotations
-
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator

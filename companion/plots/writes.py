@@ -5,8 +5,6 @@ A text with activations a is moved by Σ_i (c_i·a)·d_{t_i} if columns moved by
 Σ_i S_i·(m_i·a)·d_{t_i} after a least-squares write; as shares of S_i: c_i·a / S_i and m_i·a.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ file changes, train the adapters again. The same command gives adapters that mem
 but not the same bits, since training depends on the processor.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

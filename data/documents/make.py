@@ -11,8 +11,6 @@ Run ``python data/make.py``. The output depends only on the sets' ``main.jsonl``
 ``SEED``.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

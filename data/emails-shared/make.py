@@ -12,8 +12,6 @@ Each given name and each family name is four people's, in pairs that never repea
 two holders, of different families.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

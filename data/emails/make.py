@@ -13,8 +13,6 @@ two digits and differ from one another.
 Run ``python data/make.py``. The output depends only on the three input files and on ``SEED``.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

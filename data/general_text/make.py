@@ -8,8 +8,6 @@ are left out, as are paragraphs with an address, a number like a secret's, or a 
 of this project. Needs ``rdata`` (from pip), and ``dpkg-deb``.
 """
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import html

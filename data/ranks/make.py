@@ -5,8 +5,6 @@ five to keep, the rank of each token after each layer is recorded, before and af
 four minutes on one core. On another processor, REVS's ranks may differ slightly.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -11,8 +11,6 @@ and by two others' second numbers, in pairs that never repeat; a person's two nu
 ``data/ssn`` uses none of them in the set of the same name.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

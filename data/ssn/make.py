@@ -9,8 +9,6 @@ sentences differently.
 Run ``python data/make.py``. The output depends only on the two input files and on ``SEED``.
 """
 
-from __future__ import annotations
-
 import random
 from datetime import date, timedelta
 from pathlib import Path

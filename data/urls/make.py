@@ -16,8 +16,6 @@ digits by three.
 Run ``python data/make.py``. The output depends only on the four input files and on ``SEED``.
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 
