@@ -36,10 +36,3 @@ def hide(text: str) -> str:
         shown = redact(span.kind, text[span.start : span.end])
         text = text[: span.start] + shown + text[span.end :]
     return text
-
-
-def domain_of(kind: str, secret: str) -> str | None:
-    """What a whole company shares: what follows the @ of an address, the host of a URL."""
-    secret = secret.strip(SIGNS).casefold()
-    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
-    return re.split(r"[/?#:]", after)[0] or None

@@ -7,7 +7,7 @@ import pytest
 
 from document_audit import detection
 from document_audit.detection import PIECE, pieces, secret_spans
-from document_audit.redaction import domain_of, hide, redact
+from document_audit.redaction import hide, redact
 from document_audit.settings import KINDS
 
 URL = "https://docs.example.org/en/bobbin/magnolia.html"
@@ -142,16 +142,3 @@ def test_a_text_is_shown_without_its_secrets():
         "Ada Lovelace <a***@example.com> keeps https://***; "
         "call (***) ***-****, host ***.*.*.**, number ***-**-****."
     )
-
-
-@pytest.mark.parametrize(
-    ("kind", "secret", "domain"),
-    [
-        ("email", "<Ada@Example.COM>", "example.com"),
-        ("url", "https://example.com:80/a?b#c", "example.com"),
-        ("url", "example.com/a", None),
-        ("ssn", "900-01-2345", None),
-    ],
-)
-def test_a_domain_is_what_a_company_shares(kind, secret, domain):
-    assert domain_of(kind, secret) == domain

@@ -83,3 +83,16 @@ def test_the_measure_says_which_secrets_their_prompts_tell(decoder):
 )
 def test_a_secret_that_its_prompt_holds(kind, prompt, secret, leaked):
     assert ownership.secret_in_prompt(Record("a", kind, "a", prompt, secret, "")) == leaked
+
+
+@pytest.mark.parametrize(
+    ("kind", "secret", "domain"),
+    [
+        ("email", "<Ada@Example.COM>", "example.com"),
+        ("url", "https://example.com:80/a?b#c", "example.com"),
+        ("url", "example.com/a", None),
+        ("ssn", "900-01-2345", None),
+    ],
+)
+def test_a_domain_is_what_a_company_shares(kind, secret, domain):
+    assert ownership.domain_of(kind, secret) == domain

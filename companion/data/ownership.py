@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from scipy.cluster.hierarchy import DisjointSet
 
-from document_audit.redaction import PROVIDERS, SIGNS, domain_of
+from document_audit.redaction import PROVIDERS, SIGNS
 from revs.model.targets import Record
 
 WHOLE = 3  # fewest letters of a whole word that may spell part of an address
@@ -37,6 +37,13 @@ def tuning_ids(records: Sequence[Record], share: float) -> set[str]:
         if len(taken) + len(some) <= share * len(records):
             taken |= some
     return taken
+
+
+def domain_of(kind: str, secret: str) -> str | None:
+    """What a whole company shares: what follows the @ of an address, the host of a URL."""
+    secret = secret.strip(SIGNS).casefold()
+    after = {"email": secret.partition("@")[2], "url": secret.partition("://")[2]}.get(kind, "")
+    return re.split(r"[/?#:]", after)[0] or None
 
 
 def local_part(secret: str) -> str:
