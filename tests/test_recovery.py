@@ -130,8 +130,7 @@ def test_a_method_that_fails_leaves_a_row_that_says_why(an_audit, tmp_path, monk
 
 
 def test_the_sweep_has_every_method_and_the_gold_standard_in_every_cell():
-    both = [*sweep.read("audit").jobs.values(), *sweep.read("audit-random").jobs.values()]
-    jobs = [job for job in both if not job.settings.tag]
+    jobs = [job for job in sweep.read("audit").jobs.values() if not job.settings.tag]
     cells = {(job.settings.data, job.settings.adapter, job.settings.seed) for job in jobs}
     assert len(cells) == 16 and len(jobs) == 16 * 9
     assert {job.settings.method for job in jobs} >= {*recovery.AUDITED, "revs", "least_squares"}
