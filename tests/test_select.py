@@ -99,13 +99,14 @@ def test_neurons_are_selected_by_the_criterion_asked_for(decoder):
         assert {neurons: selected(decoder, neurons, l) for neurons in wanted} == wanted
 
 
-def test_zeroing_is_locating_and_silencing_written_plainly(decoder):
+@pytest.mark.parametrize("layers", ["all", [0, 2]], ids=str)
+def test_zeroing_is_locating_and_silencing_written_plainly(decoder, layers):
     """Every look is a fresh pass: a layer is gated after those below it were silenced."""
-    plain, hp = copy.deepcopy(decoder), zero.Hyperparameters(n=3, k=20, r_h=100, eps_r_h=10)
+    plain, hp = copy.deepcopy(decoder), zero.Hyperparameters(3, 20, 100, 10, layers)
     located, wanted = hp.located(), {}
     for ids, t in pairs(secrets(decoder)):
         project = reference.Projection(plain)
-        for l in range(3):
+        for l in range(3) if layers == "all" else layers:
             weight = plain.ff2[l].weight
             with torch.no_grad():
                 a, h, x = reference.observe(plain, ids, l)

@@ -28,6 +28,7 @@ class Hyperparameters:
     k: int = 100
     r_h: float = 0.015
     eps_r_h: float = 0.005
+    layers: Sequence[int] | str = "all"  # that may be edited: "all", "upper" or some by number
 
     def __post_init__(self):
         require(self)
@@ -38,7 +39,8 @@ class Hyperparameters:
 
     def located(self) -> algorithm.Hyperparameters:
         """REVS's settings that list all k neurons in order."""
-        return algorithm.Hyperparameters(self.k, self.k, self.r_h, self.eps_r_h)
+        about = self.k, self.k, self.r_h, self.eps_r_h
+        return algorithm.Hyperparameters(*about, layers=self.layers)
 
 
 def unlearn(
@@ -46,12 +48,13 @@ def unlearn(
 ) -> Edit:
     """Zeroes n neurons in every layer that promotes a target token; the Edit undoes it exactly."""
     vocabulary = Vocabulary(decoder)
-    located = hp.located().in_tokens(vocabulary.V)
+    located, layers = hp.located().in_tokens(vocabulary.V), decoder.layer_indices(hp.layers)
     with Edit(decoder) as edit:
         for ids, t in progress(pairs(targets)):
 
             def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor, t=t) -> Tensor | None:
-                if not algorithm.gate(vocabulary, l, h[-1], x[-1], t, located):
+                here = l in layers and algorithm.gate(vocabulary, l, h[-1], x[-1], t, located)
+                if not here:
                     return None
                 state = LayerState(l, decoder.neurons(l), a[-1], h[-1], x[-1])
                 neurons, _ = select_neurons(vocabulary, state, t, located)
