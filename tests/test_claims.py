@@ -136,7 +136,7 @@ def test_a_claim_is_open_where_our_numbers_leave_it_no_room():
 
 @pytest.mark.slow
 def test_more_claims_hold_than_with_the_names_shuffled(monkeypatch):
-    """landing page: “hold, more than with shuffled names”"""
+    """landing page: “hold; with shuffled names, fewer would”"""
     monkeypatch.setattr(ledger, "SAMPLES", 2)  # the page takes more, for what is weak
     said = ledger.answer(ledger.ledger(MODEL))
     assert said["claims_asked_held"] > said["claims_chance"] + 2

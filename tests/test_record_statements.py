@@ -57,7 +57,8 @@ def test_activation_alone_chooses_as_well_on_ssns():
 def test_single_digits_decide():
     """digits: “it takes four of the ten digits from the model”; “five of eight methods keep none of
     the other SSNs, and four of these forget all …”; “more than with any method”; “forgets all and
-    keeps a quarter. Head-Projection keeps nearly all, and forgets few SSNs in other sentences …”"""
+    keeps a quarter. Head-Projection keeps nearly all, and forgets few SSNs in other sentences …”;
+    limitations: “most methods kept none …, the best of them kept three in ten”"""
     found = ablations.digit_ways(MODEL, "ssn")
     ban = found[(found["method"] == "output_ban") & (found["way"] == "digits")]
     assert [row["result"]["edit"]["weights"] for row in ban["row"]] == [4 * 576]
@@ -65,6 +66,7 @@ def test_single_digits_decide():
     single = single.set_index("method")
     none = single[single["specificity"] == 0]
     assert len(single) == 8 and len(none) == 5 and (none["efficacy"] == 1).sum() == 4
+    assert abs(single["specificity"].max() - 0.3) < 0.02
     rise = main_comparison.measures(found.reset_index(drop=True))
     rise = rise[rise["way"] == "digits"].set_index("method")["perplexity_rise"]
     assert rise["output_ban"] > 2 * rise.drop("output_ban").max()
@@ -227,7 +229,7 @@ def test_a_second_split_takes_from_the_best_trials_on_numbers_alone():
 def test_shared_numbers_spare_the_new_write_and_shared_names_nobody():
     """ban: “The least-squares write falls from … to …”; “No method that reaches an Efficacy …”;
     “Head-Projection scores higher …, though not after Holm's correction”; landing page: “It leads
-    on SSNs that share groups, which insiders find …; not where addresses share names.”"""
+    on SSNs that share groups …; not where addresses share names.”"""
     runs = main_comparison.runs(MODEL, "ssn", "ssn-shared")
     score = runs.groupby(["data", "method"])["unlearning_score"].mean()
     assert score["ssn"].idxmax() == "output_ban"

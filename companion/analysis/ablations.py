@@ -1,6 +1,7 @@
 """One thing changed at a time: REVS on seed 0 beside the paper's tables (§5; Appendix "Ablations").
 
-Every run is compared with the run tagged ``base``. Results are in per cent.
+Every run is compared with the run tagged ``base``; single digits and the first layer of the
+least-squares write are read on split 1, without one. Results are in per cent.
 """
 
 import pandas as pd

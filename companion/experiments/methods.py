@@ -85,8 +85,8 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
     """Return a method's settings for a model and a data set; those ``given`` take precedence.
 
     The paper's models get the Appendix's settings for data of that kind. Other models get those of
-    params/hyperparameters.yml. A model or data set that the file lacks gets those of the book's
-    model for SSN, whose margins are fractions of the vocabulary. Their layers suit only that
+    params/hyperparameters.yml. A model or data set for which the file has none gets those of the
+    book's model for SSN, whose margins are fractions of the vocabulary. Their layers suit only that
     model; any other model gets the method's own choice. One ``given`` as None gets the method's
     default.
     """

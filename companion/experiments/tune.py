@@ -1,9 +1,10 @@
 """Tune: searches each method's settings for the best Unlearning Score (§4.5; App.).
 
-Every method gets the same number of effective trials. A trial is effective if it moves its targets
-at all: no method spends its budget where nothing happens. The paper's own settings are tried first,
-unless ``starts`` is false; Optuna's TPE draws the rest (``companion.experiments.optimizer``). The
-objective is the Unlearning Score on one split of the tuning set, computed as in a run.
+Every method gets the same number of effective trials, or MOST times as many trials in all. A trial
+is effective if it moves its targets: no method spends its budget where nothing happens. The paper's
+own settings are tried first, unless ``starts`` is false; Optuna's TPE draws the rest
+(``companion.experiments.optimizer``). The objective is the Unlearning Score on one split of the
+tuning set, computed as in a run.
 The highest of many scores on one split is partly luck. The top trials are therefore evaluated again
 on further splits, and the best mean over all splits wins.
 

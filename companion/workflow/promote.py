@@ -16,9 +16,10 @@ FINISHED = BUILD / "record" / "rows"
 SETTINGS = ROOT / "params" / "hyperparameters.yml"
 HEADER = """\
 # Each method's settings, by model and data set: its searches' best, written by `make promote`.
-# A model or data set that is not here gets those of smollm2-135m for ssn. Margins and ranks below 1
-# are fractions of the vocabulary; what is not named keeps the method's own default. The paper's
-# settings for its models are in paper/tables.json.
+# URLs get those of emails, and a set with shared tokens those of the set without; any other model
+# or data set that is not here those of smollm2-135m for ssn. Margins and ranks below 1 are shares
+# of the vocabulary; what is not named keeps the method's own default. The paper's settings for its
+# models are in paper/tables.json.
 """
 
 

@@ -4,8 +4,8 @@ Many tokenizers put a special token before a text. Their models have never read 
 so results on such a text mean little. All text is therefore encoded here; for a secret in its
 sentence, ``revs.model.targets`` also needs the offsets.
 
-The general text has nothing to do with the secrets (the paper takes Wikipedia). It is the file
-beside this one, in which passages of several registers alternate (``data/general_text`` gives
+The general text has nothing to do with the secrets (the paper names none). It is the file beside
+this one, in which passages of several registers alternate (``data/general_text`` gives
 their sources). The first eighth of the passages is for evaluation, the rest for training and
 statistics: no window of one shares a passage with a window of the other.
 """
