@@ -79,6 +79,12 @@ def test_single_digits_decide():
     assert kept["specificity"] > 0.95 and kept["generalization"] < 0.15
 
 
+def test_zeroing_forgets_hardly_anything_and_may_lose_other_secrets():
+    """zeroing: “hardly anything is forgotten. Other secrets may be lost …”"""
+    runs = results.measured(MODEL, "ssn", "emails").query("method == 'zero'")
+    assert len(runs) == 6 and (runs["efficacy"] < 0.1).all() and runs["specificity"].min() < 0.5
+
+
 def test_a_perturbed_prompt_finds_less_than_an_unchanged_one_after_revs():
     """aggregations: “on every set it finds less than the unchanged prompt”"""
     runs = results.having(results.measured(MODEL, *methods.PAPER_DATA), "perturbations")
