@@ -76,7 +76,7 @@ def test_the_settings_are_what_the_searches_chose():
     assert written | found == written and set(found) >= set(methods.paper_methods())
 
 
-@pytest.mark.parametrize("name", ["main", "main-first", "audit", "ablations"])
+@pytest.mark.parametrize("name", ["main", "main-first", "audit", "ablations", "integrity"])
 def test_recorded_runs_have_the_settings_that_their_sweep_asks_for(name):
     """The main comparison what the better search chose; those before it what the first one did."""
     done = [job for job in sweep.read(name).jobs.values() if job.id in RECORDED]
