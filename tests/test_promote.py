@@ -1,6 +1,7 @@
 """Promotion: finished runs become recorded rows, searches the settings that runs read."""
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -84,9 +85,8 @@ def test_recorded_runs_have_the_settings_that_their_sweep_asks_for(name):
     for job in done:
         row, run = RECORDED[job.id], job.settings
         if run.method in methods.registry():
-            asked = methods.hyperparameters(
-                run.method, run.model, run.data, run.hyperparameters or {}
-            )
+            data = Path(run.data).stem
+            asked = methods.hyperparameters(run.method, run.model, data, run.hyperparameters or {})
             kind = methods.method(run.method).Hyperparameters
             assert kind(**row["settings"]["hyperparameters"]) == kind(**asked), row["name"]
 
