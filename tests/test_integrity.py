@@ -7,6 +7,8 @@ import torch
 from conftest import build
 
 from companion.measures import integrity
+from companion.store.paths import params
+from companion.workflow import sweep
 from revs.measures import general_text
 from revs.model.targets import Split
 
@@ -90,3 +92,12 @@ def test_missing_benchmarks_are_one_sentence(where, monkeypatch, refused):
 def test_the_hub_is_asked_only_if_it_is_named(monkeypatch):
     monkeypatch.setenv("REVS_BENCHMARKS", "hub")
     assert integrity.benchmarks() == (["mmlu", "gsm8k"], "hub")
+
+
+def test_the_larger_model_has_what_the_search_on_the_smaller_one_chose():
+    """In the same share of 28 layers as of 24, as the sweep says."""
+    jobs = sweep.read("integrity").jobs.values()
+    (job,) = [job for job in jobs if job.settings.method == "least_squares"]
+    chosen = params("hyperparameters")["least_squares"]["qwen2.5-coder-0.5b"]["known-email"]
+    first = round(28 * chosen["layers"][0] / 24)
+    assert job.settings.hyperparameters == chosen | {"layers": list(range(first, 28))}

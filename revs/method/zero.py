@@ -39,8 +39,7 @@ class Hyperparameters:
 
     def located(self) -> algorithm.Hyperparameters:
         """REVS's settings that list all k neurons in order."""
-        about = self.k, self.k, self.r_h, self.eps_r_h
-        return algorithm.Hyperparameters(*about, layers=self.layers)
+        return algorithm.Hyperparameters(self.k, self.k, self.r_h, self.eps_r_h)
 
 
 def unlearn(
