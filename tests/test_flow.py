@@ -105,7 +105,7 @@ def test_a_sweep_may_take_settings_from_another_file_and_replaces_them():
     }
     first = params("first_choices")
     assert typed["urls", "revs-seed1"] == first["revs"]["smollm2-135m"]["emails"]
-    assert set(typed["ssn", "zero-seed1"]) == {"k", "r_h", "eps_r_h"}
+    assert set(typed["ssn", "zero-seed1"]) == {"k", "r_h", "eps_r_h", "layers"}
     assert typed["ssn", "memit-seed1"] == first["memit"]["smollm2-135m"]["ssn"]
     assert typed["urls", "memit-seed1"] is typed["ssn", "unedited-seed1"] is None
     (job,) = made(run | {"grid": {"data": ["ssn"]}}, settings="first_choices").jobs.values()
