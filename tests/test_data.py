@@ -11,6 +11,7 @@ import pytest
 from tokenizers import Regex, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from companion.analysis import llama3
 from companion.data import adapters, models
 from companion.data.datasets import kept, read
 from companion.experiments.settings import ADAPTER, MODEL
@@ -28,10 +29,6 @@ PER_SECRET = {"ssn": {5}, "ssn-shared": {1, 2}, "emails-shared": {1, 2}}  # sent
 HOST = re.compile(r"example\.(com|org|net)")
 # What byte-level tokenizers split a text into before they merge anything.
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def lines(*path: str) -> list[str]:
@@ -141,7 +138,7 @@ def test_addresses_are_at_reserved_hosts_and_distinct(folder, count):
 # --- tokens -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rule", [GPT2, LLAMA3], ids=["gpt2", "llama3"])
+@pytest.mark.parametrize("rule", [GPT2, llama3.CUT], ids=["gpt2", "llama3"])
 @pytest.mark.parametrize("folder, part", ADDRESSES)
 def test_no_token_can_span_a_border_of_the_secret(folder, part, rule):
     """Whatever a tokenizer merges, it does so within the pieces that its rule cuts."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from companion.analysis import llama3
 from companion.store import paper
 from paper import extract
 
@@ -54,6 +55,13 @@ def test_a_wrong_file_ends_with_one_sentence_and_writes_nothing(tmp_path, conten
     assert done.returncode != 0 and done.stdout == "" and paper.FILE.read_bytes() == before
     (said,) = done.stderr.splitlines()
     assert said.endswith(".") and str(path) in said
+
+
+def test_the_example_of_token_selection_comes_out_of_the_real_tokenizer_as_printed():
+    printed = paper.tables()["token_example"]
+    ids, parts = llama3.split(printed["text"])
+    assert (ids, parts) == (printed["ids"], printed["tokens"])
+    assert [parts[position] for position in llama3.chosen(printed["text"])] == printed["chosen"]
 
 
 def test_hyperparameters_are_those_of_a_method_a_model_and_a_data_set():
