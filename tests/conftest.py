@@ -121,6 +121,11 @@ def next_tokens(decoder, ids: list[int], n: int = 1) -> list[int]:
     return decoder.model(input_ids=torch.tensor([ids])).logits[0, -1].topk(n).indices.tolist()
 
 
+def log_p(decoder, ids: list[int]) -> torch.Tensor:
+    """log p of every token after each of ``ids``, by a pass of this text alone."""
+    return decoder.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].log_softmax(-1)
+
+
 def secrets(decoder, number: int = 3) -> list[Target]:
     """Secrets that begin and end with what the model is most likely to write there."""
     found = []

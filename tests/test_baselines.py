@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from conftest import build, next_tokens, secrets, weights
+from conftest import build, log_p, next_tokens, secrets, weights
 
 from companion.experiments import methods
 from revs.baselines import ft_l, memit, npo_kl, rmu, training
@@ -25,12 +25,6 @@ def little_text(monkeypatch):
 def changed(decoder, before: dict[str, torch.Tensor]) -> set[str]:
     now = decoder.model.state_dict()
     return {name for name in now if not torch.equal(now[name], before[name])}
-
-
-def plain_log_p(decoder, ids: list[int]) -> torch.Tensor:
-    """log p of every token after ``ids``, by a pass of this text alone."""
-    logits = decoder.model(input_ids=torch.tensor([ids]), use_cache=False).logits
-    return logits[0, -1].log_softmax(-1)
 
 
 def look(decoder, texts: list[list[int]], at: dict, delta=None, layer: int | None = None):
@@ -96,7 +90,7 @@ def test_ft_l_follows_the_mean_probability_of_a_batch(decoder, steps_follow, mon
 
     def loss():
         part = parts[next(turn) % 2]
-        return sum(plain_log_p(decoder, ids)[t].exp() for ids, t in part) / len(part)
+        return sum(log_p(decoder, ids)[-1, t].exp() for ids, t in part) / len(part)
 
     seen = steps_follow(loss)
     hp = ft_l.Hyperparameters(lr=1e-4, norm_constraint=1e-1, steps=2, batch=4, loss_break=1e-9)
@@ -119,11 +113,11 @@ def test_npo_follows_its_loss(decoder, steps_follow, coefficient):
     todo = [(ids[-4:], t) for ids, t in pairs(targets)]  # n_max_len: a character is a token here
     texts = torch.tensor(training_windows(decoder.tokenizer, len(todo), 32))
     with torch.no_grad():
-        reference = [plain_log_p(before, ids)[t].exp() for ids, t in todo]
+        reference = [log_p(before, ids)[-1, t].exp() for ids, t in todo]
         general = before.model(input_ids=texts).logits.log_softmax(-1)
 
     def loss():
-        p = [plain_log_p(decoder, ids)[t].exp() for ids, t in todo]
+        p = [log_p(decoder, ids)[-1, t].exp() for ids, t in todo]
         forget = sum(2 / 0.3 * (1 + (a / b) ** 0.3).log() for a, b in zip(p, reference)) / len(todo)
         present = decoder.model(input_ids=texts).logits.log_softmax(-1)
         return forget + coefficient * kl(general, present).mean()
@@ -371,12 +365,12 @@ def test_a_method_unlearns_repeatably_and_is_undone_exactly(name, kind, dtype):
         parameter.requires_grad_(number % 3 > 0)
     flags = [parameter.requires_grad for parameter in parameters]
     before, runs = weights(decoder), []
-    log_p = torch.no_grad()(training.log_p)
-    was = log_p(decoder, todo).mean()
+    log_p_of_all = torch.no_grad()(training.log_p)
+    was = log_p_of_all(decoder, todo).mean()
     for _ in range(2):
         steps = []
         edit = unlearned(decoder, name, progress=counted(steps))
-        found, norms = log_p(decoder, todo).mean(), edit.norms()
+        found, norms = log_p_of_all(decoder, todo).mean(), edit.norms()
         runs.append((weights(decoder), edit.summary()))
         assert len(steps) > 1 and all(parameter.grad is None for parameter in parameters)
         assert [parameter.requires_grad for parameter in parameters] == flags

@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from conftest import build, secrets
-from test_baselines import SETTINGS, little_text, plain_log_p  # noqa: F401
+from conftest import build, log_p, secrets
+from test_baselines import SETTINGS, little_text  # noqa: F401
 from test_secret_audit import attacked
 
 from companion.data import adapters, datasets, models
@@ -83,12 +83,12 @@ def of_method(name: str, settings: dict) -> dict:
     targets = secrets(decoder)
     edit = module.unlearn(decoder, targets, module.Hyperparameters(**settings), seed=1)
     ranks = evaluate.secret_ranks(decoder, targets)
-    log_p = [plain_log_p(decoder, target.prompt_ids).detach() for target in targets]
+    each = [log_p(decoder, target.prompt_ids)[-1].detach() for target in targets]
     return {
         "edit": edit.summary(),
         "ranks": ranks,
-        "log_p": [float(log_p[i][one.secret_ids[0]]) for i, one in enumerate(targets)],
-        "entropy": [float(-(one.exp() * one).sum()) for one in log_p],
+        "log_p": [float(each[i][one.secret_ids[0]]) for i, one in enumerate(targets)],
+        "entropy": [float(-(one.exp() * one).sum()) for one in each],
     }
 
 
@@ -135,19 +135,12 @@ def of_attack(name: str) -> dict:
 
 def differences(old, new, where="", tolerance=TOLERANCE) -> list[str]:
     """Where two results differ by more than the tolerance."""
-    if isinstance(old, dict) and isinstance(new, dict) and old.keys() == new.keys():
-        return [
-            one
-            for key in old
-            for one in differences(old[key], new[key], f"{where}.{key}", tolerance)
-        ]
-    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        pairs = enumerate(zip(old, new))
-        return [one for i, (a, b) in pairs for one in differences(a, b, f"{where}[{i}]", tolerance)]
-    if isinstance(old, float) and isinstance(new, float | int):
-        same = math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance)
-    else:
-        same = old == new
+    inside = type(old) is type(new) and isinstance(old, dict | list) and len(old) == len(new)
+    if inside and (isinstance(old, list) or old.keys() == new.keys()):
+        parts = [(i, old[i], new[i]) for i in (old if isinstance(old, dict) else range(len(old)))]
+        return [one for i, *two in parts for one in differences(*two, f"{where}.{i}", tolerance)]
+    near = isinstance(old, float) and isinstance(new, float | int)
+    same = math.isclose(old, new, rel_tol=tolerance, abs_tol=tolerance) if near else old == new
     return [] if same else [f"{where}: {old} was recorded, {new} is found"]
 
 

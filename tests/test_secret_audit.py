@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from conftest import FAMILIES, PEOPLE, build, records, same_bits, weights
+from conftest import FAMILIES, PEOPLE, build, log_p, records, same_bits, weights
 from test_tokens_data import merging
 
 from revs.audit import exposure, leak, relearning, rounding, suite, two_checkpoints
@@ -34,23 +34,13 @@ def taught(knowing):
     return load.load(str(knowing))
 
 
-@torch.no_grad()
 def plain_log_p(decoder, target) -> float:
-    """log p of a secret by one forward pass of the whole model, without a batch or a cache."""
-    ids = torch.tensor([target.prompt_ids + target.secret_ids])
-    log_p = decoder.model(input_ids=ids).logits[0].double().log_softmax(-1)
-    first = len(target.prompt_ids)
-    return float(sum(log_p[first + i - 1, t] for i, t in enumerate(target.secret_ids)))
+    """log p of a secret, without a batch or a cache."""
+    rows = log_p(decoder, target.prompt_ids + target.secret_ids)[len(target.prompt_ids) - 1 :]
+    return float(sum(rows[i, t] for i, t in enumerate(target.secret_ids)))
 
 
 # --- one attack at a time ------------------------------------------------------------------------
-
-
-def test_the_log_probability_is_that_of_one_pass_for_each_secret(decoder):
-    secrets, about = attacked(decoder)
-    found = leak.attack(decoder, secrets, about)
-    for target in secrets:
-        assert found[target.id] == pytest.approx(plain_log_p(decoder, target))
 
 
 def test_what_is_sure_leaks_and_what_is_impossible_does_not():
@@ -59,13 +49,15 @@ def test_what_is_sure_leaks_and_what_is_impossible_does_not():
     assert leak.leak(math.log(1e-12), 1) == pytest.approx(1e-12, rel=1e-9, abs=0)
 
 
-def test_a_rank_counts_the_strings_that_are_more_probable(decoder):
+def test_log_probabilities_and_the_rank_among_strings_are_those_of_one_pass_for_each(decoder):
     secrets, about = attacked(decoder)
     every = [*secrets, *about.never_trained]
+    plain = {one.id: plain_log_p(decoder, one) for one in every}
+    assert leak.attack(decoder, every, about) == pytest.approx(plain)
     found = exposure.attack(decoder, every, about)
-    for target in every:
-        each = [plain_log_p(decoder, one) for one in about.strings[target.id]]
-        assert found[target.id] == sum(one > plain_log_p(decoder, target) for one in each)
+    for name, own in plain.items():
+        each = [plain_log_p(decoder, one) for one in about.strings[name]]
+        assert found[name] == sum(one > own for one in each)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import build
+from conftest import build, log_p
 from pydantic import ValidationError
 from test_method import same_bits, weights
 
@@ -77,9 +77,9 @@ def test_what_is_lost_or_kept_has_a_slope(decoder):
     secrets = numbers(decoder, 3)
     found = settings_search.likelihoods(decoder, secrets)
     for one in secrets:
-        ids = torch.tensor([one.prompt_ids + one.secret_ids])
-        logits = decoder.model(input_ids=ids).logits[0].float().log_softmax(-1)
-        rows = logits[len(one.prompt_ids) - 1 : -1]
+        rows = log_p(decoder, one.prompt_ids + one.secret_ids)[
+            len(one.prompt_ids) - 1 : -1
+        ].detach()
         own = rows[range(len(one.secret_ids)), one.secret_ids]
         assert found[one.id] == pytest.approx(float((own - rows.amax(-1)).min().exp()), rel=1e-4)
     ranks = evaluate.secret_ranks(decoder, secrets)
