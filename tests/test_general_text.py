@@ -4,17 +4,12 @@ import math
 
 import pytest
 import torch
-from conftest import build, weights
+from conftest import build, log_p, weights
 
 from revs.measures import general_text
 from revs.model import text
 
 LENGTH = 96  # of a window of the tiny models
-
-
-def log_p(decoder, window):
-    with torch.no_grad():
-        return decoder.model(input_ids=torch.tensor([window])).logits[0].log_softmax(-1)
 
 
 def written_out(decoder, windows):
@@ -74,13 +69,3 @@ def test_training_and_evaluation_and_tuning_read_different_text(tokenizer):
     windows = text.evaluation_windows(tokenizer, general_text.TUNING.stop, text.WINDOW)
     assert len(set(map(tuple, windows))) == len(windows)  # nobody reads one again
     assert not set(general_text.TEST) & set(general_text.TUNING)
-
-
-def test_windows_begin_again_where_the_text_ends(tokenizer, refused):
-    whole = "abcdefghijk"
-    letters = tokenizer(whole)["input_ids"]
-    two = [letters[:4], letters[4:8]]
-    assert text.windows(tokenizer, whole, 5, 4) == [*two, *two, letters[:4]]
-    assert text.windows(tokenizer, whole, 2, 11) == [letters, letters]
-    with refused("has 11 tokens, but a window of 12 was asked"):
-        text.windows(tokenizer, whole, 1, 12)

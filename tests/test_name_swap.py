@@ -42,6 +42,14 @@ def test_names_are_exchanged_and_nothing_else(decoder, targets):
         ("Ben Smith and Ada Lovelace, ", "Ada Lovelace"),
         ("General Public License, see ", "General Public License"),
         ("", None),
+        ("(c) José García <", "José García"),
+        ("R. Stallman wrote", "R. Stallman"),
+        ("by J. R. R. Tolkien,", "J. R. R. Tolkien"),
+        ("by John McCarthy,", "John McCarthy"),
+        ("John McCarthy and Mary O'Brien", "Mary O'Brien"),
+        ("THE SOFTWARE IS PROVIDED by jane roe, Ada", None),
+        ("Ørsted Ågård-Żak: ", "Ørsted Ågård-Żak"),
+        ("xAda Lovelace", None),
     ],
 )
 def test_the_name_is_the_last_in_the_line_of_the_secret(prompt, of_it):
@@ -69,22 +77,6 @@ def test_shares_are_of_the_prompts_with_a_name(decoder, targets, monkeypatch):
     assert result["other"]["exact"] == pytest.approx(1 / 3)
     assert set(columns) == {"t0", "t1", "t3"}
     assert columns["t0"] == {"own_name": True, "other_name": True}
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("(c) José García <", ["José García"]),
-        ("R. Stallman wrote", ["R. Stallman"]),
-        ("by J. R. R. Tolkien,", ["J. R. R. Tolkien"]),
-        ("John McCarthy and Mary O'Brien", ["John McCarthy", "Mary O'Brien"]),
-        ("THE SOFTWARE IS PROVIDED by jane roe, Ada", []),
-        ("Ørsted Ågård-Żak: ", ["Ørsted Ågård-Żak"]),
-        ("xAda Lovelace", []),
-    ],
-)
-def test_what_is_a_name(text, names):
-    assert name_swap.NAME.findall(text) == names
 
 
 def test_a_prompt_that_tells_the_address_anyway_is_left_out(decoder, monkeypatch):

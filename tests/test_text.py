@@ -47,16 +47,18 @@ def test_a_text_is_begun_as_the_tokenizer_begins_it(words):
     assert secret(rendered).prompt_ids == secret("the cat").prompt_ids
 
 
-def test_windows_are_begun_so_and_hold_the_text_between_them(words):
-    text = "the cat and the dog and the cow"
-    first, found = special_prefix(words), windows(words, text, 4, 9)
-    assert all(len(one) == 9 and one[: len(first)] == first for one in found)
-    inner = sum((one[len(first) :] for one in found), [])
+def test_windows_are_begun_so_too_and_begin_again_where_the_text_ends(words, refused):
+    """In between they hold the text in order; one without room for it, or longer, is refused."""
+    text, first = "the cat and the dog", special_prefix(words)
     ids = words(text, add_special_tokens=False)["input_ids"]
-    size = 9 - len(first)
-    assert inner[: len(ids) // size * size] == ids[: len(ids) // size * size][: len(inner)]
-    with pytest.raises(ValueError, match="a window of 2 was asked for|a window of 99 was"):
-        windows(words, text, 1, 2 if len(first) == 2 else 99)
+    last, begun = len(ids) // 4, lambda start, size=4: first + ids[start : start + size]
+    every = [begun(4 * number) for number in [*range(last), *range(last), 0]]
+    assert last > 1 and windows(words, text, 2 * last + 1, len(first) + 4) == every
+    whole = len(first) + len(ids)
+    assert windows(words, text, 2, whole) == [begun(0, len(ids))] * 2
+    for size in (len(first), whole + 1):
+        with refused(f"a window of {size} was asked"):
+            windows(words, text, 1, size)
 
 
 @pytest.mark.parametrize("template", ["$A", "<s> $A"])
