@@ -524,32 +524,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
     assert "ada" not in str(error.value)
 
 
-# --- mistakes ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "wrong, message",
-    [
-        ({"kinds": ["emails"]}, "kinds is .'emails'., but must be list.email"),
-        ({"hyperparameters": {"ridgee": 3}}, "'ridgee' of least_squares: did you mean 'ridge'"),
-        ({"method": "rmu"}, "method is 'rmu', but must be least_squares or revs"),
-        ({"documents": "no/such"}, "There are no documents"),
-        ({"secrets": "no/such"}, "There is no file of secrets"),
-        ({"model": "no/such"}, "Nothing pins the weights of 'no/such'"),
-        ({"export": "of out"}, "export names the folder of out, or one around it"),
-    ],
-)
-def test_a_mistake_leaves_an_earlier_report_and_edit(run, knowing, tmp_path, wrong, message):
-    """Most are found before the model is read."""
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/report.html").write_text("an earlier one")
-    model = str(knowing) if {"documents", "secrets"} & set(wrong) else "no/such/model"
-    given = {"model": model} | wrong
-    if "export" in wrong:  # a folder that is not there yet
-        given |= {"out": str(tmp_path / "new"), "export": str(tmp_path / "out/../new")}
-    with pytest.raises((ValueError, OSError), match=message):
-        run(**given)
-    assert (tmp_path / "out/report.html").read_text() == "an earlier one"
+# --- failures ------------------------------------------------------------------------------------
 
 
 def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(run, tmp_path, monkeypatch):

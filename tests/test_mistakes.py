@@ -102,7 +102,9 @@ def unlearning(place, **more):
 
 
 def reporting(place, **more):
-    """The report on a tiny model and a document."""
+    """The report on a tiny model and a document, in a folder that holds an earlier one."""
+    text(place / "out/report.html", "an earlier one")
+    text(place / "out/.lock", "")  # which a run leaves
     settings = {"documents": str(text(place / "document.txt", "one")), "adapter": None}
     settings |= {"model": str(place / "model"), "out": str(place / "out")}
     settings |= {"rows": str(place / "rows")} | more
@@ -142,24 +144,32 @@ DOWN = "model.layers.1.mlp.down_proj.weight"
 EMBEDDING = "model.embed_tokens.weight"
 
 
+def spoiled(spoil):
+    """A case: the model's folder is spoilt, and loaded."""
+
+    def begin(place):
+        spoil(folder := saved(place))
+        return loading(folder)
+
+    return begin
+
+
 def configured(**values):
-    return lambda folder: change(folder / "config.json", **values)
+    return spoiled(lambda folder: change(folder / "config.json", **values))
 
 
-def demanding_model(folder):
-    """Its configuration asks for Python code of its own."""
-    text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
-    change(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Config"})
+def demanding(file, **values):
+    """A file asks for Python code of its own, which would leave a trace."""
 
+    def spoil(folder):
+        text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
+        change(folder / file, **values)
 
-def demanding_tokenizer(folder):
-    text(folder / "own.py", f"open({str(folder / 'ran')!r}, 'w')")
-    classes = {"AutoTokenizer": ["own.Own", None]}
-    change(folder / "tokenizer_config.json", tokenizer_class="Own", auto_map=classes)
+    return spoiled(spoil)
 
 
 def without(pattern):
-    return lambda folder: [file.unlink() for file in folder.glob(pattern)]
+    return spoiled(lambda folder: [file.unlink() for file in folder.glob(pattern)])
 
 
 def pickled(folder):
@@ -179,16 +189,6 @@ def slow(folder):
     text(folder / "merges.txt", "#version: 0.2\n")
 
 
-def spoiled(spoil):
-    """A case: the model's folder is spoilt, and loaded."""
-
-    def begin(place):
-        spoil(folder := saved(place))
-        return loading(folder)
-
-    return begin
-
-
 OFFLINE = mock.patch.object(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
 
 
@@ -203,7 +203,6 @@ def a_head_without_an_inverse(place):
     """Refused before the long search that would come first."""
     change = lambda weights: weights[EMBEDDING][:, 1].copy_(weights[EMBEDDING][:, 0])
     reweighted(saved(place), change)
-    text(place / "out/.lock", "")  # which a run leaves
     yield reporting(place)
 
 
@@ -248,12 +247,12 @@ def an_adapter_of_another_model(place):
     yield unlearning(place, adapter=str(place / "adapter"))
 
 
-def configured_by(config):
-    return lambda place: config.save_pretrained(place / "m") or loading(place / "m")
-
-
 def with_model(*more, **named):
     return lambda place: partial(models.load, str(saved(place)), *more, **named)
+
+
+def with_configuration(config):
+    return lambda place: config.save_pretrained(place / "m") or loading(place / "m")
 
 
 def with_data(content):
@@ -261,120 +260,92 @@ def with_data(content):
 
 
 def with_report(**more):
-    return lambda place: saved(place) and reporting(place, **more)
+    """Noticed before the model is read, since there is none."""
+    return lambda place: reporting(place, **more)
 
 
-KILLED = "import os\nos.kill(os.getpid(), 9)"
-PLAIN = [  # words of the message, the exception, what is done, and a file that stays on purpose
-    (
-        "The configuration of .* cannot be read",
-        OSError,
-        spoiled(lambda folder: cut(folder / "config.json")),
-    ),
-    (
-        "cannot be read .*: take another copy, .* that transformers knows",
-        OSError,
-        spoiled(configured(model_type="mind")),
-    ),
-    (
-        r"are quantised \(gptq\), and such columns cannot be moved: take the checkpoint",
-        ValueError,
-        spoiled(configured(quantization_config={"quant_method": "gptq", "bits": 4})),
-    ),
-    (OUTSIDE, OSError, spoiled(demanding_model)),
-    (OUTSIDE, OSError, spoiled(demanding_tokenizer)),
-    ("The tokenizer .* with its tokenizer.json", OSError, spoiled(without("tokenizer*"))),
-    ("has no config.json: take a copy", OSError, spoiled(without("config.json"))),
-    ("has no fast tokenizer", ValueError, spoiled(slow)),
-    ("take another copy, with weights as safetensors", OSError, spoiled(pickled)),
-    ("The weights of .* cannot be read", OSError, spoiled(lambda folder: cut(folder / WEIGHTS))),
-    (r"not whole \(.* does not lie there\)", OSError, spoiled(outside)),
-    (
-        "do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight",
-        ValueError,
-        spoiled(partial(reweighted, change=lambda weights: weights.pop(DOWN))),
-    ),
-    (
-        "do not fit its configuration .*and others",
-        ValueError,
-        spoiled(configured(intermediate_size=128)),
-    ),
-    (
-        "answers with NaN or infinity in float32",
-        ValueError,
-        spoiled(partial(reweighted, change=lambda weights: weights[DOWN][0].fill_(torch.nan))),
-    ),
-    *((said, ValueError, with_data(content)) for said, content in DATA.items()),
-    (
-        "no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id",
-        OSError,
-        lambda place: partial(models.load, "bert"),
-    ),
-    (
-        "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add",
-        ValueError,
-        configured_by(BloomConfig(n_layer=1, hidden_size=8)),
-    ),
-    (
-        r"reads more than text \(gemma3\): take its text-only checkpoint, or another model",
-        ValueError,
-        configured_by(Gemma3Config()),
-    ),
-    (
-        "has 256 tokens, but its model has embeddings for 200",
-        ValueError,
-        lambda place: loading(saved(place, vocab_size=200)),
-    ),
-    (
-        "The configuration of .* cannot be read",
-        OSError,
-        lambda place: loading(text(place / "model.gguf", CRAFTED)),
-    ),
-    ("device_map is 'gpu', but torch finds no such", ValueError, with_model(device_map="gpu")),
-    ("dtype is 'int7', but must be one of float32", ValueError, with_model("int7")),
-    (
-        "The forget set would hold 2 of 2 secrets",
-        ValueError,
-        lambda place: unlearning(place, forget=2),
-    ),
-    (
-        "is a file, or lies in one: name a folder",
-        OSError,
-        lambda place: unlearning(place, rows=str(text(place / "file", "one"))),
-    ),
-    (
-        "Line 2 of the file of secrets is empty",
-        ValueError,
-        lambda place: searching(place, "one", "one\n\ntwo\n"),
-    ),
-    (
-        r"No document could be read \(1 binary\): give text files in UTF-8",
-        ValueError,
-        lambda place: searching(place, b"\0\1"),
-    ),
-    ("environment variable that is not set: export", ValueError, with_report(documents="$NOWHERE")),
-    ("ridge is -1, but must be at least 0", ValueError, with_report(hyperparameters={"ridge": -1})),
-    (
-        "-y is '3', but must be a mapping, like '{name: value}'",
-        SystemExit,
-        lambda place: running(place, "x = 1", "-y", "3"),
-    ),
-    (
-        "process was killed, most often because",
-        SystemExit,
-        lambda place: running(place, KILLED, "--name", "n"),
-        "out.failed.ipynb",
-    ),
-    (
-        "There is no sweep 'quik': there are ablations, ",
-        ValueError,
-        lambda place: partial(sweep.read, "quik"),
-    ),
-]
+def inside_out(place):
+    return reporting(place, out=str(place / "new"), export=str(place / "out/../new"))
 
 
-for said, error, begin, *stay in PLAIN:
-    mistake(said, error, stay)(lambda place, begin=begin: (yield begin(place)))
+SYSTEM = {  # words of the message → what is done
+    "The configuration of .*model cannot be read": spoiled(lambda f: cut(f / "config.json")),
+    "The configuration of .* cannot be read .*buffer": lambda place: loading(
+        text(place / "model.gguf", CRAFTED)
+    ),
+    "cannot be read .*: take another copy, .* transformers knows": configured(model_type="mind"),
+    f"The configuration .*{OUTSIDE}": demanding(
+        "config.json", model_type="own", auto_map={"AutoConfig": "own.Config"}
+    ),
+    f"The tokenizer .*{OUTSIDE}": demanding(
+        "tokenizer_config.json",
+        tokenizer_class="Own",
+        auto_map={"AutoTokenizer": ["own.Own", None]},
+    ),
+    "The tokenizer .* with its tokenizer.json": without("tokenizer*"),
+    "has no config.json: take a copy": without("config.json"),
+    "take another copy, with weights as safetensors": spoiled(pickled),
+    "The weights of .* cannot be read": spoiled(lambda folder: cut(folder / WEIGHTS)),
+    r"not whole \(.* does not lie there\)": spoiled(outside),
+    "no model at 'bert': give smollm2-135m, .*, a folder .* or a hub id": lambda place: partial(
+        models.load, "bert"
+    ),
+    "is a file, or lies in one: name a folder": lambda place: unlearning(
+        place, rows=str(text(place / "file", "one"))
+    ),
+    "There are no documents": with_report(documents="no/such"),
+    "There is no file of secrets": with_report(secrets="no/such"),
+}
+OTHERS = {
+    r"are quantised \(gptq\), and such columns cannot be moved: take the checkpoint": configured(
+        quantization_config={"quant_method": "gptq", "bits": 4}
+    ),
+    "has no fast tokenizer": spoiled(slow),
+    "do not fit its configuration .*missing.*layers.1.mlp.down_proj.weight": spoiled(
+        partial(reweighted, change=lambda weights: weights.pop(DOWN))
+    ),
+    "do not fit its configuration .*and others": configured(intermediate_size=128),
+    "answers with NaN or infinity in float32": spoiled(
+        partial(reweighted, change=lambda weights: weights[DOWN][0].fill_(torch.nan))
+    ),
+    "architecture 'bloom' .* is not supported: choose a model of falcon, gemma, .*, or add": (
+        with_configuration(BloomConfig(n_layer=1, hidden_size=8))
+    ),
+    r"reads more than text \(gemma3\): take its text-only checkpoint, or another model": (
+        with_configuration(Gemma3Config())
+    ),
+    "has 256 tokens, but its model has embeddings for 200": lambda place: loading(
+        saved(place, vocab_size=200)
+    ),
+    "device_map is 'gpu', but torch finds no such": with_model(device_map="gpu"),
+    "dtype is 'int7', but must be one of float32": with_model("int7"),
+    "The forget set would hold 2 of 2 secrets": lambda place: unlearning(place, forget=2),
+    "Line 2 of the file of secrets is empty": lambda place: searching(place, "one", "one\n\ntwo\n"),
+    r"No document could be read \(1 binary\): give text files in UTF-8": lambda place: searching(
+        place, b"\0\1"
+    ),
+    "environment variable that is not set: export": with_report(documents="$NOWHERE"),
+    "ridge is -1, but must be at least 0": with_report(hyperparameters={"ridge": -1}),
+    "'ridgee' of least_squares: did you mean 'ridge'": with_report(hyperparameters={"ridgee": 3}),
+    "kinds is .'emails'., but must be list.email": with_report(kinds=["emails"]),
+    "method is 'rmu', but must be least_squares or revs": with_report(method="rmu"),
+    "export names the folder of out, or one around it: name another": inside_out,
+    "Nothing pins the weights of 'no/such'": with_report(model="no/such"),
+    "There is no sweep 'quik': there are ablations, ": lambda place: partial(sweep.read, "quik"),
+} | {said: with_data(content) for said, content in DATA.items()}
+for some, error in ((SYSTEM, OSError), (OTHERS, ValueError)):
+    for said, begin in some.items():
+        mistake(said, error)(lambda place, begin=begin: (yield begin(place)))
+
+
+@mistake("-y is '3', but must be a mapping, like '{name: value}'", SystemExit)
+def parameters_that_are_no_mapping(place):
+    yield running(place, "x = 1", "-y", "3")
+
+
+@mistake("process was killed, most often because", SystemExit, ("out.failed.ipynb",))
+def a_notebook_that_is_killed(place):
+    yield running(place, "import os\nos.kill(os.getpid(), 9)", "--name", "n")
 
 
 # The workflow; test_flow.py has more of profiles, test_notebooks.py of parameters -----------------
