@@ -1,12 +1,12 @@
-"""The pages of ablations, curves and tuning: made-up runs with known numbers, and recorded ones."""
+"""Ablations, curves of trade-offs, settings: made-up runs with known numbers, and recorded ones."""
 
 import pytest
 
-from companion.analysis import ablations, errata, tuning
+from companion.analysis import ablations, errata, tradeoffs, tuning
 from companion.experiments.notebook import Refused
 from companion.store import paper
 
-MODEL = "smollm2-135m"
+MODEL, KNOBS = "smollm2-135m", tradeoffs.KNOBS
 
 
 # --- ablations -----------------------------------------------------------------------------------
@@ -61,23 +61,52 @@ def test_a_curve_holds_everything_else_fixed(add_row):
     assert list(ablations.curve(runs, "k")["k"]) == [100, 200]
 
 
+# --- curves --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def put(add_row):
+    """put(method, tag, value, …): a run of seed 0 with this value of its knob, or of others."""
+
+    def one(method, tag, value=None, **given):
+        end = tag.partition("-")[2]
+        if end and value is None:
+            given |= {"overrides": {"forget": int(end)}, "targets": int(end)}
+        elif end:
+            given |= {"overrides": {KNOBS[method]: value}}
+        given = {"targets": 20} | given
+        add_row(tag, method, hyperparameters={KNOBS[method]: value or 0.02}, **given)
+
+    return one
+
+
+def test_efficacy_falls_with_the_number_of_candidates(put):
+    put("revs", "", seed=1, ranks=(50, 10))
+    put("revs", "", seed=2, ranks=(150, 10))
+    curve = tradeoffs.by_candidates(MODEL, "ssn")["revs"].set_index("|C|")
+    assert list(curve.loc[[10, 100, 200], "efficacy"].round(6)) == [100, 75, 50]
+    assert curve.loc[100, "std"] == pytest.approx(35.355, abs=1e-3)
+
+
+def test_a_knob_has_its_runs_and_the_tuned_one_in_order(put):
+    put("revs", "curve-r_h0.05", 0.05)
+    put("revs", "base")
+    put("revs", "curve-r_h0.006", 0.006)
+    put("revs", "targets-5")
+    put("revs", "qualitative")
+    put("ft_l", "strength", 0.1)
+    found = tradeoffs.by_strength(MODEL, "ssn")
+    assert list(found) == ["revs"] and list(found["revs"]["knob"]) == [0.006, 0.02, 0.05]
+    assert list(found["revs"]["tuned"]) == [False, True, False]
+    put("ft_l", "strength-norm_constraint0.0001", 0.0001)
+    put("ft_l", "strength-norm_constraint0.4", 0.4, failed="FT-L diverged.")
+    assert list(tradeoffs.by_strength(MODEL, "ssn")["ft_l"]["knob"]) == [0.0001, 0.1]
+    assert list(tradeoffs.by_targets(MODEL, "ssn")["revs"]["targets"]) == [5, 20]
+    points = tradeoffs.points(tradeoffs.by_strength, MODEL)
+    assert len(points) == 5 and set(points["panel"]) == {"SSN, SmolLM2-135M-Instruct"}
+
+
 # --- tuning --------------------------------------------------------------------------------------
-
-
-def test_trials_of_every_method(add_row):
-    for number, efficacy in ((2, 1.0), (0, 0.0), (1, 0.5)):
-        add_row(f"trial{number:02d}", "ft_l", data="ssn-tune", efficacy=efficacy)
-        add_row(f"raw-trial{number:02d}", data="ssn-tune")
-    add_row("trial03", "ft_l", data="ssn-tune", failed="FT-L diverged.")
-    add_row("trial00", "least_squares", data="ssn-tune")
-    add_row("other", "ft_l", data="ssn-tune")
-    frame = tuning.trials(MODEL, "ssn-tune")
-    assert list(frame["number"]) == [0, 1, 2, 3, 0] and frame["failed"].notna().sum() == 1
-    assert list(frame["printed"]) == [True, True, False, False, False]  # not in the paper
-    assert list(frame["method"].cat.categories) == ["ft_l", "least_squares"]
-    assert set(tuning.trials(MODEL, "ssn-tune", tag="raw")["method"]) == {"revs"}
-    with pytest.raises(Refused, match="make run SWEEP=tune"):
-        tuning.trials(MODEL, "ssn")
 
 
 def test_the_papers_settings_in_a_cell():

@@ -7,16 +7,21 @@ from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+import yaml
 from conftest import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import save
 from test_edit_file import base, made, written  # noqa: F401
 
+from companion.data import datasets
+from companion.experiments.settings import EXPERIMENTS, check
 from companion.store import rows
+from companion.workflow import sweep
 from document_audit import audit, detection, documents, edit_file, report, secret_list
 from document_audit.methods import METHODS
 from document_audit.settings import KINDS
@@ -26,11 +31,16 @@ PARTS += ["one two three four five", "From a\n", "=?utf-8?q?=", "\r\n", "\n", '"
 PARTS += ["é", "\ud83d"]
 TEXT = st.lists(st.sampled_from(PARTS) | st.text(max_size=9), max_size=9).map("".join)
 WHOLE = TEXT.map(lambda text: text.encode(errors="replace").decode())  # without half characters
-VALUE = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=9,
-)
+
+
+def values(text: st.SearchStrategy) -> st.SearchStrategy:
+    """What JSON and YAML may hold."""
+    some = st.none() | st.booleans() | st.integers() | st.floats() | text
+    deeper = lambda one: st.lists(one, max_size=4) | st.dictionaries(text, one, max_size=4)
+    return st.recursive(some, deeper, max_leaves=9)
+
+
+VALUE = values(TEXT)
 TABLE = st.lists(st.lists(WHOLE, min_size=1, max_size=4), max_size=4)
 HEADERS = st.sampled_from(["From", "Subject", "Date", "Message-ID", "Content-Type", "MIME-Version"])
 HEADERS |= st.sampled_from(["Content-Transfer-Encoding", "Content-Disposition"])
@@ -195,6 +205,60 @@ def test_factors_of_other_shapes_are_refused(edit, shapes, value):
     pair = tuple(torch.full(shape, value) for shape in shapes)
     with pytest.raises(ValueError, match="has another width, or holds values"):
         edit_file.apply(decoder, replace(about, factors={first: pair}))
+
+
+# --- parameters, data sets, sweeps ---------------------------------------------------------------
+
+NAMES = sorted({name for one in EXPERIMENTS.values() for name in one.model_fields})
+KNOWN = ["ssn", "revs", "seed1", "1", "", "None", "../x", "a/b"]
+WORD = st.text(max_size=8) | st.sampled_from(KNOWN)
+GIVEN = values(WORD)
+COLUMNS = st.sampled_from([*datasets.COLUMNS, "more"])
+LINE = st.dictionaries(COLUMNS, GIVEN, max_size=7).map(json.dumps) | GIVEN.map(json.dumps) | WORD
+
+
+def is_a_sentence(error: Exception) -> bool:
+    said = str(error)
+    return len(said) > 10 and "\n" not in said.strip() and said.rstrip().endswith((".", "?", ")"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+@examples
+@given(parameters=st.dictionaries(st.sampled_from(NAMES) | WORD, GIVEN, max_size=4))
+def test_parameters_are_taken_as_they_are_or_refused(experiment, parameters):
+    try:
+        found = check(parameters, EXPERIMENTS[experiment])
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        for name, value in parameters.items():
+            assert getattr(found, name) == value or value != value
+
+
+@examples
+@given(lines=st.lists(LINE, max_size=4))
+def test_data_sets_are_read_whole_or_refused(tmp_path, lines):
+    path = tmp_path / "set.jsonl"
+    path.write_bytes("\n".join(lines).encode(errors="surrogatepass"))
+    try:
+        found = datasets.read(str(path))
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        assert len(found) == len("\n".join(lines).rstrip("\n").split("\n"))
+
+
+@examples
+@given(content=st.dictionaries(st.sampled_from(["title", "runs", "pages", "x"]), GIVEN) | GIVEN)
+def test_sweeps_are_read_or_refused(tmp_path, content):
+    (tmp_path / "one.yml").write_text(yaml.safe_dump(content, allow_unicode=True))
+    try:
+        with mock.patch.object(sweep, "FOLDER", tmp_path):
+            found = sweep.read("one")
+    except ValueError as error:
+        assert is_a_sentence(error), error
+    else:
+        assert found.title == content["title"]
 
 
 # --- reports -------------------------------------------------------------------------------------

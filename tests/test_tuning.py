@@ -5,6 +5,7 @@ import pytest
 from companion.analysis import tuning
 from companion.analysis.tables import DASH
 from companion.experiments import methods, tune
+from companion.experiments.notebook import Refused
 from companion.experiments.optimizer import Search
 from companion.experiments.provenance import about_run
 from companion.store import rows
@@ -38,17 +39,27 @@ def search(add_row):
     return put
 
 
-def test_the_best_so_far_never_falls_and_a_failed_trial_scores_nothing(add_row):
-    for data, scores in {DATA: (0.2, 0.6, None, 0.4, 0.7), "emails-tune": (0.9, 0.1)}.items():
-        for number, score in enumerate(scores):
+def test_trials_stand_in_order_the_best_so_far_never_falls_and_a_failed_one_scores_nothing(add_row):
+    """Those of one tag; the paper's settings of a method that it has are marked."""
+    for data, scores in {"emails-tune": (0.9, 0.1), DATA: (0.2, 0.6, None, 0.4, 0.7)}.items():
+        for number, score in reversed(list(enumerate(scores))):
             about = {"failed": "It diverged."} if score is None else {"efficacy": score}
             add_row(f"trial{number:02d}", "memit", data=data, specificity=score or 0, **about)
+            add_row(f"raw-trial{number:02d}", data=data)
+    add_row("trial00", "least_squares", data=DATA)
+    add_row("other", "memit", data=DATA)
     frame = tuning.trials(MODEL, DATA, "emails-tune")
-    of = lambda data: frame[(frame["data"] == data) & (frame["method"] == "memit")]
-    assert list(of(DATA)["score"]) == pytest.approx([20, 60, 0, 40, 70])
-    assert list(of(DATA)["so_far"]) == pytest.approx([20, 60, 60, 60, 70])
-    assert list(of("emails-tune")["so_far"]) == pytest.approx([90, 90])
-    assert list(frame["data"].unique()) == [DATA, "emails-tune"]
+    places = [*((DATA, "memit", n) for n in range(5)), (DATA, "least_squares", 0)]
+    places += [("emails-tune", "memit", n) for n in range(2)]
+    assert list(zip(frame["data"], frame["method"], frame["number"])) == places
+    assert list(frame["printed"]) == [True, True, *[False] * 4, True, True]
+    score, so_far = frame["score"].drop(5), frame["so_far"].drop(5)
+    assert list(score) == pytest.approx([20, 60, 0, 40, 70, 90, 10])
+    assert list(so_far) == pytest.approx([20, 60, 60, 60, 70, 90, 90])
+    assert list(frame["failed"].notna()) == [n == 2 for n in range(8)]
+    assert set(tuning.trials(MODEL, DATA, tag="raw")["method"]) == {"revs"}
+    with pytest.raises(Refused, match="make run SWEEP=tune"):
+        tuning.trials(MODEL, "ssn")
 
 
 def test_top_trials_by_the_mean_of_their_splits(add_row, search):
