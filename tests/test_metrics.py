@@ -18,17 +18,12 @@ from revs.measures.evaluate import (
     ranks_by_layer,
     secret_ranks,
 )
-from revs.measures.metrics import flips, mean, summary
+from revs.measures.metrics import flips
 from revs.method import reference
 from revs.method.vocabulary import Vocabulary
 from revs.model.targets import Split, Target
 
 # --- scores ------------------------------------------------------------------------------------
-
-
-def test_one_seed_has_no_deviation_and_no_items_have_no_mean():
-    m, deviation = summary([0.3])
-    assert m == 0.3 and math.isnan(deviation) and math.isnan(mean([]))
 
 
 def test_flips_are_counted_both_ways():
@@ -46,13 +41,12 @@ def test_a_model_that_has_broken_down_ranks_nothing(decoder, value):
         secret_ranks(decoder, secrets(decoder))
 
 
-CONTAINED = [([1, 2, 3, 4], [1, 2]), ([1, 2, 3, 4], [3, 4]), ([1, 2], [1, 2]), ([1, 1, 2], [1, 2])]
-NOT = [([1, 2, 3, 4], [2, 4]), ([1, 2, 3, 4], [4, 5]), ([1, 2], [1, 2, 3]), ([], [1])]
+TOKENS = st.lists(st.integers(1, 3), max_size=5)
 
 
-@pytest.mark.parametrize("written, secret", CONTAINED + NOT)
+@given(written=TOKENS, secret=TOKENS)
 def test_a_secret_is_contained_if_its_tokens_stand_in_a_row(written, secret):
-    assert contains(written, secret) is ((written, secret) in CONTAINED)
+    assert contains(written, secret) is (bytes(secret) in bytes(written))
 
 
 # --- measured on a model -----------------------------------------------------------------------

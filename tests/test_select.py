@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from conftest import PROMPTS, same_bits, secrets, weights
+from conftest import PROMPTS, secrets
 
 from revs.method import algorithm, reference, selection, zero
 from revs.method.selection import LayerState, attributions, select_neurons
@@ -116,10 +116,7 @@ def test_zeroing_is_locating_and_silencing_written_plainly(decoder, layers):
                 chosen = [n for n in ranked if weight[:, n].any()][:3]
                 weight[:, chosen] = 0
             wanted.setdefault(l, set()).update(chosen)
-    before = weights(decoder)
     edit = zero.unlearn(decoder, secrets(copy.deepcopy(decoder)), hp)
     assert {l: set(kept) for l, kept in edit.originals.items()} == wanted and wanted
     for l in edit.originals:
         assert torch.equal(decoder.ff2[l].weight, plain.ff2[l].weight)
-    edit.undo()
-    assert same_bits(decoder, before)

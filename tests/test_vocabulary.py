@@ -112,14 +112,11 @@ def random_line(seed: int, V: int, n: int, fastest: bool, ties: bool) -> Line:
 def scan(A: Tensor, w: Tensor, t: int, r_n: int) -> tuple[float, float, int] | None:
     """By brute force. The interval of c < 0 nearest to 0 in which t ranks r_n or lower, and its
     rank; None without one."""
-    points = sorted(
-        {float((A[j] - A[t]) / (w[t] - w[j])) for j in range(len(w)) if w[j] != w[t]}, reverse=True
-    )
-    points = [0.0] + [x for x in points if x < 0]
-    for high, low in zip(points, points[1:] + [-torch.inf]):
-        c = (high + low) / 2 if low > -torch.inf else high - 1
-        logits = A + c * w
-        like_t = (A == A[t]) & (w == w[t])
+    crossings = ((A - A[t]) / (w[t] - w))[w != w[t]].tolist()
+    points = [0.0, *sorted({x for x in crossings if x < 0}, reverse=True), -1e6]
+    like_t = (A == A[t]) & (w == w[t])
+    for high, low in zip(points, points[1:]):
+        logits = A + (high + low) / 2 * w
         r = int(((logits > logits[t]) & ~like_t).sum())
         if r >= r_n:
             return low, high, r
