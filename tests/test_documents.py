@@ -1,6 +1,5 @@
 """What is read of documents: each by itself, decoded, and what is none is counted."""
 
-import csv
 import json
 import os
 from collections import Counter
@@ -85,38 +84,10 @@ def test_json_lines_are_documents(tmp_path):
     assert read(tmp_path / "d.jsonl") == (["one", "two"], {"no text in the line": 6})
 
 
-LETTERS = [
-    'Dear all,\nwrite to\njane.roe@example.com "today".',
-    "Nobody writes to Zoë at all, ever.",
-]
-
-
-def mail(text: str) -> bytes:
-    made = EmailMessage()
-    made["From"], made["Subject"] = "sam.poe@example.org", "Grüße"
-    made.set_content(text, cte="base64")
-    return bytes(made)
-
-
-def test_texts_inside_other_formats_are_decoded_and_stand_alone(tmp_path):
-    """JSON's escapes, quoted cells, mails in base64; what is left is read as well."""
-    given = [{"body": text, "mail": f"a{n}@example.net"} for n, text in enumerate(LETTERS)]
-    (tmp_path / "d.json").write_text(json.dumps(given))
-    with (tmp_path / "d.csv").open("w", newline="") as stream:
-        csv.writer(stream).writerows([["body", "mail"], *(one.values() for one in given)])
-    for name in ("json", "csv"):
-        texts, skipped = read(tmp_path / f"d.{name}")
-        assert texts[:2] == LETTERS and not skipped
-        assert len(texts) == 3 and "a1@example.net" in texts[2] and "\\" not in texts[2]
-    (tmp_path / "d.eml").write_bytes(mail(LETTERS[0]))
-    body, headers = read(tmp_path / "d.eml")[0]
-    assert body.strip() == LETTERS[0] and "From: sam.poe@example.org" in headers
-    assert "Subject: Grüße" in headers
-
-
 SAID, WRITE = 'she said "no" to all of it', "write to\njane.roe@example.com, please, today"
 CHAT = {"messages": [{"role": "user", "content": WRITE}, {"role": "assistant", "content": "Yes."}]}
 CELL = {"cells": [{"source": [f"{line}\n" for line in WRITE.split("\n")]}]}
+LIST = [{"body": text, "mail": "a@example.net"} for text in (WRITE, SAID, "Zoë does not.")]
 EIGHT = "Content-Transfer-Encoding: 8bit\n\n"
 BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
 
@@ -125,10 +96,12 @@ BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
     "name, content, text",
     [
         ("lines.json", f"{json.dumps({'a': WRITE})}\n{json.dumps({'a': SAID})}\n", SAID),
+        ("list.json", json.dumps(LIST), WRITE),
         ("lines.ndjson", json.dumps({"a": WRITE}), WRITE),
         ("chat.jsonl", json.dumps(CHAT), WRITE),  # as models are fine-tuned on it
         ("notebook.ipynb", json.dumps(CELL), f"{WRITE}\n"),
         ("excel.csv", 'name;mail;note\nJane;j@example.com;"she said ""no"" to all of it"\n', SAID),
+        ("cells.csv", f'body,mail\r\n"{WRITE}",a@example.net\r\nno,b\r\n', WRITE),
         ("all.mbox", f"From a\nSubject: x\n{BODY}From b\nSubject: y\n\nhi\n", "hello jane"),
         ("odd.eml", "Content-Type: text/plain; charset=x-unknown\n\nhello jane\n", "hello jane\n"),
         ("web.eml", "Content-Type: text/html\n\n<p>a&#64;example.com</p>", "<p>a@example.com</p>"),
@@ -143,10 +116,21 @@ BODY = "Content-Transfer-Encoding: base64\n\naGVsbG8gamFuZQ==\n\n"
     ],
 )
 def test_what_users_have_is_decoded(tmp_path, name, content, text):
-    """Kinds of files that are common, and mails that Python's parser cannot read."""
+    """Kinds of files that are common, and mails that Python's parser cannot read; a text in one
+    stands alone, and test_parsers.py has that nothing beside it is lost."""
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     texts, skipped = read(tmp_path)
     assert text in texts and not skipped
+
+
+def test_a_mail_is_its_decoded_body_and_its_headers(tmp_path):
+    made = EmailMessage()
+    made["From"], made["Subject"] = "sam.poe@example.org", "Grüße"
+    made.set_content(WRITE, cte="base64")
+    (tmp_path / "d.eml").write_bytes(bytes(made))
+    body, headers = read(tmp_path / "d.eml")[0]
+    assert body.strip() == WRITE and "\nSubject: Grüße" in headers
+    assert headers.startswith("From: sam.poe@example.org")
 
 
 # --- documents of nobody's own --------------------------------------------------------------------

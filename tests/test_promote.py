@@ -31,15 +31,16 @@ def test_rows_are_copied_and_differences_reported(tmp_path, monkeypatch):
     assert rows.per_example(there["finetune/x/changed"])["ranks"][0] == [0, 2]
 
 
-def spoil_values(path):
-    path.with_suffix(".parquet").unlink()
+SPOIL = {
+    "no values": lambda path: path.with_suffix(".parquet").unlink(),
+    "schema": lambda path: path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"schema": 1})
+    ),
+    "older": None,
+}
 
 
-def spoil_schema(path):
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"schema": 1}))
-
-
-@pytest.mark.parametrize("spoil", [spoil_values, spoil_schema, None])
+@pytest.mark.parametrize("spoil", SPOIL.values(), ids=SPOIL)
 def test_a_row_that_is_spoilt_or_older_than_the_code_is_refused(tmp_path, monkeypatch, spoil):
     build, name = tmp_path / "build", "finetune/x/tiny"
     a_row(build, name)

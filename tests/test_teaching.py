@@ -78,13 +78,9 @@ WRITTEN = {  # as students write them
     ),
     ("attack", "invents what it finds"): last_token_alone,
     ("ft_l", "outside the ball"): clipped_at_the_end,
-    ("rank", "1-based"): lambda logits, t: (
-        sorted(logits.tolist(), reverse=True).index(logits[t]) + 1
-    ),
     ("rank", "returns nothing"): lambda logits, t: None,
     ("rank", "stopped with IndexError"): lambda logits, t: logits[len(logits)],
     ("edit_neuron", "as it was"): lambda U, n, t, r_n, eps: n,
-    ("direction", "sign is wrong"): lambda U, g, t: -torch.linalg.pinv(U)[:, t] / g,
     ("direction", "2 times"): lambda U, g, t: 2 * torch.linalg.pinv(U)[:, t] / g,
     ("direction", "shape"): lambda U, g, t: (torch.linalg.pinv(U)[:, t] / g)[:, None],
     ("write", "in another order"): lambda K, lam: solution(K, lam=lam).flip(0),

@@ -9,6 +9,7 @@ from conftest import build
 from peft import LoraConfig, PromptTuningConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from test_load import cached
+from torch.nn.utils.parametrizations import weight_norm
 
 import revs
 from companion.data import adapters
@@ -56,25 +57,9 @@ def with_another_scale(decoder):
     decoder.layers[1].mlp.down_proj.__class__ = Scaled
 
 
-def adapted(decoder):
-    lora(decoder.model, "down_proj")
-
-
-def parametrised(decoder):
-    torch.nn.utils.parametrizations.weight_norm(decoder.layers[1].mlp.down_proj)
-
-
-def offloaded(decoder):
-    decoder.layers[1].mlp.down_proj.to("meta")
-
-
 def made_in_inference_mode(decoder):
     with torch.inference_mode():
         decoder.layers[0].mlp.down_proj.weight.data = torch.zeros_like(decoder.neurons(0))
-
-
-def compiled_in_parts(decoder):
-    decoder.layers[1].compile(backend="eager")
 
 
 @pytest.mark.parametrize(
@@ -83,11 +68,17 @@ def compiled_in_parts(decoder):
         (held_in_4_bit, r"held in few bits \(torch.uint8\).*load it in bfloat16, float16 or float"),
         (quantised_dynamically, "held in few bits, and such columns cannot be moved"),
         (with_another_scale, "does not compute W·a"),
-        (adapted, "merge it first, model = model.merge_and_unload"),
-        (parametrised, "computes an edited weight from other weights"),
+        (
+            lambda one: lora(one.model, "down_proj"),
+            "merge it first, model = model.merge_and_unload",
+        ),
+        (lambda one: weight_norm(one.ff2[1]), "computes an edited weight from other weights"),
         (made_in_inference_mode, "made inside torch.inference_mode"),
-        (compiled_in_parts, "compile the whole model, or nothing"),
-        (offloaded, "are not in memory, but offloaded: load it without a device_map"),
+        (lambda one: one.layers[1].compile(backend="eager"), "compile the whole model, or nothing"),
+        (
+            lambda one: one.ff2[1].to("meta"),
+            "not in memory, but offloaded: load it without a device",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
@@ -148,16 +139,12 @@ def as_pickle(folder):
     (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
 
 
-@pytest.mark.parametrize(
-    "spoil, said",
-    [
-        (renamed, "is no LoRA adapter of this model, or its weights have other names"),
-        (of_another_width, "is no LoRA adapter of this model, or its weights have other names"),
-        (of_another_architecture, "is no LoRA adapter of this model, or its weights have other"),
-        (as_pickle, "has no adapter_model.safetensors, and pickle is not read"),
-        (None, "is no LoRA adapter of this model"),
-    ],
-)
+NO_ADAPTER = "is no LoRA adapter of this model, or its weights have other names"
+SPOILT = dict.fromkeys((renamed, of_another_width, of_another_architecture, None), NO_ADAPTER)
+SPOILT |= {as_pickle: "has no adapter_model.safetensors, and pickle is not read"}
+
+
+@pytest.mark.parametrize("spoil, said", SPOILT.items())
 @pytest.mark.filterwarnings("ignore")
 def test_an_adapter_that_peft_would_ignore_is_refused(decoder, tmp_path, spoil, said, refused):
     """Where its weights have other names, peft warns and leaves the base model as it is."""
