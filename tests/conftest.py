@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from companion.experiments import curate
 from companion.experiments.provenance import about_run
+from companion.experiments.settings import check
 from companion.store import rows
 from revs.measures import attacks, metrics
 from revs.model import load
@@ -177,7 +178,7 @@ BASE = {"n_max": 30, "k": 100, "r_h": 0.05, "eps_r_h": 0.02, "r_n": 0.7, "eps_r_
 def add_row(tmp_path, monkeypatch):
     """add_row(tag, method, seed, …): puts a run in a folder that takes the recorded rows' place. It
     has one forgotten secret with two target tokens at ``ranks``, found by every attack at the
-    ``depths`` of its layers, and one kept secret."""
+    ``depths`` of its layers, and one kept secret; ``more`` stands in its result besides."""
     monkeypatch.setattr(rows, "RECORDED", tmp_path / "rows")
     monkeypatch.setattr(rows, "MEASURED", tmp_path / "none")
 
@@ -195,6 +196,7 @@ def add_row(tmp_path, monkeypatch):
         unseen=True,
         overrides=None,
         targets=1,
+        more=None,
     ):
         unedited = {"efficacy": 0.0, "generalization": 0.0 if unseen else None, "specificity": 1.0}
         after = {"efficacy": efficacy, "generalization": efficacy if unseen else None}
@@ -221,8 +223,8 @@ def add_row(tmp_path, monkeypatch):
         made |= {"tokenizer": "x", "extra_memory_mb": 100}
         if failed:
             result = {"failed": failed}
-        items = [] if failed else [gone, kept]
-        return rows.write(rows.RECORDED, name, "unlearn", result, items, made, tag, overrides)
+        about, items = (rows.RECORDED, name, "unlearn"), [] if failed else [gone, kept]
+        return rows.write(*about, result | (more or {}), items, made, tag, overrides)
 
     return put
 
@@ -271,6 +273,14 @@ def taught(records: list[Record], folder):
 @pytest.fixture(scope="session")
 def knowing(tmp_path_factory):
     return taught(records(), tmp_path_factory.mktemp("knowing"))
+
+
+@pytest.fixture
+def begun(folder, knowing, tmp_path):
+    """begun(experiment, **settings) → row, of the tiny model and the documents that it knows."""
+    usual = {"documents": str(folder), "model": str(knowing), "adapter": None}
+    usual |= {"rows": str(tmp_path / "rows")}
+    return lambda of, **more: of.run(check(usual | more, of.Settings))
 
 
 @pytest.fixture

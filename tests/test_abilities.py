@@ -5,7 +5,7 @@ import math
 import pytest
 
 from companion.analysis import abilities
-from companion.store import paper, rows
+from companion.store import paper
 
 MODEL = "smollm2-135m"
 
@@ -20,13 +20,7 @@ def asked(mmlu: str, gsm8k: str, perplexity: float = 20.0, source: str = "hub") 
 @pytest.fixture
 def answered(add_row):
     """answered(method, answers): a run tagged ``integrity``."""
-
-    def put(method, answers):
-        row = add_row(method=method, seed=1, tag="integrity")
-        result, made = row["result"] | {"integrity": answers}, row
-        rows.write(rows.RECORDED, row["name"], "unlearn", result, [], made, "integrity")
-
-    return put
+    return lambda method, answers: add_row("integrity", method, 1, more={"integrity": answers})
 
 
 def test_only_what_was_asked_the_same_is_compared(answered, add_row):

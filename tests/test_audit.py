@@ -8,6 +8,7 @@ import re
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -42,16 +43,10 @@ COLUMNS = {"n_max": 20, "k": 40, "r_h": 60, "eps_r_h": 5, "r_n": 200, "eps_r_n":
 
 
 @pytest.fixture
-def run(folder, knowing, tmp_path):
-    """run(**settings) → row, of the tiny model and the documents that it knows."""
-
-    def begun(**more) -> dict:
-        given = {"documents": str(folder), "model": str(knowing), "adapter": None}
-        given |= {"hyperparameters": SETTINGS, "out": str(tmp_path / "out")}
-        given |= {"rows": str(tmp_path / "rows")} | ANY | more
-        return experiment.run(check(given, experiment.Settings))
-
-    return begun
+def run(begun, tmp_path):
+    """run(**settings) → row, of the tool with fixed settings of the method and without limits."""
+    usual = ANY | {"hyperparameters": SETTINGS, "out": str(tmp_path / "out")}
+    return lambda **more: begun(experiment, **usual | more)
 
 
 @pytest.fixture
@@ -530,11 +525,7 @@ def test_an_error_of_the_system_names_no_path(run, decoder, tmp_path, refused):
 def test_a_run_that_fails_at_its_end_leaves_what_an_earlier_one_wrote(run, tmp_path, monkeypatch):
     run()
     contents = lambda: {file: file.read_bytes() for file in (tmp_path / "out").rglob("*.*")}
-    earlier = contents()
-
-    def full(*_, **__):
-        raise OSError("The disk is full: make room.")
-
+    earlier, full = contents(), mock.Mock(side_effect=OSError("The disk is full: make room."))
     for what, name in ((rows, "write"), (audit.export, "export")):
         with monkeypatch.context() as patched:
             patched.setattr(what, name, full)

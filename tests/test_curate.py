@@ -8,7 +8,6 @@ from test_detection import URL
 
 from companion.data import datasets, models
 from companion.experiments import curate as experiment
-from companion.experiments.settings import check
 from companion.store import rows
 from companion.store.paths import alone
 from document_audit import candidates
@@ -72,15 +71,9 @@ def test_a_secret_begins_where_a_token_does(tokenizer):
 
 
 @pytest.fixture
-def run(folder, knowing, tmp_path):
-    """run(**settings) → row, of the tiny model and the documents that it knows."""
-
-    def begun(**more) -> dict:
-        given = {"documents": str(folder), "model": str(knowing), "adapter": None}
-        given |= {"rows": str(tmp_path / "rows")} | more
-        return experiment.run(check(given, experiment.Settings))
-
-    return begun
+def run(begun):
+    """run(**settings) → row."""
+    return lambda **more: begun(experiment, **more)
 
 
 @pytest.fixture

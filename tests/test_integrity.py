@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from conftest import build
+from conftest import build, log_p
 
 from companion.measures import integrity
 from companion.store.paths import params
@@ -58,11 +58,9 @@ def test_the_answers_are_the_models(folder, able, monkeypatch):
     right = []
     for item in (ITEMS[0], ITEMS[2], ITEMS[4]):
         prompt = integrity.mmlu(folder)["doc_to_text"](item) + " "  # a space, then the letter
-        ids = torch.tensor([able.tokenizer(prompt)["input_ids"]])
-        with torch.no_grad():
-            log_p = able.model(input_ids=ids).logits[0, -1].log_softmax(-1)
+        following = log_p(able, able.tokenizer(prompt)["input_ids"])[-1].tolist()
         letters = [able.tokenizer(letter)["input_ids"][0] for letter in "ABCD"]
-        right.append(int(max(range(4), key=lambda i: log_p[letters[i]]) == item["answer"]))
+        right.append(int(max(range(4), key=lambda i: following[letters[i]]) == item["answer"]))
     share = {"accuracy": pytest.approx(sum(right) / 3), "items": 3}
     assert result["mmlu"] == share | {"right": "".join(map(str, right))}
     gsm8k = result["gsm8k"]
@@ -89,7 +87,13 @@ def test_missing_benchmarks_are_one_sentence(where, monkeypatch, refused):
         integrity.benchmarks()
 
 
-def test_the_hub_is_asked_only_if_it_is_named(monkeypatch):
+def test_where_the_questions_come_from_is_an_input_of_rows(folder, monkeypatch):
+    """Every file of the folder counts; the hub is asked only if it is named."""
+    seen = [integrity.inputs()]
+    for name in integrity.FILES:
+        (folder / name).write_text(2 * (folder / name).read_text())
+        seen.append(integrity.inputs())
+    assert len({one["benchmarks"] for one in seen}) == 4
     monkeypatch.setenv("REVS_BENCHMARKS", "hub")
     assert integrity.benchmarks() == (["mmlu", "gsm8k"], "hub")
 

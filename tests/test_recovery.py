@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import asdict
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -118,10 +119,7 @@ def test_a_set_without_a_tuning_set_needs_never_trained_secrets(an_audit, refuse
 
 def test_a_method_that_fails_leaves_a_row_that_says_why(an_audit, tmp_path, monkeypatch):
     """test_tune.py has what it may replace."""
-
-    def fails(*_, **more):
-        raise FloatingPointError("FT-L diverged: lower the learning rate.")
-
+    fails = mock.Mock(side_effect=FloatingPointError("FT-L diverged: lower the learning rate."))
     monkeypatch.setattr(ft_l, "unlearn", fails)
     with pytest.raises(FloatingPointError, match="diverged"):
         an_audit(method="ft_l")

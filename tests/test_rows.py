@@ -182,18 +182,3 @@ def test_the_schema_file_is_what_the_models_say_and_describes_every_field():
     written = (rows.RECORDED / "schema.json").read_text(encoding="utf-8")
     assert written == schema.json_schema(), "run python -m companion.store.schema"
     assert [one["field"] for one in schema.dictionary() if not one["meaning"]] == []
-
-
-def test_questions_that_a_measure_asks_are_inputs_of_rows(tmp_path, monkeypatch):
-    """Other files in the folder of REVS_BENCHMARKS make another run."""
-    from companion.measures import integrity
-
-    monkeypatch.setenv("REVS_BENCHMARKS", str(tmp_path))
-    for name in ("mmlu", "gsm8k"):
-        monkeypatch.setattr(integrity, name, lambda *files: {})
-    seen = set()
-    for text in ("one", "another"):
-        for file in integrity.FILES:
-            rows.write_file(tmp_path / file, text)
-        seen.add(integrity.inputs()["benchmarks"])
-    assert len(seen) == 2

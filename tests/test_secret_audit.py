@@ -36,7 +36,8 @@ def taught(knowing):
 
 def plain_log_p(decoder, target) -> float:
     """log p of a secret, without a batch or a cache."""
-    rows = log_p(decoder, target.prompt_ids + target.secret_ids)[len(target.prompt_ids) - 1 :]
+    first = len(target.prompt_ids) - 1
+    rows = log_p(decoder, target.prompt_ids + target.secret_ids).detach()[first:]
     return float(sum(rows[i, t] for i, t in enumerate(target.secret_ids)))
 
 
