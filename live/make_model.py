@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--gate", action="store_true", help="only ask the committed model")
     if not parser.parse_args().gate:
         start = time.monotonic()
-        decoder = cut(models.load(str(adapters.merged(MODEL, ADAPTER))))
+        decoder = cut(models.load(adapters.adapted(MODEL, ADAPTER)))
         for seed, phase in enumerate(PHASES):
             train(decoder, seed, *phase)
         live.save(decoder)

@@ -72,16 +72,14 @@ def digits_file(digits: str, folder: Path = FOLDER) -> Path | None:
 
 
 def adapted(model: str, adapter: str | None) -> str:
-    """Return what to load: the model itself, or the folder of a copy with the adapter merged."""
-    return model if adapter is None else str(merged(model, adapter))
-
-
-def merged(model: str, adapter: str) -> Path:
-    """Return the folder of a model with an adapter merged into it; made once, in the cache.
+    """Return what to load: the model itself, or the folder of a copy with the adapter merged, which
+    is made once, in the cache.
 
     The sum is taken in float64, where products of float16 numbers are exact: every machine gets
     the same weights. Raises ValueError if the adapter belongs to another model.
     """
+    if adapter is None:
+        return model
     known, pinned = about(adapter), models.identify(model)
     if known.get("base", pinned) not in (pinned, model):
         said = f"The adapter '{adapter}' was trained on other weights than those of {model}: "
@@ -93,7 +91,7 @@ def merged(model: str, adapter: str) -> Path:
             decoder = models.load(model, device_map="cpu")
             merge(decoder, adapter)
             load.save(decoder.model, decoder.tokenizer, folder)
-    return folder
+    return str(folder)
 
 
 def merge(decoder: Decoder, adapter: str) -> None:
