@@ -270,14 +270,11 @@ def described(schema: dict, prefix: str, within: dict | None = None) -> Iterator
     """The fields of a JSON schema and of what is in it, one line each."""
     parts = within or schema.get("$defs", {})
     for name, field in schema.get("properties", {}).items():
-        kinds = [one.get("type", "object") for one in field.get("anyOf", [field])]
+        forms = field.get("anyOf", [field])
+        kinds = [one.get("type", "object") for one in forms]
         meaning = {"type": " or ".join(kinds), "meaning": field.get("description", "")}
         yield {"field": prefix + name} | meaning
-        inner = [
-            *field.get("anyOf", [field]),
-            field.get("additionalProperties"),
-            field.get("items"),
-        ]
+        inner = [*forms, field.get("additionalProperties"), field.get("items")]
         for ref in (one["$ref"] for one in inner if isinstance(one, dict) and "$ref" in one):
             yield from described(parts[ref.rpartition("/")[2]], f"{prefix}{name}.", parts)
 
