@@ -118,12 +118,6 @@ def cell_weights(frame: pd.DataFrame) -> np.ndarray:
     return weights
 
 
-def weighted_mean(samples: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The mean over runs in each draw; nan where a draw has none of them."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return (samples * weights).sum(axis=1) / weights.sum(axis=1)
-
-
 def interval(sample: np.ndarray) -> tuple[float, float]:
     """The middle LEVEL of a sample; draws without a value are left out."""
     low, high = np.nanquantile(sample, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -167,7 +161,9 @@ def by_method(
         found, sample = values[own], samples[:, own]
         if to:
             found, sample = found - values[shared[to]], sample - samples[:, shared[to]]
-        sample = weighted_mean(sample, weights[:, own])
+        drawn = weights[:, own]
+        with np.errstate(invalid="ignore"):  # nan where a draw has none of the runs
+            sample = (sample * drawn).sum(axis=1) / drawn.sum(axis=1)
         low, high = interval(sample)
         line = {"method": method, "runs": len(own), "mean": float(found.mean())}
         yield line | {"low": low, "high": high, "p": two_sided(sample)}
