@@ -54,11 +54,6 @@ def scores(model: str, data: str) -> pd.DataFrame:
     return frame
 
 
-def changed_settings(runs: pd.DataFrame) -> pd.Series:
-    """What each run of ``scores`` changed, in words: "gate = mlp, stop = mlp"."""
-    return runs["changed"].map(lambda one: ", ".join(f"{key} = {of}" for key, of in one.items()))
-
-
 WAYS = {"digits": "digits", "digits-protect": "digits, texts spared", "": "groups"}  # by tag
 SINGLE = "seed1-keep"  # the adapter whose model reads single digits
 

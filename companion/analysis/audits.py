@@ -25,8 +25,6 @@ SETS = {  # a run's name → the documents that it searched
 }
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
-COLUMNS = "run model documents write outcome memorised unlearned seconds row".split()
-COLUMNS += [f"{name}{what}" for name in LIMITS for what in ("", " within", " limit")]
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
 AGGREGATIONS = {"per_example": "per example", "token_wise": "token wise"}
 
@@ -107,11 +105,11 @@ def trials(result: dict) -> pd.DataFrame:
 # --- recorded runs -------------------------------------------------------------------------------
 
 
-def reached(folder=None, model: str | None = None) -> pd.DataFrame:
+def reached(model: str | None = None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, the seconds, and its row."""
+    limit (shares), whether it is within, the seconds, and its row. Refused if there is none."""
     lines = []
-    for row in rows.find(folder or rows.RECORDED, kind="documents").values():
+    for row in rows.find(rows.RECORDED, kind="documents").values():
         result = row["result"]
         if "reached" not in result or model not in (None, row["model"]):
             continue  # no edit, or another model
@@ -123,7 +121,8 @@ def reached(folder=None, model: str | None = None) -> pd.DataFrame:
             line |= {name: one["value"], f"{name} within": one["within"]}
             line[f"{name} limit"] = one["limit"]
         lines.append(line)
-    return pd.DataFrame(lines, columns=COLUMNS)
+    what = f"documents with {model or 'any model'}"
+    return results.require(pd.DataFrame(lines), what, "documents")
 
 
 def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
@@ -137,11 +136,9 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
         within = frame[f"{name} within"]
         texts[title] = [text if ok else f"*{text}*" for text, ok in zip(cells, within)]
     texts["seconds"] = frame["seconds"].map("{:.0f}".format)
-    missed = [
-        comma_list([title for name, title in LIMITS.items() if not one[f"{name} within"]])
-        for _, one in frame.iterrows()
-    ]
-    return texts.assign(missed=missed)
+    within = frame[[f"{name} within" for name in LIMITS]].to_numpy(dtype=bool)
+    titles = pd.Series(LIMITS)
+    return texts.assign(missed=[comma_list(titles[~line]) for line in within])
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
@@ -157,9 +154,8 @@ def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
             marker = "<" if value < least else ">" if value > most else "o"
             look = {"color": "C0", "markerfacecolor": fill, "markersize": 7, "clip_on": False}
             ax.plot(min(max(value, least), most), y, marker, **look)
-        if len(frame):
-            ax.axvline(100 * frame[f"{name} limit"].iloc[0], color="C1", linestyle="--")
-        ax.set(title=title, ylim=(max(len(frame), 1) - 0.5, -0.5), xlabel="per cent")
+        ax.axvline(100 * frame[f"{name} limit"].iloc[0], color="C1", linestyle="--")
+        ax.set(title=title, ylim=(len(frame) - 0.5, -0.5), xlabel="per cent")
         ax.set_xlim(least, most + (most - least) / 20)
     axes[0].set_yticks(range(len(names)), names)
     return fig

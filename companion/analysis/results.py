@@ -227,6 +227,5 @@ def measured_on(model: str, frame: pd.DataFrame) -> str:
 def older_mark(some: Iterable[dict]) -> str:
     """For a caption: how many of some rows were made before code or data last changed, if any."""
     old = [bool(versions.older(row)) for row in some]
-    return (
-        f", {sum(old)} of {len(old)} runs made before code or data last changed" if any(old) else ""
-    )
+    said = f", {sum(old)} of {len(old)} runs made before code or data last changed"
+    return said if any(old) else ""
