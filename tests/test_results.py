@@ -132,7 +132,7 @@ def test_the_papers_attacks_have_the_shape_of_ours():
 @pytest.mark.parametrize("kind", [tables.Table, tables.Data])
 def test_a_table_carries_its_data(kind):
     frame = pd.DataFrame({"a": ["1", "x,y"], "b": ["±", "–"]})
-    shown = kind(frame, "A table.", "tab-x")._repr_mimebundle_()["text/markdown"]
+    shown = kind(frame, "A table.", "tab-x")._repr_markdown_()
     found = re.search(r'download="tab-x.csv" href="data:text/csv;base64,([^"]+)"', shown)
     assert base64.b64decode(found[1]).decode() == frame.to_csv(index=False)
     assert (":name: tab-x" in shown) == (kind is tables.Table)

@@ -79,12 +79,9 @@ def number_ranges(numbers: Iterable[int]) -> str:
     >>> number_ranges([12, 4, 5, 6, 7, 13])
     '4–7, 12, 13'
     """
-    rows: list[list[int]] = []
-    for number in sorted(numbers):
-        if rows and number == rows[-1][-1] + 1:
-            rows[-1].append(number)
-        else:
-            rows.append([number])
+    # in a row, a number and its place grow together
+    together = itertools.groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    rows = [[number for _, number in some] for _, some in together]
     parts = ([f"{row[0]}–{row[-1]}"] if len(row) > 2 else map(str, row) for row in rows)
     return comma_list(itertools.chain(*parts))
 
@@ -101,7 +98,7 @@ def wide(frame: pd.DataFrame, *lines: str, columns: str = "metric") -> pd.DataFr
     return table.set_axis(list(table), axis="columns").reset_index()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """A DataFrame of texts with a caption; ``name`` is its label in the book ({numref}`name`)."""
 
@@ -110,12 +107,10 @@ class Table:
     name: str
     fold: bool = field(default=True, kw_only=True)  # if it is long
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
-        plain = f"{self.caption}\n{self.frame.to_string(index=False)}"
-        forms = {"text/html": self.to_html(), "text/markdown": self.to_markdown()}
-        return forms | {"text/plain": plain}
+    def __repr__(self) -> str:
+        return f"{self.caption}\n{self.frame.to_string(index=False)}"
 
-    def to_markdown(self) -> str:
+    def _repr_markdown_(self) -> str:
         """A numbered MyST table directive, folded if it is long, and a link to its data."""
         head, *body = [
             [str(cell).replace("|", "\\|").replace("\n", " ") for cell in row]
@@ -131,7 +126,7 @@ class Table:
             shown = [f"::::{{dropdown}} {title}, {len(self.frame)} rows", *shown, "::::"]
         return "\n".join(shown)
 
-    def to_html(self) -> str:
+    def _repr_html_(self) -> str:
         table = self.frame.to_html(index=False, border=0)
         return table.replace(">", f">\n  <caption>{html.escape(self.caption)}</caption>", 1)
 
@@ -146,28 +141,24 @@ class Table:
         return len(filled) > 30 or not filled.lstrip("−-*").strip()[:1].isdigit()
 
 
-@dataclass(frozen=True)
 class Data(Table):
     """The numbers of a picture: only the link to them is shown."""
 
-    def to_markdown(self) -> str:
+    def _repr_html_(self) -> str:
         return f'<p class="csv">{self.download()}</p>'
 
-    to_html = to_markdown
+    _repr_markdown_ = _repr_html_
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Filtered(Table):
     """A long table with a search field and a choice of one column's values; plain without
     scripts."""
 
     choose: str
+    _repr_markdown_ = None  # a page takes it before HTML
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> dict[str, str]:
-        bundle = super()._repr_mimebundle_()
-        return {kind: bundle[kind] for kind in ("text/html", "text/plain")}
-
-    def to_html(self) -> str:
+    def _repr_html_(self) -> str:
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         places = jinja2.Environment(loader=loader, autoescape=True)
         code = r"`([^`]*)`", r"<code>\1</code>"

@@ -77,30 +77,25 @@ def merge(source, done, name: str):
     Outputs that no page shows (``remove-output``) are left out; {model} and {data} in a figure's
     caption become the given model and data.
     """
-    words, cells = caption_words(done), []
+    words, tags = caption_words(done), lambda cell: cell.metadata.get("tags", [])
     ran = [cell for cell in done.cells if cell.cell_type == "code"]
-    injected = [cell for cell in ran if "injected-parameters" in cell.metadata.get("tags", [])]
+    injected = [cell for cell in ran if "injected-parameters" in tags(cell)]
     ran = [cell for cell in ran if cell not in injected]
     code = [cell for cell in source.cells if cell.cell_type == "code"]
     if [cell.source for cell in ran] != [cell.source for cell in code]:
         raise ValueError(f"{name} has other cells than when it was executed: build again.")
-    for cell in source.cells:
-        cells.append(cell)
-        if cell.cell_type != "code":
-            continue
-        twin, tags = ran.pop(0), cell.metadata.get("tags", [])
+    for cell, twin in zip(code, ran):
         if figure := cell.metadata.get("mystnb", {}).get("figure"):
             for word, value in words.items():
                 figure["caption"] = figure["caption"].replace(f"{{{word}}}", value)
         cell.execution_count = twin.execution_count
-        cell.outputs = [] if "remove-output" in tags else twin.outputs
+        cell.outputs = [] if "remove-output" in tags(cell) else twin.outputs
         for output in cell.outputs:
             output.get("data", {}).pop(JUPYTER, None)
-        if "parameters" in tags:
-            for extra in injected:
-                extra.metadata = {"tags": ["injected-parameters"]}
-                cells.append(extra)
-    source.cells = cells
+    for extra in injected:
+        extra.metadata = {"tags": ["injected-parameters"]}
+    after = next((n for n, cell in enumerate(source.cells, 1) if "parameters" in tags(cell)), 0)
+    source.cells[after:after] = injected
     source.metadata.language_info = done.metadata.get("language_info", {})
     return source
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -81,12 +82,12 @@ class Job:
         mine, theirs = self.settings, other.settings
         if other.experiment == "finetune":
             return getattr(mine, "adapter", None) == f"build/adapters/{theirs.name}"
-        read = {getattr(mine, name, None) for name in ("data", "secrets")} - {None}
-        made = f"build/curated/{theirs.name}" if other.experiment == "curate" else ""
-        kinds = [f"-{kind}" for kind in getattr(theirs, "kinds", ())]
-        ends = ["", *kinds, *(f"{kind}-tune" for kind in kinds)]
-        files = (f"{made}{end}.{kind}" for end in ends for kind in ("jsonl", "txt"))
-        return bool(made) and not read.isdisjoint(files)
+        if other.experiment != "curate":
+            return False
+        of_kind = rf"-({'|'.join(theirs.kinds)})(-tune)?"
+        made = rf"build/curated/{re.escape(theirs.name)}({of_kind})?\.(jsonl|txt)"
+        read = (getattr(mine, name, None) or "" for name in ("data", "secrets"))
+        return any(re.fullmatch(made, path) for path in read)
 
 
 @dataclass(frozen=True)
