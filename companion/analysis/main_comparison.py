@@ -22,11 +22,8 @@ REFERENCES = ("revs", "least_squares")  # to which the other methods are compare
 CELL = ["data", "adapter", "split", "method"]  # what tells the runs of the comparison apart
 ADAPTER = r"seed\d+"  # adapters of the main comparison; others belong to ablations
 DESIGNS = {1: "1: one fine-tune", 2: "2: fifteen fine-tunes", 3: "3: adapters"}
-TITLES = {
-    PRIMARY: "Unlearning Score",
-    "efficacy": "Efficacy",
-    "generalization": "Generalization",
-    "specificity": "Specificity",
+TITLES = {PRIMARY: METRICS[PRIMARY]} | METRICS
+TITLES |= {
     "resistance": "Resistance, per example",
     "resistance_released": "Resistance, as released",
     "perplexity_rise": "Perplexity, rise",
@@ -109,12 +106,10 @@ def samples(frame: pd.DataFrame, column: str = PRIMARY) -> np.ndarray:
     """One measure of one data set's runs in each draw of the bootstrap, draws × runs. Secrets are
     drawn where their values are recorded."""
     fixed = np.tile(frame[column].to_numpy(dtype=float), (statistics.DRAWS, 1))
-    has_items = frame["row"].map(lambda row: bool(row.get("values")))
-    done = frame.loc[has_items & frame[column].notna(), "row"]
-    if column in BY_SECRET and len(done):
-        places = [frame.index.get_loc(name) for name in done.index]
-        values = statistics.by_secret(list(done), BY_SECRET[column])
-        fixed[:, places] = statistics.harmonic_samples(values)
+    has_items = [bool(row.get("values")) for row in frame["row"]]
+    if column in BY_SECRET and any(has_items):
+        values = statistics.by_secret(list(frame.loc[has_items, "row"]), BY_SECRET[column])
+        fixed[:, has_items] = statistics.harmonic_samples(values)
     return fixed
 
 
