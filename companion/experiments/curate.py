@@ -88,7 +88,9 @@ def curated(where: Path, place: Path | str, settings: Settings) -> dict:
         "candidates": rows.digest([candidate.record.id for candidate, _ in found]),
     }
     asked = settings.model_dump(exclude={"rows", "documents"})  # a path may hold a secret
-    tried = verdicts_by_id(decoder, found)
+    tried, targets = {}, [target for _, target in found]  # verdicts by id
+    for first in progress("try", "batches")(range(0, len(targets), candidates.TOGETHER)):
+        tried |= candidates.verdicts(decoder, targets[first : first + candidates.TOGETHER])
     clock.append(time.monotonic())
     evaluated = [(candidate, tried[candidate.record.id]) for candidate, _ in found]
     known = [one for one in evaluated if one[1]["memorised"]]
@@ -151,20 +153,12 @@ def limited_sample(found: list, limit: int | None, funnel: Counter) -> list:
     kept, taken = [], Counter()
     for ready in sorted(found, key=lambda ready: ready[0].record.id):
         kind = ready[0].record.kind
-        if limit is None or taken[kind] < limit:
-            taken[kind] += 1
-            kept.append(ready)
-        else:
+        taken[kind] += 1
+        if limit and taken[kind] > limit:
             funnel[kind, candidates.BEYOND] += 1
+        else:
+            kept.append(ready)
     return kept
-
-
-def verdicts_by_id(decoder: Decoder, found: list) -> dict[str, dict]:
-    """The verdict on each candidate by id."""
-    done, targets = {}, [target for _, target in found]
-    for first in progress("try", "batches")(range(0, len(targets), candidates.TOGETHER)):
-        done |= candidates.verdicts(decoder, targets[first : first + candidates.TOGETHER])
-    return done
 
 
 def funnel_line(funnel: Counter, kind: str, evaluated: list, kept: list) -> dict:
