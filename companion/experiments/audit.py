@@ -19,6 +19,7 @@ from companion.store.suggestions import hint
 from revs.audit import suite
 from revs.audit.context import context
 from revs.measures.evaluate import secret_ranks
+from revs.measures.metrics import mean
 from revs.method.edit import Edit
 from revs.model.architecture import Decoder
 from revs.model.targets import Record, Split, encode, split
@@ -30,30 +31,21 @@ STAGES = ("load", "unlearn", "attack")  # each attack's seconds are recorded as 
 
 def run(settings: Settings) -> dict:
     """Unlearn half of a data set with one method, attack the edited model and return the row."""
-    pool = datasets.read(settings.never_trained or tuning_set(settings.data))
+    tuning_set = f"{settings.data}-tune"  # which no model of its test set has read
+    if not settings.never_trained and tuning_set not in datasets.builtin():
+        raise ValueError(
+            f"{settings.data} has no tuning set: name a data set of other secrets of the same kind "
+            "with never_trained."
+        )
+    pool = datasets.read(settings.never_trained or tuning_set)
     resolved = resolve_run(settings, pool)
     secrets = [record.secret for record in pool]
     row = resolved.finished_row() or measure(settings, resolved, secrets)
-    print(summary(row))
-    return row
-
-
-def summary(row: dict) -> str:
-    """The run in one line."""
-    found = {name: one["secrets"] for name, one in row["result"]["attacks"].items()}
-    shares = ", ".join(f"{suite.ATTACKS[name].title} {100 * x:.0f}" for name, x in found.items())
+    found = row["result"]["attacks"].items()
+    shares = [f"{suite.ATTACKS[name].title} {100 * one['secrets']:.0f}" for name, one in found]
     seconds = sum(row["seconds"].get(name, 0) for name in STAGES)
-    return f"{row['name']}: recovered in per cent: {shares}; {seconds:.0f} s."
-
-
-def tuning_set(data: str) -> str:
-    """The tuning set of a built-in data set, which no model of its test set has read."""
-    if f"{data}-tune" not in datasets.builtin():
-        raise ValueError(
-            f"{data} has no tuning set: name a data set of other secrets of the same kind with "
-            "never_trained."
-        )
-    return f"{data}-tune"
+    print(f"{row['name']}: recovered in per cent: {', '.join(shares)}; {seconds:.0f} s.")
+    return row
 
 
 def gold_adapter(settings: Settings) -> str:
@@ -110,10 +102,7 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
         result, values = attacked(decoder, parts, about, show)
         result["edit"] = edit.summary()
     except unlearn.FAILURES as error:
-        edit.undo()
-        raised = unlearn.explanation(error, settings.method)
-        resolved.write_failure(decoder, raised, {})
-        raise raised from None
+        resolved.fail(decoder, error, {})
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}
     return resolved.write(decoder, result, values, seconds | about.notes["seconds"], mb)
@@ -131,27 +120,20 @@ def attacked(decoder: Decoder, parts: Split, about, show) -> tuple[dict, list[di
             values.append(line | {name: by_id[one.id] for name, by_id in found.items()})
     shares = {
         name: {
-            "secrets": share(values, "forget", name, attack),
-            "never_trained": share(values, "never_trained", name, attack),
+            title: mean([attack.recovered(one[name]) for one in values if one["part"] == part])
+            for title, part in (("secrets", "forget"), ("never_trained", "never_trained"))
         }
         for name, attack in suite.ATTACKS.items()
     }
-    written = [one["written"] for one in values if one["part"] == "forget"]
     result = {
         "secrets": len(parts.forget),
         "strings": len(about.strings[parts.forget[0].id]),
-        "written": sum(written) / len(written),
+        "written": mean([one["written"] for one in values if one["part"] == "forget"]),
         "attacks": shares,
         "relearning": about.notes["relearning"],
         "rounding": about.notes["rounding"],
     }
     return result, values
-
-
-def share(values: list[dict], part: str, name: str, attack: suite.Attack) -> float:
-    """The share of a part that an attack recovers."""
-    found = [attack.recovered(one[name]) for one in values if one["part"] == part]
-    return sum(found) / len(found)
 
 
 if __name__ == "__main__":

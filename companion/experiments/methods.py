@@ -99,15 +99,9 @@ def hyperparameters(name: str, model: str, data: str, given: dict[str, Any]) -> 
         found = paper.hyperparameters(title, printed, kind)
     else:
         chosen = chosen_settings()
-        found = lookup(chosen, name, model, data) or default(chosen.get(owner, {}), model)
+        if not (found := lookup(chosen, name, model, data)):
+            usual = chosen.get(owner, {}).get(MODEL, {}).get("ssn", {})
+            found = {key: usual[key] for key in usual if model == MODEL or key not in LAYERS}
     known = {key: value for key, value in found.items() if key in hyperparameter_names(name)}
     found = fixed_settings(name) | known | given
     return {key: value for key, value in found.items() if key not in unset}
-
-
-def default(chosen: dict[str, dict], model: str) -> dict[str, Any]:
-    """Return a method's settings for SSN, with layers only for the book's model."""
-    found = chosen.get(MODEL, {}).get("ssn", {})
-    if model == MODEL:
-        return found
-    return {name: value for name, value in found.items() if name not in LAYERS}

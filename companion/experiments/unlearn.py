@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 import torch
 
@@ -121,18 +122,22 @@ class Run:
             result, values = effects(self, loaded, edit, seconds)
         except FAILURES as error:
             edit.undo()
-            explained = explanation(error, self.settings["method"])
-            self.write_failure(loaded.decoder, explained, {"unlearn": time.monotonic() - start})
-            raise explained from None
+            self.fail(loaded.decoder, error, {"unlearn": time.monotonic() - start})
         if restore:
             edit.undo()
         return self.write(loaded.decoder, result, values, loaded.seconds | seconds, peak.mb)
 
-    def write_failure(self, decoder: Decoder, error: Exception, seconds: dict) -> None:
-        """Write a row that says why the run failed, unless there is one with a result."""
+    def fail(self, decoder: Decoder, error: Exception, seconds: dict) -> NoReturn:
+        """Write a row that says why the run failed, unless there is one with a result; raise it."""
+        if isinstance(error, OUT_OF_MEMORY):
+            remedy = "give it a larger machine, a smaller batch, or bfloat16 weights"
+            error = MemoryError(f"{self.settings['method']} ran out of memory: {remedy}.")
+        elif isinstance(error, torch.linalg.LinAlgError):
+            error = FloatingPointError(str(error))
         earlier = rows.kept(self.folder / f"{self.name}.json")
         if not earlier or "failed" in earlier["result"]:
             self.write(decoder, {"failed": str(error)}, [], seconds, None)
+        raise error from None
 
     def write(
         self, decoder: Decoder, result: dict, values: list, seconds: dict, mb: int | None
@@ -236,15 +241,6 @@ def effects(
     if resolved.measures:
         seconds["measures"] = time.monotonic() - start - seconds["evaluate_after"]
     return rows.finite(result), values
-
-
-def explanation(error: Exception, method: str) -> Exception:
-    """Return the error to raise when a method fails with ``error``."""
-    if isinstance(error, OUT_OF_MEMORY):
-        remedy = "give it a larger machine, a smaller batch, or bfloat16 weights"
-        return MemoryError(f"{method} ran out of memory: {remedy}.")
-    singular = isinstance(error, torch.linalg.LinAlgError)
-    return FloatingPointError(str(error)) if singular else error
 
 
 if __name__ == "__main__":
