@@ -172,14 +172,14 @@ def test_shared_numbers_are_exposed_in_a_model_that_never_read_them():
 def test_to_the_endpoint_a_ban_and_the_new_write_on_numbers_look_alike():
     """gone: “none of those behind the bars passes this check on any set”; “the least-squares write
     on SSN looks like a ban”; “Head-Projection leaves as little to the four attacks, and hides
-    little more from an insider”"""
+    less than a third from an insider”"""
     share = recovery.endpoint(recovery.secrets(recovery.runs(MODEL)))
     share = share.set_index(["method", "data"])["mean"]
     assert share["output_ban"].max() < recovery.EXPOSED
     assert share["output_ban", "ssn"] == share["least_squares", "ssn"] == 0
     assert share["head_projection", "ssn"] < 0.05
     insider = main_comparison.runs(MODEL, "ssn").groupby("method")["resistance"].mean()
-    assert insider["least_squares"] < insider["head_projection"] < 0.2
+    assert insider["least_squares"] < insider["head_projection"] < 1 / 3
     begins = {
         method: min(params("hyperparameters")[method][MODEL]["ssn"]["layers"])
         for method in ("revs", "least_squares")
