@@ -102,6 +102,7 @@ def measure(settings: Settings, resolved: unlearn.Run, pool: list[str]) -> dict:
         result, values = attacked(decoder, parts, about, show)
         result["edit"] = edit.summary()
     except unlearn.FAILURES as error:
+        edit.undo()
         resolved.fail(decoder, error, {})
     clock.append(time.monotonic())
     seconds = {name: end - start for name, start, end in zip(STAGES, clock, clock[1:])}

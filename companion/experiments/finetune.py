@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div
 
@@ -131,10 +132,9 @@ def finetune(
     secrets = sentences(decoder, records, settings.whole)
     torch.manual_seed(settings.seed)
     decoder.model.requires_grad_(False)
-    if start is None:
-        decoder.model.add_adapter(lora(settings.rank))
-    else:
-        decoder.model.load_adapter(str(start), is_trainable=True)
+    decoder.model.add_adapter(lora(settings.rank))
+    if start is not None:
+        set_weights(decoder.model, start)
     weights = [weight for weight in decoder.model.parameters() if weight.requires_grad]
     for weight in weights:  # in low precision rounding would swallow their steps
         weight.data = weight.data.float()
@@ -168,6 +168,17 @@ def finetune(
         todo = unknown
     decoder.model.eval()
     return epochs
+
+
+def set_weights(model, folder: Path) -> None:
+    """Give the injected adapter the weights of one that was saved."""
+    from peft import set_peft_model_state_dict
+
+    weights = load_file(folder / adapters.WEIGHTS)
+    weights = {name.removeprefix("base_model.model."): one for name, one in weights.items()}
+    result = set_peft_model_state_dict(model, weights)
+    if result.unexpected_keys:
+        raise ValueError(f"The adapter in {folder} does not fit: train it from the beginning.")
 
 
 def lora(rank: int):
