@@ -9,6 +9,7 @@ which never changes. ``companion/store/schema.py`` says what the fields mean.
 import functools
 import hashlib
 import io
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable
@@ -16,7 +17,6 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from companion.store import schema, versions
@@ -181,9 +181,13 @@ def current(path: Path, kind: str, settings: dict, inputs: dict) -> dict | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _values(path: Path, _changed: int) -> pa.Table:
-    """A file of values, read once per process."""
-    return pq.read_table(path)
+def _values(path: Path, _changed: int) -> tuple[pa.Table, dict[str, tuple[int, int]]]:
+    """Return a file of values, and for each run where its values begin and how many there are."""
+    table, places, start = pq.read_table(path), {}, 0
+    for run, some in itertools.groupby(table["run"].to_pylist()):
+        places[run] = start, (size := len(list(some)))
+        start += size
+    return table.drop_columns("run"), places
 
 
 def values(row: dict, *columns: str) -> Values:
@@ -191,8 +195,8 @@ def values(row: dict, *columns: str) -> Values:
     if not row["values"]:
         return []
     path = row["path"].with_name(row["values"]["file"])
-    table = _values(path, path.stat().st_mtime_ns)
-    part = table.filter(pc.field("run") == row["name"]).drop_columns("run")
+    table, places = _values(path, path.stat().st_mtime_ns)
+    part = table.slice(*places[row["name"]])
     some = [name for name in columns if name in part.column_names] or [
         name for name in part.column_names if part[name].null_count < len(part)
     ]
