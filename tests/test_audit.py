@@ -198,6 +198,9 @@ def test_recorded_runs_are_tables_and_points_of_a_picture():
         assert line["next_word_agreement"] == result["reached"]["next_word_agreement"]["value"]
         forgotten = f"{result['after']['forgotten']} of {result['unlearned']}"
         assert shown["forgotten, of"].strip("*") == forgotten
+        alone = line["row"]["environment"]["threads"] > 1
+        assert shown["seconds"].endswith(" cores") == alone
+        assert ("bfloat16" in shown["seconds"]) == ("bfloat16" in line["row"]["settings"].values())
         for cell, limit in (
             ("forgotten, of", "forgotten"),
             ("general text, %", "next_word_agreement"),

@@ -107,7 +107,8 @@ def trials(result: dict) -> pd.DataFrame:
 
 def reached(model: str | None = None) -> pd.DataFrame:
     """One line a recorded run with an edit: the run, its model, the outcome, what was reached by
-    limit (shares), whether it is within, the seconds, and its row. Refused if there is none."""
+    limit (shares), whether it is within, the seconds, on how many cores, the precision, and the
+    row. Refused if there is none."""
     lines = []
     for row in rows.find(rows.RECORDED, kind="documents").values():
         result = row["result"]
@@ -117,6 +118,7 @@ def reached(model: str | None = None) -> pd.DataFrame:
         line |= {"documents": SETS.get(row["data"], row["data"]), "write": WRITES[row["method"]]}
         line |= {name: result[name] for name in ("outcome", "unlearned", "memorised")}
         line |= {"seconds": sum(row["seconds"].values()), "row": row}
+        line |= {"precision": row["settings"]["dtype"], "cores": row["environment"]["threads"]}
         for name, one in result["reached"].items():
             line |= {name: one["value"], f"{name} within": one["within"]}
             line[f"{name} limit"] = one["limit"]
@@ -135,7 +137,12 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
     for name, (title, cells) in zip(LIMITS, said.items(), strict=True):
         within = frame[f"{name} within"]
         texts[title] = [text if ok else f"*{text}*" for text, ok in zip(cells, within)]
-    texts["seconds"] = frame["seconds"].map("{:.0f}".format)
+    texts["seconds"] = [
+        f"{seconds:.0f}"
+        + (f", {precision}" if precision != "float32" else "")
+        + (f", {number_word(cores)} cores" if cores > 1 else "")
+        for seconds, precision, cores in zip(frame["seconds"], frame["precision"], frame["cores"])
+    ]
     within = frame[[f"{name} within" for name in LIMITS]].to_numpy(dtype=bool)
     titles = pd.Series(LIMITS)
     return texts.assign(missed=[comma_list(titles[~line]) for line in within])
