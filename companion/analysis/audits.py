@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from companion.analysis import results
 from companion.analysis.extraction import TITLES
-from companion.analysis.tables import DASH, comma_list, decimal, number_word, percent
+from companion.analysis.tables import DASH, decimal, number_word, percent
 from companion.store import rows
 
 LIMITS = {
@@ -143,9 +143,7 @@ def table(frame: pd.DataFrame, *first: str) -> pd.DataFrame:
         + (f", {number_word(cores)} cores" if cores > 1 else "")
         for seconds, precision, cores in zip(frame["seconds"], frame["precision"], frame["cores"])
     ]
-    within = frame[[f"{name} within" for name in LIMITS]].to_numpy(dtype=bool)
-    titles = pd.Series(LIMITS)
-    return texts.assign(missed=[comma_list(titles[~line]) for line in within])
+    return texts
 
 
 def panels(frame: pd.DataFrame, names: list[str]) -> Figure:
