@@ -235,6 +235,24 @@ def test_what_the_page_on_untuned_models_says_of_recorded_runs():
     assert (seen["seen"], seen["seen_within"], seen["unseen"]) == ("three", "two", "no")
     other = own.assign(write="columns")
     assert audits.untuned_values(other) == none | {"unseen": "no", "unseen_within": "no"}
+    by_itself = audits.untuned_values(own.assign(documents=audits.PACKAGES))
+    assert (by_itself["seen"], by_itself["unseen"]) == ("no", "no")
+
+
+def test_what_the_page_says_of_addresses_that_a_model_knew_by_itself():
+    """The counts are those of the secrets, one by one; dashes where there is no run."""
+    runs = audits.reached()
+    said = audits.packages_values(runs)
+    (run,) = runs[runs["documents"] == audits.PACKAGES]["row"]
+    secrets = rows.per_example(run).groupby(["part", "number"])
+    one = secrets.agg({"written_after": "any", "lowest_after": "min"})
+    asked, others = one.loc["unlearned"], one.loc["kept"]
+    forgotten = ~asked["written_after"] & (asked["lowest_after"] >= 100)
+    counts = [len(one), len(asked), forgotten.sum(), len(others), others["written_after"].sum()]
+    names = ["known", "asked", "forgotten", "others", "kept"]
+    assert [said[name] for name in names] == [*map(str, counts)]
+    none = audits.packages_values(runs.head(0))
+    assert set(none) == set(said) and set(none.values()) == {DASH}
 
 
 def test_the_edited_model_can_be_kept(run, knowing, tmp_path):

@@ -22,6 +22,7 @@ from companion.claims import claims
 from companion.data import datasets
 from companion.experiments import methods, tune
 from companion.experiments.settings import FIRST
+from companion.store import rows
 from companion.store.paths import params
 
 MODEL = "smollm2-135m"
@@ -406,6 +407,15 @@ def test_the_new_write_leads_on_addresses_that_a_model_knows():
     }
     assert 0 < first < 24 / 3
     assert (main_comparison.differences(runs, "least_squares")["high"] < 0).all()
+
+
+def test_the_tool_stays_within_its_limits_on_what_a_model_knows_by_itself():
+    """untuned: “and on addresses that a model knew by itself”; “the model no longer writes them”"""
+    (run,) = audits.reached().query("documents == 'packages'").to_dict("records")
+    assert run["row"]["settings"]["adapter"] is None and run["outcome"] == "unlearned"
+    assert all(run[f"{name} within"] for name in audits.LIMITS)
+    items = rows.per_example(run["row"])
+    assert not items[items["part"] == "unlearned"]["written_after"].any()
 
 
 def test_the_papers_columns_forget_less_of_the_documents_and_harm_more():

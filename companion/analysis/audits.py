@@ -17,12 +17,14 @@ LIMITS = {
     "perplexity": "perplexity, rise",
 }
 DEVELOPED = "thirty documents"  # on which the tool was developed
+PACKAGES = "packages"  # whose authors a model may know without a fine-tune
 SETS = {  # a run's name → the documents that it searched
     "files": DEVELOPED,
     "office": "office",
-    "machine": "packages",
+    "machine": PACKAGES,
     "columns": DEVELOPED,
 }
+OUT_OF = {"forgotten": "unlearned", "kept": "kept"}  # a share → the number that it is of
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
@@ -171,8 +173,25 @@ def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
     own = frame[frame["write"] == "least squares"]
     missed = own[own["outcome"] != "unlearned"]
     said = {"missed": ", ".join(missed["model"] + " on the " + missed["documents"]) or "no run"}
-    developed = own["documents"] == DEVELOPED
-    for name, part in (("unseen", own[~developed]), ("seen", own[developed])):
+    taught = own[own["documents"] != PACKAGES]
+    developed = taught["documents"] == DEVELOPED
+    for name, part in (("unseen", taught[~developed]), ("seen", taught[developed])):
         said[name] = number_word(len(part))
         said[f"{name}_within"] = number_word(int((part["outcome"] == "unlearned").sum()))
     return said
+
+
+def packages_values(frame: pd.DataFrame) -> dict[str, str]:
+    """What the page says of the run on addresses that a model knew by itself: a dash for each
+    number if it is not among the runs of ``reached``."""
+    names = ["known", "tried", "asked", "forgotten", "others", "kept", "general"]
+    runs = frame[frame["documents"] == PACKAGES]
+    if runs.empty:
+        return dict.fromkeys(names, DASH)
+    (run,) = runs.to_dict("records")
+    result = run["row"]["result"]
+    tried = sum(counts["tried"] for counts in result["found"].values())
+    forgotten, kept = (round(run[name] * result[of]) for name, of in OUT_OF.items())
+    counts = [run["memorised"], tried, run["unlearned"], forgotten, result["kept"], kept]
+    texts = [*map(number_word, counts), percent(run["next_word_agreement"])]
+    return dict(zip(names, texts, strict=True))
