@@ -87,11 +87,14 @@ def test_zeroing_forgets_hardly_anything_and_may_lose_other_secrets():
 
 
 def test_a_perturbed_prompt_finds_less_than_an_unchanged_one_after_revs():
-    """aggregations: “on every set it finds less than the unchanged prompt”"""
+    """aggregations: “On SSN and URLs it finds less than the unchanged prompt; on Emails both find
+    next to nothing.”"""
     runs = results.having(results.measured(MODEL, *methods.PAPER_DATA), "perturbations")
     left = extraction.strategies(runs).query("method == 'REVS' and aggregation == 'released'")
     found = left.pivot(index="data", columns="strategy", values="mean")
-    assert len(found) == 3 and (found["10 spaces, one behind"] > found["none"]).all()
+    apart = found["10 spaces, one behind"] - found["none"]
+    assert list(apart.index[apart > 1]) == ["SSN", "URLs"]
+    assert (found.loc["Emails", ["10 spaces, one behind", "none"]] > 99.9).all()
 
 
 def test_revs_harms_the_rest_of_the_model_most():
@@ -200,9 +203,10 @@ def test_memit_comes_near_to_never_trained_on_addresses_alone():
 
 def test_rivals_keep_less_where_the_page_says_so():
     """tradeoffs: “An edit of REVS that forgets more keeps less …”; “At equal forgetting it keeps
-    more SSNs than both rivals. Of e-mails and URLs MEMIT forgets nearly all and keeps most.”;
+    more SSNs than FT-L and MEMIT. Of e-mails and URLs MEMIT forgets nearly all and keeps most.”;
     “MEMIT keeps fewer SSNs than REVS, and more addresses.”; “dominates FT-L on SSN and URLs, and
-    not …”; “nearly every weaker edit of REVS scores higher than the chosen one”"""
+    not …. On SSN and URLs only two points of FT-L count.”; “nearly every weaker edit of REVS scores
+    higher than the chosen one”"""
     runs = main_comparison.runs(MODEL, *methods.PAPER_DATA)
     kept = runs.groupby(["data", "method"])["specificity"].mean().unstack()
     assert list(kept.index[kept["memit"] < kept["revs"]]) == ["ssn"]
@@ -210,7 +214,8 @@ def test_rivals_keep_less_where_the_page_says_so():
         curves = tradeoffs.by_strength(MODEL, data)
         revs, memit = curves["revs"].sort_values("efficacy"), curves["memit"]
         assert revs["specificity"].is_monotonic_decreasing
-        assert claims.dominates(curves)[0] == (data != "emails")
+        held, points = claims.dominates(curves)
+        assert held == (data != "emails") and (points == "2 of 2 points") == held
         chosen = revs[revs["tuned"]].iloc[0]
         weaker = revs.loc[revs["knob"] < chosen["knob"], "unlearning_score"]
         better = (weaker > chosen["unlearning_score"]).sum()
@@ -338,9 +343,10 @@ def test_what_the_paper_found_and_what_also_holds_here():
 
 
 def test_second_choices_lift_rivals_above_revs():
-    """tuning: “On both it passes REVS”; “REVS falls on Emails …: they forget every secret, and lose
-    more …”; “Head-Projection …, while its resistance falls”; fair: “FT-L passed REVS on Emails and
-    URLs; on SSN REVS passed RMU, and Head-Projection REVS”"""
+    """tuning: “On both it passes REVS”; “On all four … level”; “REVS falls on Emails …: they
+    forget every secret, and lose more …”; “Head-Projection …, while its resistance falls”;
+    fair: “FT-L passed REVS on URLs and came level with it on Emails. On SSN REVS passed RMU, and
+    Head-Projection came level with REVS.”"""
     runs, columns = tuning.second_choices(MODEL), ["efficacy", "specificity", "resistance"]
     columns += ["unlearning_score"]
     means = runs.groupby(["data", "method", "tagged"])[columns].mean()
@@ -351,8 +357,12 @@ def test_second_choices_lift_rivals_above_revs():
         assert score[data, rival] > max(
             score[data, "revs"], first["unlearning_score"][data, "revs"]
         )
-    rmu = main_comparison.runs(MODEL, "ssn").query("method == 'rmu'")["unlearning_score"].mean()
-    assert first["unlearning_score"]["ssn", "revs"] < rmu < score["ssn", "revs"]
+    final = main_comparison.runs(MODEL, *methods.PAPER_DATA)
+    final = final.groupby(["data", "method"])["unlearning_score"].mean()
+    assert first["unlearning_score"]["ssn", "revs"] < final["ssn", "rmu"] < final["ssn", "revs"]
+    assert abs(final["ssn", "head_projection"] - final["ssn", "revs"]) < 0.02
+    assert abs(final["emails", "ft_l"] - final["emails", "revs"]) < 0.02
+    assert final["urls", "ft_l"] > final["urls", "revs"] + 0.05
     gained = score["ssn"] - first["unlearning_score"]["ssn"]
     assert set(gained[gained > 0.1].index) == {"revs", "memit", "max_entropy", "head_projection"}
     leads = main_comparison.runs(MODEL, "ssn-shared").query("method == 'least_squares'")
@@ -390,6 +400,47 @@ def test_in_the_small_gptj_the_first_layers_tell_the_secret():
     assert (rivals["efficacy"] >= 0.2).groupby("method").sum().max() <= 3  # “few trials …”
     own = trials.loc["revs"].reset_index()
     assert own.loc[own["unlearning_score"].idxmax(), "printed"]
+
+
+def test_revs_forgets_a_third_of_the_addresses_that_a_model_knows():
+    """organic: “REVS forgets about a third of them and keeps over half”; “the model writes hardly
+    any of these addresses. In two of three cases … both … among the hundred most likely”"""
+    runs = main_comparison.runs("qwen2.5-coder-0.5b", "known-email").query("method == 'revs'")
+    secrets = pd.concat([rows.per_example(row) for row in runs["row"]]).query("part == 'forget'")
+    pairs = zip(secrets["ranks"], secrets["T"], strict=True)
+    near = np.mean([all(ranks[position] < 100 for position in T) for ranks, T in pairs])
+    assert abs(near - 2 / 3) < 0.05 and secrets["exact"].mean() < 0.05
+    assert 0.5 < runs["specificity"].mean() < 0.6
+
+
+def test_relearning_stops_early_on_numbers():
+    """gone: “On SSN no method needed more than six steps”; “nothing to train while a model still
+    writes its secrets”"""
+    found = rows.find(rows.RECORDED, kind="audit").values()
+    steps = pd.DataFrame(
+        {"data": row["data"], "method": row["method"]}
+        | {"steps": max(row["result"]["relearning"]["steps"])}
+        for row in found
+    )
+    most = steps.groupby(["data", "method"])["steps"].max().unstack()
+    assert most.loc["ssn"].drop(["gold", *main_comparison.CONTROLS], errors="ignore").max() == 6
+    assert most[["unedited", "random"]].max(axis=None) <= 2
+
+
+def test_a_random_edit_costs_perplexity_as_revs_does():
+    """integrity: “A random edit as large as REVS's costs more than half as much as REVS on SSN, and
+    more than REVS on Emails.”"""
+    runs = main_comparison.runs(MODEL, "ssn", "emails")
+    rise = runs.groupby(["data", "method"])["perplexity_rise"].mean().unstack()
+    share = rise["random"] / rise["revs"]
+    assert 0.5 < share["ssn"] < 0.7 and share["emails"] > 1
+
+
+def test_no_interval_confirms_the_first_place_of_revs():
+    """fair: “… on SSN, which no interval confirms”"""
+    runs = main_comparison.runs(MODEL, "ssn")
+    runs = runs[runs["method"].isin(methods.paper_methods())]
+    assert main_comparison.differences(runs, "revs")["high"].max() > 0
 
 
 def test_the_new_write_leads_on_addresses_that_a_model_knows():

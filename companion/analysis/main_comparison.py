@@ -304,13 +304,16 @@ def findings(frame: pd.DataFrame) -> dict[str, str]:
                 places.setdefault(rank, []).append(data_title)
                 resisted.append(percent(means.loc[(data, method), "resistance"], digits=0))
         ranks = [f"{rank} on {spoken_list(some)}" for rank, some in places.items()]
+        doubt = ""
         if firsts := places.get("first", []):
             highest = differences(ranked, method).groupby("data")["high"].max()
             clear = [title for title in firsts if highest.rename(results.DATA).get(title, 0) < 0]
             if clear != firsts:
-                ranks.append(f"by its intervals on {spoken_list(clear) if clear else 'none'} alone")
+                doubt = " The intervals do not confirm the first place."
+                if clear:
+                    doubt = f" The intervals confirm it only on {spoken_list(clear)}."
         said[f"finding_{name}"] = (
-            f"{title} ranks {comma_list(ranks)}. Resistance Scores: "
+            f"{title} ranks {comma_list(ranks)}.{doubt} Resistance Scores: "
             f"{spoken_list(resisted)} per cent. "
             f"Mean rise of perplexity: {percent(rise[method])} per cent."
             if places
