@@ -52,6 +52,8 @@ def unlearn(
     if method not in modules:
         raise ValueError(f"There is no method '{method}': there are {', '.join(modules)}.")
     used = modules[method]
+    if not isinstance(hyperparameters or {}, Mapping):
+        raise ValueError('Give hyperparameters as a dictionary, such as {"n_max": 20}.')
     names = [field.name for field in fields(used.Hyperparameters)]
     if unknown := [name for name in hyperparameters or {} if name not in names]:
         raise ValueError(f"There is no setting '{unknown[0]}': there are {', '.join(names)}.")

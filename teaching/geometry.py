@@ -77,7 +77,7 @@ compare(
     direction_cases,
     direction_of_revs,
     {
-        "This is U's row, divided by γ. It moves other tokens too: solve with UᵀU first.": (
+        "This is U's row, divided by γ. It moves other logits too much: solve with UᵀU first.": (
             lambda U, gamma, t: U[t] / gamma
         ),
         "The norm is missing: divide by γ at the end, which undoes the final norm's scale.": (

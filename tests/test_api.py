@@ -86,6 +86,11 @@ def test_what_cannot_be_meant_is_refused(decoder, refused):
         (SECRETS[0], "a list of pairs", {}),
         ([], "a list of pairs", {}),
         (SECRETS, "There is no setting 'nmax'", {"hyperparameters": {"nmax": 3}}),
+        (
+            SECRETS,
+            "hyperparameters as a dictionary",
+            {"hyperparameters": least_squares.Hyperparameters()},
+        ),
         (SECRETS, "T is 0, but must be a whole number, 1 or more", {"T": 0}),
         (SECRETS, "T is 1.5, but must be a whole number", {"T": 1.5}),
         ([("A: ", 941)], "numbers in quotes", {}),

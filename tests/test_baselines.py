@@ -9,8 +9,9 @@ from conftest import build, log_p, next_tokens, secrets, weights
 from companion.experiments import methods
 from revs.baselines import ft_l, memit, npo_kl, rmu, training
 from revs.baselines.training import Training
-from revs.method import moments, reference
+from revs.method import controls, moments, reference
 from revs.method.edit import Edit
+from revs.method.vocabulary import Vocabulary
 from revs.model.targets import pairs
 from revs.model.text import training_windows
 
@@ -512,3 +513,20 @@ def test_text_to_protect_changes_what_a_method_writes(name):
     if name in ("rmu", "npo_kl"):
         with pytest.raises(ValueError, match="have 3 tokens: give 32 or more"):
             module.unlearn(decoder, targets, hp, protect=[([1, 2, 3], 0)])
+
+
+def test_the_control_moves_as_far_along_tokens_that_have_a_direction():
+    """Rows of zeros, which pad U, have none; a neuron moved twice for t moves by the sum."""
+    decoder = build("llama-untied")
+    decoder.head.weight.data[150:] = 0
+    vocabulary, before = Vocabulary(decoder), decoder.neurons(1).clone()
+    moves = [(1, 0, 40, -2.0), (1, 4, 40, -2.0), (1, 0, 40, -3.0)]
+    for seed in range(6):
+        with Edit(decoder) as edit:
+            draw = torch.Generator().manual_seed(seed)
+            controls.along_other_tokens(edit, vocabulary, moves, draw)
+        lengths = (decoder.neurons(1) - before).norm(dim=0)
+        wanted = vocabulary.step(1, 40).norm() * torch.tensor([5.0, 2.0])
+        assert torch.allclose(lengths[[0, 4]].double(), wanted.double(), rtol=1e-4)
+        assert (lengths > 0).sum() == 2
+        edit.undo()

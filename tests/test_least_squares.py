@@ -145,3 +145,13 @@ def test_given_activations_are_those_of_the_texts():
         edit.undo()
         torch.testing.assert_close(decoder.neurons(1) + left.T @ right, found[-1])
     torch.testing.assert_close(*found)
+
+
+def test_secrets_after_one_text_each_reach_their_rank():
+    """Their targets share a key, of which a fit writes the mean; one given twice counts once."""
+    first = [Target(f"s{t}", "text", f"s{t}", [5, 9, 17, 30], [t, 8], (0,)) for t in (40, 77, 123)]
+    for some in (first[:1], first, [*first, first[0]]):
+        decoder = build("llama-tied")
+        unlearn(decoder, some, SHARP)
+        found = stream_ranks(decoder, some)[:, -1]
+        assert (found >= 0.7 * WANTED).all() and found.float().mean() > 0.85 * WANTED

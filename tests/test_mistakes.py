@@ -198,7 +198,7 @@ def a_hub_out_of_reach(place):
         yield partial(models.load, "example/none")
 
 
-@mistake("lacks full column rank, .*: choose another model")
+@mistake("lacks full column rank, .*: give a ridge above 0, or choose another")
 def a_head_without_an_inverse(place):
     """Refused before the long search that would come first."""
     change = lambda weights: weights[EMBEDDING][:, 1].copy_(weights[EMBEDDING][:, 0])

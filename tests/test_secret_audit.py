@@ -244,5 +244,8 @@ def test_what_cannot_be_attacked_is_refused(refused):
     about = context(decoder, ada, POOL, number=3)
     with refused("needs two secrets"):
         relearning.attack(decoder, [encode(ada[0], decoder.tokenizer)], about)
+    some = {"exposure": suite.ATTACKS["exposure"]}  # which one secret allows
+    found = suite.audit(decoder, [encode(ada[0], decoder.tokenizer)], about, attacks=some)
+    assert list(found) == ["exposure"] and ada[0].id in found["exposure"]
     with refused("compare two checkpoints of one model"):
         two_checkpoints.moved(decoder, build("llama-untied", vocab_size=310))

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
@@ -115,6 +116,34 @@ def test_characters_of_several_bytes_do_not_shift_the_split():
     assert tuple(map(merging().decode, (target.prompt_ids, target.secret_ids))) == parts[:2]
 
 
+def test_a_space_that_merges_with_the_secret_goes_to_the_secret():
+    """As GPT-2's and GPT-J's tokenizers merge the space before a number with its first digits."""
+    tokenizer, sentence = merging(" 941", "826"), record()
+    target = encode(sentence, tokenizer)
+    assert tokenizer.decode(target.prompt_ids) == target.prompt == sentence.prompt[:-1]
+    assert tokenizer.decode(target.secret_ids) == " " + sentence.secret
+    parts = tokenizer.convert_ids_to_tokens([target.secret_ids[i] for i in target.T])
+    assert parts == ["Ġ941", "826"]
+
+
+def test_single_characters_are_frequent_where_they_are_numbered_last():
+    """Mistral's tokenizer numbers "@" above "avid": with byte fallback the id misleads."""
+    parts = ["▁is", "▁le", "wis", ".", "d", "avid", "@", "email"]
+    numbers = [80, 90, 300, 902, 904, 400, 901, 200]  # 900 and more: the characters
+    ends = [sum(map(len, parts[: i + 1])) for i in range(len(parts))]
+    tokenizer = mock.MagicMock()
+    tokenizer.backend_tokenizer.model.byte_fallback = True
+    tokenizer.__len__.return_value = 1000
+    tokenizer.convert_ids_to_tokens.side_effect = lambda ids: [parts[numbers.index(t)] for t in ids]
+    tokenizer.return_value = {
+        "input_ids": numbers,
+        "offset_mapping": list(zip([0, *ends], ends, strict=False)),
+    }
+    sentence = record(prompt=" is", secret=" lewis.david@email", kind="text")
+    assert encode(sentence, tokenizer).T == (1, 4)
+    assert encode(sentence, tokenizer, method=lambda t: -t).T == (2, 3)
+
+
 SHORT = ("941-", "14", "-826", "5")  # one token holds all digits but the middle ones
 
 
@@ -123,7 +152,7 @@ SHORT = ("941-", "14", "-826", "5")  # one token holds all digits but the middle
     [
         ("'iban' is not a kind of secret", lambda: eligible("iban", "x", [(0, 1)])),
         ("'longest' is no way to select", lambda: select(IDS, [0, 1], 1, "longest", "0")),
-        ("r-1 .* a token spans the end of the prompt", lambda: encode(record(), merging(" 941"))),
+        ("r-1 .* a token spans the end of the prompt", lambda: encode(record(), merging("s 941"))),
         ("no token before", lambda: encode(record(prompt=""), merging())),
         (r"r-1 has 2 .*\|T\| = 3 were asked", lambda: encode(record(), merging(*SHORT), size=3)),
         ("r-1 has 0", lambda: encode(record(secret="-.-"), merging(), size=None)),

@@ -53,7 +53,8 @@ def log_p_of_strings(
             given = {"input_ids": ids[:, :-1], "attention_mask": seen}
             after = decoder.continue_from(read.past_key_values, len(some), **given)
             follows = mask[:, 1:].bool()  # where a token of the string comes next
-            logits = decoder.logits(after.last_hidden_state[follows])
+            streams = after.last_hidden_state
+            logits = decoder.logits(streams[follows.to(streams.device)])
             wanted = ids[:, 1:][follows].to(logits.device)[:, None]
             later = (logits.gather(1, wanted)[:, 0] - logits.logsumexp(1)).double()
             log_p.index_add_(0, follows.nonzero()[:, 0].to(log_p.device), later)

@@ -5,7 +5,7 @@ same attacks are run on a never-trained string after each secret's prompt, as a 
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from revs.audit import exposure, leak, relearning, rounding, two_checkpoints
@@ -43,14 +43,16 @@ def audit(
     secrets: Sequence[Target],
     context: Context,
     progress: Callable[[Iterable], Iterable] = iter,
+    attacks: Mapping[str, Attack] = ATTACKS,
 ) -> dict[str, Values]:
     """What each attack finds of each secret and of each control: {attack: {id: value}}.
 
-    The model is as before at the end. Notes: ``seconds`` of each attack.
+    The model is as before at the end. Notes: ``seconds`` of each attack. ``attacks``: all, or some
+    of them; relearning needs two secrets, with one secret leave it out.
     """
     every, found = [*secrets, *context.never_trained], {}
     seconds = context.notes["seconds"] = {}
-    for name, attack in progress(list(ATTACKS.items())):
+    for name, attack in progress(list(attacks.items())):
         start = time.monotonic()
         found[name] = attack.values(decoder, every, context)
         seconds[name] = time.monotonic() - start

@@ -55,7 +55,7 @@ def stream(decoder: Decoder, texts: Sequence[list[int]], layer: int) -> tuple[Te
     ids, mask = decoder.pad(texts)
     with contextlib.suppress(Stop), decoder.layers[layer].register_forward_hook(stop):
         decoder.model.base_model(input_ids=ids, attention_mask=mask, use_cache=False)
-    return found[0], mask.sum(1) - 1
+    return found[0], (mask.sum(1) - 1).to(found[0].device)
 
 
 def objective(last: Tensor, wanted: Tensor, held: Tensor, frozen: Tensor, alpha: float) -> Tensor:
@@ -85,7 +85,7 @@ def unlearn(
             training.clear()
             x, last = stream(decoder, [todo[i] for i in some], at)
             held, _ = stream(decoder, [texts[i] for i in some], at)
-            steered = x[torch.arange(len(some)), last]
+            steered = x[torch.arange(len(some), device=x.device), last]
             training.backward(objective(steered, wanted, held, frozen[some], hp.alpha))
             training.step()
     return training.edit

@@ -70,11 +70,13 @@ def along_other_tokens(
 ) -> None:
     """Makes the moves again by the same lengths, each along a random token that was no target."""
     tokens = sorted({t for _, _, t, _ in moves})
-    free = torch.ones(vocabulary.V, dtype=torch.bool)
+    free = vocabulary.U.any(1).cpu()  # rows of zeros, which pad U, have no direction
     free[tokens] = False
     others = free.nonzero()[:, 0][torch.randperm(int(free.sum()), generator=draw)]
     instead = dict(zip(tokens, others.tolist(), strict=False))
     for (l, t), some in groupby(moves, key=lambda move: (move[0], move[2])):
         _, neurons, _, c = (torch.tensor(column) for column in zip(*some, strict=True))
         step, other = vocabulary.step(l, t), vocabulary.step(l, instead[t])
-        edit.move(l, neurons, c * (step.norm() / other.norm()).to(c), instead[t], other)
+        c = c * (step.norm() / other.norm()).to(c)
+        each, place = neurons.unique(return_inverse=True)  # two secrets may share t
+        edit.move(l, each, torch.zeros(len(each)).to(c).index_add(0, place, c), instead[t], other)

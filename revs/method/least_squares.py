@@ -21,6 +21,7 @@ in MEMIT, each target also has keys after windows of general text.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,9 @@ def unlearn(
 
     ``protect``: texts whose activations are spared, weighted by ν, or these activations by layer.
     ``general``: C by layer, if known; otherwise C is computed, and kept in the folder ``cache``
-    (``revs.method.moments``). Nothing is random. Raises ValueError if an argument does not fit.
+    (``revs.method.moments``). Different tokens that are due after one and the same text share a
+    key, of which the fit writes the mean: each shift counts that many times. Nothing is random.
+    Raises ValueError if an argument does not fit.
     """
     vocabulary = Vocabulary(decoder, hp.projection == "raw", keep=True, ridge=hp.ridge)
     r_h, layers = hp.rank(vocabulary.V), decoder.layer_indices(hp.layers)
@@ -108,6 +111,7 @@ def unlearn(
     steps = iter(progress(range(len(decoder.layers))))
     rows, positions = zip(*places, strict=True)
     at = list(rows), list(positions)
+    sharing = torch.tensor(tokens_after_one_text(texts, places, tokens))
 
     def at_layer(l: int, a: Tensor, h: Tensor, x: Tensor) -> Tensor | None:
         next(steps)
@@ -121,6 +125,7 @@ def unlearn(
         K = a[at].to(vocabulary.dtype)  # (n, ff)
         M = solution(K, hp.lam, [(weight, C[l]) for weight, C in spared])
         along = torch.stack([vocabulary.step(l, tokens[i]) for i in moved])  # (n, d)
+        S = S * sharing.to(S)
         edit.add(l, along.to(K) * S[moved, None].to(K), M[moved])
         return decoder.ff2[l].forward(a) - h  # forward: without the hooks of this pass
 
@@ -151,6 +156,16 @@ def laid_out(
         places += [(len(texts) - 1, due + position) for position in target.T]
         tokens += [target.secret_ids[position] for position in target.T]
     return texts, places, tokens
+
+
+def tokens_after_one_text(
+    texts: Sequence[list[int]], places: Sequence[tuple[int, int]], tokens: Sequence[int]
+) -> list[float]:
+    """For each place, how many different tokens are due after the same text; a token that is due
+    there several times counts once."""
+    before = [tuple(texts[row][: position + 1]) for row, position in places]
+    same, due = Counter(before), Counter(zip(before, tokens, strict=True))
+    return [same[text] / due[text, t] for text, t in zip(before, tokens, strict=True)]
 
 
 def shifts(

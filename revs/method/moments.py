@@ -37,7 +37,8 @@ def second_moments(
 ) -> dict[int, Tensor]:
     """E[a·aᵀ] over the positions that count in ``texts``: {layer: (ff, ff)}, float32."""
     ff = decoder.neurons(0).shape[1]
-    total = {l: torch.zeros(ff, ff, device=decoder.ff2[l].weight.device) for l in layers}
+    on = {l: decoder.ff2[l].weight.device for l in layers}
+    total = {l: torch.zeros(ff, ff, dtype=torch.float32, device=on[l]) for l in layers}
 
     def add(l: int, a: Tensor) -> None:
         total[l].addmm_(a.float().T, a.float())

@@ -119,7 +119,9 @@ class Vocabulary:
         scale = norm.weight.detach().to(self.U.device, self.dtype) + self.offset
         if not self.ridge and (scale == 0).any():
             said = "A norm between FF₂ and the head has a scale of zero, so that logits have no "
-            raise ValueError(said + "way back to hidden space: choose another model.")
+            raise ValueError(
+                said + "way back to hidden space: give a ridge above 0, or choose another model."
+            )
         return scale
 
     @property
@@ -178,7 +180,7 @@ class Vocabulary:
         diagonal = factor.diagonal()
         if failed or diagonal.min() < 1e-6 * diagonal.max():
             said = "The unembedding matrix lacks full column rank, so that REVS cannot map logits "
-            raise ValueError(said + "back to hidden space: choose another model.")
+            raise ValueError(said + "back: give a ridge above 0, or choose another model.")
         return factor
 
     def _scaled(self, rows: Tensor, l: int | None) -> Tensor:

@@ -1,7 +1,9 @@
 """Secrets in their sentences, as text and as tokens, and the tokens to unlearn (§3.3, §4.2).
 
 A text is encoded once, and its offsets show which tokens belong to the secret. A token's id stands
-for its rarity: a higher id was merged later and is rarer (Appendix "Token Selection").
+for its rarity: a higher id was merged later and is rarer (Appendix "Token Selection"). Tokenizers
+that fall back to bytes, as Gemma's and Mistral's do, number single characters after all merges:
+there these count as the most frequent tokens.
 """
 
 import random
@@ -65,9 +67,11 @@ def encode(
     """The record as token ids, with T: ``size`` positions in its secret, or all that are eligible.
 
     ``method`` is a name, or a function of a token's id, of which the lowest values are chosen. A
-    token that runs on into the suffix belongs to the secret, and may be chosen.
+    token that runs on into the suffix belongs to the secret, and may be chosen. So does one that
+    begins with spaces at the end of the prompt, which then ends before them.
 
-    Raises ValueError if a token spans the secret's beginning, or if too few may be unlearned.
+    Raises ValueError if a token spans other characters of the prompt and the secret's beginning, or
+    if too few may be unlearned.
     """
     if not record.secret:
         raise ValueError(f"{record.id} has an empty secret: write it out, or leave it out.")
@@ -80,7 +84,8 @@ def encode(
     ids, offsets = coded["input_ids"], coded["offset_mapping"]
     start, end = len(record.prompt), len(record.prompt) + len(record.secret)
     inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
-    if not inside or offsets[inside[0]][0] < start:
+    first = offsets[inside[0]][0] if inside else 0
+    if not inside or record.text[first:start].strip():
         said = f"{record.id} cannot be split as asked: a token spans the end of the prompt and the "
         raise ValueError(said + "start of the secret; cut the prompt elsewhere.")
     if not inside[0]:
@@ -91,9 +96,21 @@ def encode(
     if len(candidates) < (least := 1 if size is None else size):
         said = f"{record.id} has {len(candidates)} tokens that may be unlearned, but |T| = {least} "
         raise ValueError(said + "were asked for: lower T, or give a longer secret.")
-    T = select(secret_ids, candidates, size, method, seed=record.id)
+    ages = by_merge(secret_ids, tokenizer) if isinstance(method, str) else secret_ids
+    T = select(ages, candidates, size, method, seed=record.id)
     prompt_ids = ids[: inside[0]]
-    return Target(record.id, record.kind, record.group, prompt_ids, secret_ids, T, record.prompt)
+    prompt = record.prompt[:first]
+    return Target(record.id, record.kind, record.group, prompt_ids, secret_ids, T, prompt)
+
+
+def by_merge(ids: list[int], tokenizer) -> list[int]:
+    """The ids, or where single characters are numbered after all merges, theirs less V."""
+    model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
+    if not getattr(model, "byte_fallback", False):
+        return ids
+    V, words = len(tokenizer), tokenizer.convert_ids_to_tokens(ids)
+    pairs = zip(ids, words, strict=True)
+    return [t - V if len(word.lstrip("▁")) == 1 else t for t, word in pairs]
 
 
 def eligible(kind: str, secret: str, spans: list[tuple[int, int]]) -> list[int]:
