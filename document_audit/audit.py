@@ -134,8 +134,12 @@ def run(
     """Find what a model has memorised of some documents, and make an edit that unlearns it.
 
     The model is left as it was. ``export_to`` is a new folder for the edited model, written if the
-    edit meets every limit or ``anyway`` is set.
+    edit meets every limit or ``anyway`` is set. Raises ValueError, before anything is read, if that
+    folder is there already or nothing pins the model's weights.
     """
+    edit_file.check_pinned(decoder)
+    if export_to:
+        export.check_new(export_to)
     settings, start = settings or AuditSettings(), time.monotonic()
     asked = documents, secrets, settings.kinds, settings.limit
     print("read: …", flush=True)
@@ -292,8 +296,8 @@ def observe(
     passages: Sequence[Passage] = (),
     attack: bool = True,
 ) -> State:
-    """Return the state that a report compares before and after; ``attack=False`` omits the attacks.
-    Raises ValueError if ``unlearned`` is empty."""
+    """Return the state that a report compares before and after; ``attack=False`` omits the attacks,
+    without which ``report.write`` refuses it. Raises ValueError if ``unlearned`` is empty."""
     if not unlearned:
         raise ValueError("There is nothing to look at: give the places of at least one secret.")
     secrets = evaluate(decoder, [*unlearned, *kept])

@@ -22,7 +22,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from document_audit.files import PRIVATE, write_file
+from document_audit.files import PRIVATE, one_sentence_errors, write_file
 from revs.method.edit import Edit
 from revs.method.vocabulary import Vocabulary
 from revs.model.architecture import Decoder
@@ -30,6 +30,7 @@ from revs.model.load import tokenizer_hash
 
 FORMAT = 5  # counted up when its parts change
 CONFIG, WEIGHTS, README = "adapter_config.json", "adapter_model.safetensors", "README.md"
+HEADER = "revs"  # what an edit, and no other adapter, has in the header of its weights
 PREFIX = "base_model.model."  # of a module's name, in PEFT's files
 LIBRARIES = ("torch", "transformers", "tokenizers", "numpy")
 NEGLIGIBLE = 1e-6  # of the largest singular value: below what float32 tells apart
@@ -115,14 +116,19 @@ def saved_edit(
     (``secret_ranks``), ``original`` is the ``weights_hash`` before the edit. Raises ValueError if
     nothing pins the model's weights.
     """
+    check_pinned(decoder)
+    given = (method, asdict(hp), before, after, original, content_hash(added), library_versions())
+    about = time.strftime("%Y-%m-%d", time.gmtime()), decoder.architecture.transposed
+    return SavedEdit(added, decoder.name, *pins(decoder).values(), *given, *about)
+
+
+def check_pinned(decoder: Decoder) -> None:
+    """Raise ValueError if nothing pins the model's weights."""
     if decoder.revision == "unknown":
         raise ValueError(
             f"Nothing pins the weights of {decoder.name}: save the model to a folder and load it "
             "from there before it is edited."
         )
-    given = (method, asdict(hp), before, after, original, content_hash(added), library_versions())
-    about = time.strftime("%Y-%m-%d", time.gmtime()), decoder.architecture.transposed
-    return SavedEdit(added, decoder.name, *pins(decoder).values(), *given, *about)
 
 
 def pins(decoder: Decoder) -> dict[str, str]:
@@ -149,13 +155,16 @@ def adapter_config(saved: SavedEdit) -> dict:
 
 
 def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
-    """Write an edit's folder, whole or not at all, readable by its owner alone. An edit already
-    there is replaced; a folder that holds more is refused."""
-    folder = Path(folder)
+    """Write an edit's folder, whole or not at all, readable by its owner alone; return its path.
+
+    An edit already there is replaced. Raises ValueError for a folder that holds anything else,
+    OSError if it cannot be written.
+    """
+    folder = Path(folder).resolve()
     check_place(folder)
     said = {name: value for name, value in vars(saved).items() if name != "factors"}
     held = {"format": FORMAT, "about": said, "sha256": text_hash(said)}
-    header = {"format": "pt", "revs": json.dumps(held)}
+    header = {"format": "pt", HEADER: json.dumps(held)}
     tensors = {
         f"{PREFIX}{module}.lora_{what}.weight": weight.contiguous()
         for module, pair in saved.factors.items()
@@ -169,23 +178,50 @@ def write(folder: str | Path, saved: SavedEdit, readme: str) -> Path:
         for name, content in ((CONFIG, config), (README, readme), (WEIGHTS, weights)):
             write_file(scratch / name, content, PRIVATE)
         scratch.chmod(0o700)
-        remove(folder)
-        scratch.replace(folder)
+        with one_sentence_errors(folder.parent):
+            put_in_place(scratch, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 
+def put_in_place(new: Path, folder: Path) -> None:
+    """Rename a folder to one that may be there, which stays if that fails and else is removed."""
+    old = folder.with_name(f".{folder.name}-old")
+    if there := folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.replace(old)
+    try:
+        new.replace(folder)
+    except OSError:
+        if there:
+            old.replace(folder)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def check_place(folder: Path) -> None:
-    """Raise ValueError if a folder holds more than an edit, which would be lost with it."""
-    if folder.exists() and {file.name for file in folder.iterdir()} - {CONFIG, WEIGHTS, README}:
+    """Raise ValueError if a folder holds anything but an edit, which would be lost with it."""
+    names = {file.name for file in folder.iterdir()} if folder.exists() else set()
+    if names - {CONFIG, WEIGHTS, README}:
         raise ValueError(f"{folder} holds more than an edit: name another folder.")
+    if names and not is_edit(folder / WEIGHTS):
+        raise ValueError(f"{folder} holds files that are no edit of revs: name another folder.")
+
+
+def is_edit(file: Path) -> bool:
+    """Whether the header of a file says that it is an edit's, in whichever format."""
+    with contextlib.suppress(SafetensorError, OSError), safe_open(file, "pt") as held:
+        return HEADER in (held.metadata() or {})
+    return False
 
 
 def remove(folder: Path) -> bool:
-    """Remove an edit, if one is there, and return whether there was one."""
+    """Remove an edit, if one is there, and return whether there was one. Raises ValueError for a
+    folder that holds anything else."""
+    folder = folder.resolve()
     check_place(folder)
-    for name in (WEIGHTS, CONFIG, README):
+    for name in (README, CONFIG, WEIGHTS):  # an edit as long as its weights are there
         (folder / name).unlink(missing_ok=True)
     if there := folder.is_dir():
         folder.rmdir()
@@ -199,7 +235,7 @@ def read(folder: str | Path) -> SavedEdit:
         raise FileNotFoundError(f"There is no {WEIGHTS} in {folder}: give the folder of an edit.")
     with contextlib.suppress(SafetensorError, LookupError, TypeError, ValueError, RecursionError):
         with safe_open(file, "pt") as held:
-            said = json.loads((held.metadata() or {})["revs"])
+            said = json.loads((held.metadata() or {})[HEADER])
             tensors = {name: held.get_tensor(name) for name in held.keys()}
         if said["format"] == FORMAT:
             suffix = ".lora_A.weight"

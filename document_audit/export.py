@@ -16,8 +16,7 @@ def export(edit: Edit, folder: str | Path, saved: SavedEdit) -> Path:
     weights changed since, or the folder is there already.
     """
     folder, decoder = Path(folder), edit.decoder
-    if folder.exists():
-        raise ValueError(f"{folder} is there already: name a folder that is not.")
+    check_new(folder)
     if not (edit.products and edit.in_force() and decoder.revision == saved.model):
         raise ValueError(
             f"{decoder.name} is not what the edit makes of its model: apply the edit first."
@@ -25,6 +24,12 @@ def export(edit: Edit, folder: str | Path, saved: SavedEdit) -> Path:
     with one_sentence_errors(folder.parent):
         load.save(decoder.model, decoder.tokenizer, folder, {"README.md": card(saved)})
     return folder
+
+
+def check_new(folder: str | Path) -> None:
+    """Raise ValueError if a folder is there already."""
+    if Path(folder).exists():
+        raise ValueError(f"{folder} is there already: name a folder that is not.")
 
 
 def card(saved: SavedEdit, adapter: bool = False) -> str:

@@ -79,7 +79,8 @@ def about(
 def write(path: str | Path, result: dict, values: list[dict], made: dict) -> None:
     """Write the page, whole or not at all, readable by its owner alone.
 
-    ``result`` and ``values`` come from ``audit.content``, ``made`` from ``about``.
+    ``result`` and ``values`` come from ``audit.content``, ``made`` from ``about``. Raises
+    ValueError if they are of states that were observed without attacks.
     """
     more = {"found": found_sentence(result)}
     if result.get("trials"):
@@ -98,9 +99,12 @@ def write(path: str | Path, result: dict, values: list[dict], made: dict) -> Non
 def ranks_from_end(values: list[dict], when: str) -> list[float]:
     """By layer, how far the unlearned tokens lie from the nearer end of the vocabulary.
 
-    Medians over the tokens of a place, then over places.
+    Medians over the tokens of a place, then over places. Raises ValueError if nobody looked.
     """
     looked = [one[f"logit_lens_{when}"] for one in values if one["part"] == "unlearned"]
+    if None in looked:
+        said = f"The state {when} the edit was observed without attacks, of which a report tells: "
+        raise ValueError(said + "observe it with attack=True.")
     each = [[statistics.median(layer) for layer in one] for one in looked]
     return [statistics.median(layer) for layer in zip(*each, strict=True)]
 

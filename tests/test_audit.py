@@ -28,6 +28,7 @@ from companion.workflow import notebook, pages
 from document_audit import audit, edit_file, nearby_text, report, secret_list
 from document_audit.settings import Limits
 from document_audit.settings_search import SearchResult, Trial, cost_of
+from revs.method.edit import Edit
 from revs.method.least_squares import Hyperparameters
 from revs.model import load
 from revs.model.place import locate
@@ -268,6 +269,18 @@ def test_the_edited_model_can_be_kept(run, knowing, tmp_path):
         run(export=str(tmp_path / "edited"))
 
 
+def test_what_cannot_be_written_is_said_before_anything_is_read(
+    decoder, folder, tmp_path, monkeypatch, refused
+):
+    monkeypatch.setattr(audit, "find_memorized", lambda *_, **__: pytest.fail("it was read"))
+    for model, export_to, said in (
+        (decoder, tmp_path, "is there already: name a folder that is not"),
+        (replace(decoder, revision="unknown"), None, "Nothing pins the weights"),
+    ):
+        with refused(said):
+            audit.run(model, folder, export_to=export_to)
+
+
 # --- what is memorised ---------------------------------------------------------------------------
 
 
@@ -341,6 +354,18 @@ def test_what_was_found_is_a_report_by_itself(decoder, folder, tmp_path):
     result = audit.content(found)[0] | {"skipped": {"empty": 1, "binary": 2}}
     sentence = report.found_sentence(result)
     assert sentence.startswith("Documents read: 4 (left out: 1 empty, 2 binary); places")
+
+
+def test_a_report_needs_the_attacks(decoder, folder, tmp_path, refused):
+    """Which ``observe`` may leave out."""
+    found = audit.find_memorized(decoder, folder)
+    attacked = audit.observe(decoder, found.targets)
+    spared = audit.observe(decoder, found.targets, attack=False)
+    for states in ((spared, spared), (spared, attacked), (attacked, spared)):
+        content = audit.content(found, audit.Change(*states, Edit(decoder), Hyperparameters()))
+        with refused("observed without attacks, of which a report tells: observe it with attack"):
+            report.write(tmp_path / "report.html", *content, report.about(decoder))
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_a_secret_spelt_with_other_tokens_is_still_written(monkeypatch):

@@ -1,7 +1,9 @@
 """An edit as a PEFT adapter: loaded it gives the edited ranks, unloaded it leaves no bit, and what
 does not belong together is refused."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import FAMILIES, build, same_bits, weights
-from peft import PeftModel
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 
@@ -140,6 +142,47 @@ def test_the_folder_says_what_it_is_and_has_no_text_of_the_secrets(base, tmp_pat
         with pytest.raises(ValueError, match="holds more than an edit"):
             lose()
     assert {file.name for file in folder.iterdir()} == names | {"mine.txt"}
+
+
+def test_another_adapter_is_never_replaced_or_removed(base, tmp_path, refused):
+    """Its files have the names of an edit's; so has a card without weights."""
+    lora = get_peft_model(base().model, LoraConfig(r=2, target_modules=["q_proj"]))
+    lora.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "card").mkdir()
+    (tmp_path / "card" / edit_file.README).write_text("mine")
+    about = made(base())[1]
+    for folder in (tmp_path / "theirs", tmp_path / "card"):
+        held = {file: file.read_bytes() for file in folder.iterdir()}
+        for lose in (partial(written, folder, about), partial(edit_file.remove, folder)):
+            with refused("holds files that are no edit of revs: name another folder"):
+                lose()
+        assert {file: file.read_bytes() for file in folder.iterdir()} == held
+
+
+def test_an_edit_behind_a_link_is_replaced_and_removed(base, tmp_path):
+    first, second = (made(base(), method=method)[1] for method in METHODS)
+    (tmp_path / "edit").symlink_to(tmp_path / "far")
+    for about in (first, second):
+        assert edit_file.read(written(tmp_path / "edit", about)).method == about.method
+        assert (tmp_path / "edit").is_symlink()
+    assert edit_file.remove(tmp_path / "edit") and not (tmp_path / "far").exists()
+    assert not edit_file.remove(tmp_path / "edit")
+
+
+def test_an_edit_stays_if_another_cannot_take_its_place(base, tmp_path, monkeypatch, refused):
+    first, second = (made(base(), method=method)[1] for method in METHODS)
+    folder, rename = written(tmp_path / "edit", first), Path.replace
+
+    def fails(path, target):
+        if path.name.endswith("-new"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with refused("cannot be written to", OSError):
+        written(folder, second)
+    assert edit_file.read(folder) == first
+    assert [file.name for file in tmp_path.glob("*edit*")] == ["edit"]
 
 
 # --- refusals ------------------------------------------------------------------------------------

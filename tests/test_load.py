@@ -66,13 +66,36 @@ def test_a_folder_that_another_process_wrote_first_stays(tiny, tmp_path, monkeyp
         return rename(scratch, folder)
 
     monkeypatch.setattr(load.os, "replace", late)
-    save(model, tokenizer, place)
+    save(model, tokenizer, place, cached=True)
     monkeypatch.setattr(load.os, "replace", rename)
-    save(model, tokenizer, place)
+    save(model, tokenizer, place, cached=True)
     assert models.identify(str(place)) == pin and list(tmp_path.iterdir()) == [place]
     (place / "config.json").unlink()
-    save(model, tokenizer, place)
+    save(model, tokenizer, place, cached=True)
     assert models.identify(str(place)) != pin and (place / "config.json").is_file()
+
+
+@pytest.mark.parametrize("cached, name", [(True, "thesis.tex"), (False, "thesis.tex"), (False, "")])
+def test_a_folder_with_something_else_is_not_written_to(tiny, tmp_path, refused, cached, name):
+    """A text, or a whole model: none is lost, and none is kept without a word."""
+    place = tmp_path / "m"
+    if name:
+        place.mkdir()
+        (place / name).write_text("mine")
+    else:
+        save(*tiny, place)
+    held = {file: file.read_bytes() for file in place.iterdir()}
+    with refused("holds a model or other files, which would be lost: move them, or name another"):
+        save(*tiny, place, cached=cached)
+    assert {file: file.read_bytes() for file in place.iterdir()} == held
+    assert list(tmp_path.iterdir()) == [place]
+
+
+def test_a_model_is_saved_behind_a_link(tiny, tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "m").symlink_to(tmp_path / "far")
+    save(*tiny, tmp_path / "m")
+    assert equal(load.load(str(tmp_path / "far")).model, tiny[0])
 
 
 def test_gated_weights_say_what_to_do_and_never_show_the_token():
@@ -198,3 +221,9 @@ def test_a_shape_with_random_weights_is_the_same_each_time(name, monkeypatch):
     assert len(models.tokenizer(name)) == len(first.tokenizer) <= real["V"]
     with pytest.raises(ValueError, match="has no weights of its own"):
         models.locate(name)
+
+
+def test_a_device_map_needs_accelerate(refused, monkeypatch):
+    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+    with refused("needs accelerate: pip install accelerate"):
+        load.resolve_device_map("cpu")

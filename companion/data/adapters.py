@@ -90,7 +90,7 @@ def adapted(model: str, adapter: str | None) -> str:
         with one_sentence_errors(folder.parent):
             decoder = models.load(model, device_map="cpu")
             merge(decoder, adapter)
-            load.save(decoder.model, decoder.tokenizer, folder)
+            load.save(decoder.model, decoder.tokenizer, folder, cached=True)
     return str(folder)
 
 

@@ -158,7 +158,7 @@ def embedded(name: str, entry: dict) -> Path:
                 gguf.parent, gguf_file=gguf.name, dtype=dtype
             )
             words = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-            loading.save(model, words, folder)
+            loading.save(model, words, folder, cached=True)
     return folder
 
 

@@ -1,6 +1,7 @@
 """Loading a model from a folder, a GGUF file or a hub id, and saving it (§4.1)."""
 
 import hashlib
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -95,10 +96,14 @@ def weights(place: Place, dtype: str, device_map: str | None):
 def resolve_device_map(device_map: str | None) -> str | None:
     """The device map to use; "auto" if none is given and there is a GPU.
 
-    Raises ValueError if torch finds no such device.
+    Raises ValueError if torch finds no such device, or accelerate is needed and missing.
     """
+    if device_map is None and torch.cuda.is_available():
+        device_map = "auto"
+    if device_map and not importlib.util.find_spec("accelerate"):
+        raise ValueError("To place a model, transformers needs accelerate: pip install accelerate.")
     if device_map is None or device_map in PLACES:
-        return device_map or ("auto" if torch.cuda.is_available() else None)
+        return device_map
     try:
         torch.empty(1, device=device_map)
     except (RuntimeError, AssertionError):  # an unknown device, or one that torch was built without
@@ -107,16 +112,22 @@ def resolve_device_map(device_map: str | None) -> str | None:
     return device_map
 
 
-def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) -> None:
+def save(
+    model, tokenizer, folder: Path, extra: dict[str, str] | None = None, cached: bool = False
+) -> None:
     """Writes model and tokenizer to ``folder``, completely or not at all.
 
-    A complete model that is already there is kept. ``extra``: texts of further files, by name.
+    ``extra``: texts of further files, by name. ``cached``: other processes may write the same model
+    there; a whole one is kept, and half of one gives way. Raises ValueError if the folder holds
+    anything else, or the model carries an adapter.
     """
     if hasattr(model, "peft_config"):
         said = "The model carries an adapter, which would be saved alone, or not at all: merge it "
         said += "first."
         raise ValueError(said)
+    folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
+    there = lambda: {file.name for file in folder.glob("*")}
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         # transformers refuses to save what it once read from a GGUF file, although these weights
@@ -128,13 +139,18 @@ def save(model, tokenizer, folder: Path, extra: dict[str, str] | None = None) ->
         tokenizer.save_pretrained(scratch)
         for name, text in (extra or {}).items():
             (scratch / name).write_text(text, encoding="utf-8")
-        there = {file.name for file in folder.glob("*")}
-        if there and {file.name for file in scratch.iterdir()} - there:  # half of one
+        names, found = {file.name for file in scratch.iterdir()}, there()
+        if cached and names <= found:
+            return
+        if found - names or (found and not cached):
+            said = f"{folder} holds a model or other files, which would be lost: move them, or "
+            raise ValueError(said + "name another folder.")
+        if found:  # half of one
             shutil.rmtree(folder, ignore_errors=True)
         try:
             os.replace(scratch, folder)
-        except OSError:  # another process was first
-            if not folder.is_dir():
+        except OSError:
+            if not (cached and names <= there()):  # else another process was first
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
