@@ -284,6 +284,8 @@ def like(value, name: str = "") -> st.SearchStrategy:
         return st.fixed_dictionaries({key: like(one, key) for key, one in value.items()})
     if isinstance(value, list):
         return st.tuples(*map(like, value))
+    if value is None:
+        return st.none()
     if isinstance(value, float):
         return st.none() | NUMBER if name in MAY_BE_NONE else NUMBER
     return {bool: st.booleans(), int: st.integers(0, 10**9), str: MARKED}[type(value)]
