@@ -230,7 +230,7 @@ def test_what_the_page_on_untuned_models_says_of_recorded_runs():
     said = none | {"unseen": "three", "unseen_within": "three"}
     assert audits.untuned_values(own) == said
     own.iloc[0, own.columns.get_loc("outcome")] = "no setting found"
-    missed = "{model} on the {documents}".format(**own.iloc[0])
+    missed = "{model} ({documents})".format(**own.iloc[0])
     assert audits.untuned_values(own) == said | {"unseen_within": "two", "missed": missed}
     seen = audits.untuned_values(own.assign(documents=audits.DEVELOPED))
     assert (seen["seen"], seen["seen_within"], seen["unseen"]) == ("three", "two", "no")

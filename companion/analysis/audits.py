@@ -172,7 +172,7 @@ def untuned_values(frame: pd.DataFrame) -> dict[str, str]:
     """What the page on models that nobody tuned for says of the runs of ``reached``."""
     own = frame[frame["write"] == "least squares"]
     missed = own[own["outcome"] != "unlearned"]
-    said = {"missed": ", ".join(missed["model"] + " on the " + missed["documents"]) or "no run"}
+    said = {"missed": ", ".join(missed["model"] + " (" + missed["documents"] + ")") or "no run"}
     taught = own[own["documents"] != PACKAGES]
     developed = taught["documents"] == DEVELOPED
     for name, part in (("unseen", taught[~developed]), ("seen", taught[developed])):
