@@ -24,7 +24,6 @@ SETS = {  # a run's name → the documents that it searched
     "machine": PACKAGES,
     "columns": DEVELOPED,
 }
-OUT_OF = {"forgotten": "unlearned", "kept": "kept"}  # a share → the number that it is of
 WRITES = {"least_squares": "least squares", "revs": "columns"}
 AXES = {"share": (60, 100), "perplexity": (-2, 10)}  # per cent
 COUNTS = ["found", "tried", "another place of a secret, tried too", "memorised", "written later"]
@@ -191,7 +190,8 @@ def packages_values(frame: pd.DataFrame) -> dict[str, str]:
     (run,) = runs.to_dict("records")
     result = run["row"]["result"]
     tried = sum(counts["tried"] for counts in result["found"].values())
-    forgotten, kept = (round(run[name] * result[of]) for name, of in OUT_OF.items())
-    counts = [run["memorised"], tried, run["unlearned"], forgotten, result["kept"], kept]
+    asked, others = result["unlearned"], result["kept"]
+    forgotten, kept = round(run["forgotten"] * asked), round(run["kept"] * others)
+    counts = [result["memorised"], tried, asked, forgotten, others, kept]
     texts = [*map(number_word, counts), percent(run["next_word_agreement"])]
     return dict(zip(names, texts, strict=True))

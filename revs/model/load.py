@@ -126,8 +126,12 @@ def save(
         said += "first."
         raise ValueError(said)
     folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
     there = lambda: {file.name for file in folder.glob("*")}
+    taken = f"{folder} holds a model or other files, which would be lost: move them, or name "
+    taken += "another folder."
+    if there() and not cached:
+        raise ValueError(taken)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         # transformers refuses to save what it once read from a GGUF file, although these weights
@@ -139,14 +143,13 @@ def save(
         tokenizer.save_pretrained(scratch)
         for name, text in (extra or {}).items():
             (scratch / name).write_text(text, encoding="utf-8")
-        names, found = {file.name for file in scratch.iterdir()}, there()
-        if cached and names <= found:
-            return
-        if found - names or (found and not cached):
-            said = f"{folder} holds a model or other files, which would be lost: move them, or "
-            raise ValueError(said + "name another folder.")
-        if found:  # half of one
-            shutil.rmtree(folder, ignore_errors=True)
+        names = {file.name for file in scratch.iterdir()}
+        if cached and (found := there()):
+            if names <= found:
+                return
+            if found - names:
+                raise ValueError(taken)
+            shutil.rmtree(folder, ignore_errors=True)  # half of one
         try:
             os.replace(scratch, folder)
         except OSError:
